@@ -81,6 +81,12 @@ def measure(roots: dict[str, Path], model: str, padding: str, repetitions: int) 
     return {"model": model, "padding": padding, "seconds": found, "now_over_before": ratios}
 
 
+def checkout(commit: str, directory: Path) -> None:
+    """A clone of this repository, as it was at this commit."""
+    subprocess.run(["git", "clone", "--quiet", "--shared", str(ROOT), str(directory)], check=True)
+    subprocess.run(["git", "-C", str(directory), "checkout", "--quiet", commit], check=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("commit", help="the commit to compare with")
@@ -91,8 +97,7 @@ def main() -> None:
     around = surroundings()
     with tempfile.TemporaryDirectory() as folder:
         before = Path(folder) / "before"
-        subprocess.run(["git", "clone", "--quiet", "--shared", str(ROOT), str(before)], check=True)
-        subprocess.run(["git", "-C", str(before), "checkout", "--quiet", arguments.commit], check=True)
+        checkout(arguments.commit, before)
         roots = {"before": before, "now": ROOT}
         rows = [
             measure(roots, model, padding, arguments.repetitions)

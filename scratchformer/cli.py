@@ -1,7 +1,9 @@
 """The command line: the command `scratchformer`, its subcommands and its exit codes."""
 
 import argparse
+import os
 import sys
+import traceback
 from contextlib import redirect_stderr
 
 import scratchformer
@@ -50,6 +52,10 @@ examples:
 """
 
 
+TRACEBACK = "SCRATCHFORMER_TRACEBACK"
+"""The environment variable with which an error shows its traceback, too."""
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one command -> exit code: 0 done, 1 a check, a GPU or a rank failed, 2 bad input, 130 interrupted
 
@@ -74,29 +80,37 @@ def run(arguments: list[str] | None) -> int:
         print(end="", flush=True)  # so that an error in writing is reported below
         return code
     except UserError as error:
-        tell(f"scratchformer: {error}")
+        tell_error(error, str(error))
         return 2
     except (OSError, MemoryError) as error:  # a full disk, a model that is too large
         unread = isinstance(error, OSError) and is_unread(error)
         discard_unwritable_output()
         if unread:
             return code
-        tell(f"scratchformer: {reason_of(error)}")
+        tell_error(error, reason_of(error))
         return 2
     except RuntimeError as error:
         from scratchformer.parallel import launcher  # here, because it imports NumPy
 
         if launcher.exit_code(error) == launcher.GAVE_UP:  # another rank does not answer, or has failed and says why
             if str(error):
-                tell(f"scratchformer: {error}")
+                tell_error(error, str(error))
             return launcher.GAVE_UP
         if not type(error).__module__.startswith("cupy"):
             raise
-        tell(f"scratchformer: the GPU failed: {in_one_line(error)}")
+        where = f"{TRACEBACK}=1 and CUDA_LAUNCH_BLOCKING=1 in the environment show where"
+        tell_error(error, f"the GPU failed: {in_one_line(error)}; {where}")
         return 1
     except KeyboardInterrupt:
         tell("scratchformer: interrupted")
         return 130
+
+
+def tell_error(error: BaseException, line: str) -> None:
+    """Print an error as one line, and above it its traceback if the environment asks for that."""
+    if os.environ.get(TRACEBACK):
+        traceback.print_exception(error)
+    tell(f"scratchformer: {line}")
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:

@@ -5,7 +5,7 @@ class UserError(ValueError):
     """Bad input, or a state that only the user can repair. The message is one line that says what is wrong and where.
 
     The command line prints only the message and exits with code 2; every other exception is a bug and keeps its
-    traceback.
+    traceback. With SCRATCHFORMER_TRACEBACK=1 in the environment, each has one.
     """
 
 

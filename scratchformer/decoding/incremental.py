@@ -48,9 +48,7 @@ class KeyValueCache(NamedTuple):
         return KeyValueCache(end, keys, values)
 
     def copy_rows_inplace(self, source: Array, to: Array) -> None:
-        """Row source[i] becomes row to[i], for all i at once."""
-        xp = ops_of(self.keys).xp
-        source, to = xp.asarray(source), xp.asarray(to)
+        """Row source[i] becomes row to[i], for all i at once. source and to are arrays of the cache's library."""
         for x in (self.keys, self.values):
             x[to, : self.t] = x[source, : self.t]
 
@@ -76,8 +74,10 @@ class DecodingState(NamedTuple):
         for index, caches in ((sentences, self.memory), (hypotheses, self.kv_cache)):
             moved = np.flatnonzero(index != np.arange(len(index)))
             if len(moved):
+                xp = ops_of(caches[0].keys).xp
+                source, to = xp.asarray(index[moved]), xp.asarray(moved)
                 for cache in caches:
-                    cache.copy_rows_inplace(index[moved], moved)
+                    cache.copy_rows_inplace(source, to)
         return self._replace(memory_mask=Mask(self.memory_mask.key_lengths[sentences]))  # type: ignore[index]
 
 

@@ -54,6 +54,11 @@ class ScaledDotProductAttention(Layer):
         if not (q.size and k.size and v.size):
             raise ValueError(f"attention to an empty array: queries {q.shape}, keys {k.shape}, values {v.shape}")
         ops = ops_of(q)
+        if rng is None or self.attention_dropout == 0:  # a GPU may do all of it at once
+            at_once = ops.attention(q, k, v, 1 / math.sqrt(q.shape[-1]), mask.key_lengths, mask.causal)
+            if at_once:
+                y, weights = at_once
+                return y, AttentionCache(q, k, v, weights, weights, None)
         scores = ops.matmul(by_head(q), transposed(by_head(k)))  # (B, H, T, S)
         weights = ops.masked_softmax(scores, 1 / math.sqrt(q.shape[-1]), mask.key_lengths, mask.causal)
         dropped, kept = ops.dropout(weights, self.attention_dropout, rng)
@@ -64,6 +69,10 @@ class ScaledDotProductAttention(Layer):
     def backward(self, dy: Array, cache: AttentionCache) -> tuple[Array, Array, Array]:
         q, k, v, weights, dropped, kept = cache
         ops = ops_of(dy)
+        if kept is None:
+            at_once = ops.attention_backward(dy, q, k, v, weights, 1 / math.sqrt(q.shape[-1]))
+            if at_once:
+                return at_once
         dq, dk, dv = (ops.xp.empty(x.shape, x.dtype) for x in (q, k, v))
         # y = dropped v
         ops.matmul(transposed(dropped), by_head(dy), out=by_head(dv))
@@ -123,7 +132,7 @@ def split_heads(x: Array, h: int, *widths: int) -> list[Array]:
 def join_heads(*parts: Array) -> Array:
     """Undo `split_heads`: (B, T, h, w_1), (B, T, h, w_2), ... side by side as (B, T, h (w_1 + w_2 + ...))."""
     rows = [part.reshape(*part.shape[:2], -1) for part in parts]
-    return rows[0] if len(rows) == 1 else ops_of(rows[0]).xp.concatenate(rows, axis=-1)
+    return rows[0] if len(rows) == 1 else ops_of(rows[0]).side_by_side(rows)
 
 
 def head_sizes(d_model: int, h: int, d_k: int | None, d_v: int | None) -> tuple[int, int]:

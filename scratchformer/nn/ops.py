@@ -172,6 +172,25 @@ class Ops:
 
     # Attention --------------------------------------------------------------------------------------------------------
 
+    def attention(
+        self, q: Array, k: Array, v: Array, scale: float, key_lengths: Array | None, causal: bool
+    ) -> tuple[Array, Array] | None:
+        """The whole of `ScaledDotProductAttention` without dropout, where it is one operation -> y, weights
+
+        None, as here: it takes the steps that the layer shows.
+        """
+        return None
+
+    def attention_backward(
+        self, dy: Array, q: Array, k: Array, v: Array, weights: Array, scale: float
+    ) -> tuple[Array, Array, Array] | None:
+        """dy -> dq, dk, dv; or None, as here: it takes the steps that the layer shows."""
+        return None
+
+    def side_by_side(self, rows: list[Array]) -> Array:
+        """(..., m), (..., n), ... -> (..., m + n + ...)"""
+        return self.xp.concatenate(rows, axis=-1)
+
     def masked_softmax(self, scores: Array, scale: float, key_lengths: Array | None, causal: bool) -> Array:
         """weights = softmax(scale * scores) over the keys a query may attend to; every other weight is exactly 0.
 

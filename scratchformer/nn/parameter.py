@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any, Callable, Iterator
 
 import numpy as np
@@ -96,6 +97,8 @@ class ParameterStore:
 
     def __init__(self, parameters: dict[str, Parameter]) -> None:
         self.parameters = parameters
+        sizes = [parameter.data.size for parameter in parameters.values()]
+        self.offsets = dict(zip(parameters.values(), accumulate(sizes, initial=0)))
         data = np.concatenate([parameter.data.reshape(-1) for parameter in parameters.values()])
         self.hold(data, np.zeros(data.shape, data.dtype))
 
@@ -122,12 +125,8 @@ class ParameterStore:
 
     def offset_of(self, layer: Layer) -> int:
         """The index of a layer's first parameter in the flat arrays."""
-        first, offset = id(next(iter(layer.parameters().values()))), 0
-        for parameter in self.parameters.values():
-            if id(parameter) == first:
-                break
-            offset += parameter.data.size
-        return offset
+        _, first = next(layer._named_parameters())
+        return self.offsets[first]
 
     def named_views(self, flat: Array) -> dict[str, Array]:
         """Views of a flat array of this layout (also of Adam's moments) with the parameters' names and shapes."""

@@ -135,6 +135,17 @@ def test_scaling_without_a_gpu_writes_a_model(script, tmp_path):
     assert all(row["model"] for row in quick_run("scaling", tmp_path)["results"])
 
 
+def test_gpu_host(tmp_path):
+    command = [sys.executable, "benchmarks/gpu_host.py", "--models", "tiny", "--repetitions", "1", "--out", tmp_path]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if "the driver that does nothing" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    step, *positions = json.loads((tmp_path / "gpu_host.json").read_text(encoding="utf-8"))["results"]
+    assert step["launches"] == sum(row["launches"] for row in step["by_operation"]) and step["milliseconds"] > 0
+    assert 0 < positions[0]["launches"] < positions[1]["launches"]
+
+
 def test_cpu_ranks(corpus, tmp_path):
     assert quick_run("cpu_ranks", tmp_path, "--data", corpus)["processes_have_the_losses_of_threads"]
 

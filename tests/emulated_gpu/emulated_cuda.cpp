@@ -22,6 +22,8 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include "on_cpu.h"
@@ -33,13 +35,15 @@ using Clock = std::vector<long>;  // [stream] how many of its operations have en
 
 static std::recursive_mutex mutex;
 #define ALONE std::lock_guard<std::recursive_mutex> alone(mutex)
+#define ALONE_AND_WELL ALONE; if (failure) return failure  // after a kernel's error, CUDA answers each call with it
 
 extern "C" {
-struct Counts { long launches, products, copies, synchronisations; } emulated_counts;
+struct Counts { long launches, products, copies, synchronisations, polls, graphs; } emulated_counts;
 }
 
 static std::string problems, last_problem;  // a line each
-static Status failure;  // what the next wait of the host returns
+static Status failure;  // an error of a kernel, until `emulated_problems` ends it
+static std::string why_it_failed;
 
 template <typename... Part>
 static std::string sentence(const Part&... parts) {
@@ -67,14 +71,21 @@ struct Operation {
     std::function<void()> run;
 };
 
+struct Graph {  // what was asked for while a stream captured, in this order
+    std::vector<std::pair<std::string, std::function<void()>>> operations;
+    int mode;
+    bool broken = false;
+};
+
 struct Stream {
     bool blocking;
+    Graph* capturing = nullptr;
     long queued = 0, done = 0;
     std::deque<Operation> queue;
     Clock clock;
 };
 
-struct Event { Place place{-1, 0}; Clock clock; };
+struct Event { Place place{-1, 0}; Clock clock; Graph* captured_in = nullptr; };
 struct Past { Place place; const std::string* name; };
 
 static std::deque<Stream> streams = {{true}};  // the first is the default stream, which blocks others
@@ -82,6 +93,7 @@ static std::deque<Past> past(1);  // operation id -> where it was queued; 0 is n
 static std::set<std::string> names;
 static Clock known_to_host;
 static Operation* running;
+static const std::string FREE = "cudaFreeAsync";
 static jmp_buf out_of_operation;
 
 static void merge(Clock& clock, const Clock& other) {
@@ -118,6 +130,30 @@ static Place enqueue(int number, std::string name, std::function<void()> run, st
     return place;
 }
 
+// What CUDA forbids while a stream captures, or only while one captures that waits for the default stream.
+static Status break_captures(Status code, const std::string& what, bool only_blocking = false) {
+    Status answer = cudaSuccess;
+    for (Stream& stream : streams)
+        if (stream.capturing && (stream.blocking || !only_blocking)) {
+            stream.capturing->broken = true;
+            answer = problem(code, what, " while a stream captures");
+        }
+    return answer;
+}
+
+static Status enqueue_in(void* stream, const std::string& name, std::function<void()> run) {
+    int number = stream_of(stream);
+    if (number < 0) return problem(cudaErrorInvalidResourceHandle, name, ": no such stream");
+    if (number == 0)
+        if (Status code = break_captures(cudaErrorStreamCaptureImplicit, name + " in the default stream", true))
+            return code;
+    if (Graph* graph = streams[number].capturing; graph && name != FREE)
+        graph->operations.emplace_back(name, std::move(run));
+    else
+        enqueue(number, name, std::move(run));
+    return cudaSuccess;
+}
+
 // Run the operations of a stream up to this one, and those that they wait for.
 static void advance(Place to) {
     Stream& stream = streams[to.stream];
@@ -127,15 +163,9 @@ static void advance(Place to) {
         stream.done++;
         for (Place place : operation.after) advance(place);
         running = &operation;
-        if (!_setjmp(out_of_operation)) operation.run();
+        if ((!failure || operation.name == FREE) && !_setjmp(out_of_operation)) operation.run();
         running = nullptr;
     }
-}
-
-static Status outcome() {
-    Status code = failure;
-    failure = cudaSuccess;
-    return code;
 }
 
 // The host waits for this operation, and so knows what has ended.
@@ -143,10 +173,12 @@ static Status wait_for(Place place, const Clock& clock) {
     emulated_counts.synchronisations += streams[place.stream].done < place.position;
     advance(place);
     merge(known_to_host, clock);
-    return outcome();
+    return failure;
 }
 
 static Status wait_for_stream(int number) {
+    if (streams[number].capturing)
+        return break_captures(cudaErrorStreamCaptureUnsupported, "waiting for a stream");
     return wait_for({number, streams[number].queued}, streams[number].clock);
 }
 
@@ -156,7 +188,8 @@ struct Allocation {
     char* begin;
     size_t size;
     bool on_device, freed = false;
-    std::vector<unsigned> written_by, read_by;  // for each byte, the operation that did so last
+    std::vector<unsigned> written_by;  // for each byte, the operation that did so last
+    std::map<int, std::vector<unsigned>> read_by;  // the same for each stream
 };
 
 static std::map<char*, Allocation> allocations;
@@ -181,7 +214,7 @@ static Status allocate(void** made, size_t size, bool on_device) {
     if (!begin) return cudaErrorMemoryAllocation;
     memset(begin, on_device ? 0xff : 0, size);  // numbers that nobody has written are NaN
     Allocation& allocation = allocations[begin] = {begin, size, on_device};
-    if (on_device) allocation.written_by.resize(size), allocation.read_by.resize(size);
+    if (on_device) allocation.written_by.resize(size);
     *made = begin;
     return cudaSuccess;
 }
@@ -196,16 +229,21 @@ static void give_back(Allocation& allocation) {
     std::fill(std::begin(recent), std::end(recent), nullptr);
 }
 
-// The running operation has gone wrong. `ends_it`: it cannot go on.
-static void report(Status code, const std::string& text, bool ends_it) {
+// The running operation has gone wrong. A GPU would not notice.
+static void report(const std::string& text) {
     static unsigned reported;
-    if (ends_it || reported != running->id) problem(0, running->name, ": ", text);
+    if (reported != running->id) problem(0, running->name, ": ", text);
     reported = running->id;
-    failure = failure ? failure : code;
-    if (ends_it) _longjmp(out_of_operation, 1);
 }
 
-void fail(const char* why) { report(cudaErrorLaunchFailure, why, true); }
+// The running operation cannot go on.
+[[noreturn]] static void abandon(Status code, const std::string& text) {
+    failure = problem(code, running->name, ": ", text);
+    why_it_failed = last_problem;
+    _longjmp(out_of_operation, 1);
+}
+
+void fail(const char* why) { abandon(cudaErrorLaunchFailure, why); }
 
 static bool comes_before(unsigned id) {
     Place place = past[id].place;
@@ -219,53 +257,79 @@ static std::string described(const Allocation* allocation, const void* address) 
     return sentence(kind, "an array of ", allocation->size, " bytes, at byte ", offset);
 }
 
+// The array in which the running operation reads or writes these bytes. Ends the operation if they are not all there.
+static Allocation* array_of(const void* address, size_t n, bool writes) {
+    Allocation* a = allocation_of(address);
+    if (a && !a->freed && a->on_device && (char*)address + n <= a->begin + a->size) return a;
+    const char* what = writes ? "illegal write of " : "illegal read of ";
+    abandon(cudaErrorIllegalAddress, what + described(a, address));
+}
+
 // The running operation reads or writes these bytes.
 static void touch(const void* address, size_t n, bool writes) {
-    Allocation* a = allocation_of(address);
-    size_t offset = a ? (char*)address - a->begin : 0;
-    if (!a || a->freed || !a->on_device || offset + n > a->size) {
-        const char* what = writes ? "illegal write of " : "illegal read of ";
-        report(cudaErrorIllegalAddress, what + described(a, address), true);
+    Allocation* a = array_of(address, n, writes);
+    size_t offset = (char*)address - a->begin;
+    unsigned self = running->id, known = self;  // an operation that comes before this one
+    int stream = past[self].place.stream;
+    auto check = [&](const std::vector<unsigned>& others) {
+        for (size_t i = offset; i < offset + n; i++)
+            if (unsigned other = others[i]; other != known && other != self) {
+                if (!comes_before(other))
+                    report(sentence("race with ", *past[other].name, " in another stream, neither waits for the other: ",
+                                    described(a, a->begin + i)));
+                known = other;
+            }
+    };
+    check(a->written_by);
+    if (writes) {
+        for (auto& [other, read_by] : a->read_by)
+            if (other != stream) check(read_by);
+        std::fill_n(&a->written_by[offset], n, self);
+        return;
     }
-    unsigned* written_by = &a->written_by[offset];
-    unsigned* read_by = &a->read_by[offset];
-    unsigned self = running->id, before = self;  // an operation that comes before this one
-    for (size_t i = 0; i < n; i++) {
-        for (unsigned other : {written_by[i], writes ? read_by[i] : self}) {
-            if (other != before && other != self && !comes_before(other))
-                report(cudaErrorUnknown,
-                       sentence("race with ", *past[other].name, " in another stream, neither waits for the other: ",
-                                described(a, (char*)address + i)), false);
-            before = other;
-        }
-        if (!writes && !written_by[i])
-            report(cudaErrorUnknown, "reads what nobody has written: " + described(a, (char*)address + i), false);
-        (writes ? written_by : read_by)[i] = self;
-    }
+    std::vector<unsigned>& read_by = a->read_by[stream];
+    read_by.resize(a->size);
+    std::fill_n(&read_by[offset], n, self);
+    for (size_t i = offset; i < offset + n; i++)
+        if (!a->written_by[i]) report("reads what nobody has written: " + described(a, a->begin + i));
 }
 
 // Kernels -------------------------------------------------------------------------------------------------------------
 
-static std::map<const char*, const char*> own_memory;  // of the kernels' libraries: shared variables and constants
+static std::map<const char*, const char*> constants;  // of the kernels' libraries
+
+struct Access { long epoch; int warp; };  // warp: MANY for several
+const int MANY = -1;
+
+// Two warps use this byte of a shared variable without a barrier between them, and one of them writes.
+static bool is_race(const char* byte, bool writes) {
+    static std::unordered_map<const char*, Access> last_write, last_read;
+    int warp = current / 32;
+    auto by_others = [=](Access access) { return access.epoch == epoch && access.warp != warp; };
+    bool race = by_others(last_write[byte]) || (writes && by_others(last_read[byte]));
+    Access& last = (writes ? last_write : last_read)[byte];
+    last = {epoch, by_others(last) ? MANY : warp};
+    return race;
+}
 
 static void touched_by_kernel(const void* address, size_t n, bool writes) {
     const char* p = (const char*)address;
     if (p >= stack_begin && p < stack_end) return;
-    if (!allocation_of(p)) {
-        auto next = own_memory.upper_bound(p);
-        if (next != own_memory.begin() && p < std::prev(next)->second) return;
+    if (long size, offset; find_shared(p, &size, &offset)) {
+        if (offset + (long)n <= size) {
+            if (is_race(p, writes))
+                report(sentence("warps race for a shared variable of ", size, " bytes, at byte ", offset));
+            return;
+        }
+        abandon(cudaErrorIllegalAddress, sentence(writes ? "illegal write of" : "illegal read of", " a shared variable of ",
+                                                  size, " bytes, at byte ", offset));
+    }
+    if (!writes && !allocation_of(p)) {
+        auto next = constants.upper_bound(p);
+        if (next != constants.begin() && p < std::prev(next)->second) return;
     }
     touch(p, n, writes);
 }
-
-struct Kernel {  // as made by kernel_prelude.h
-    void (*thread)(void*);
-    int has_barriers, n_arguments;
-    const size_t* sizes;
-    const char* name;
-};
-
-const long MOST_THREADS = 1024, MOST_SHARED_BYTES = 48 << 10;
 
 extern "C" {
 #define CHECKS(n)                                                                          \
@@ -278,16 +342,17 @@ void __asan_handle_no_return() {}
 
 // The compiled code that CuPy passes is the path of a library.
 Status cuModuleLoadData(void** module, const char* path) {
-    ALONE;
+    ALONE_AND_WELL;
     *module = dlopen(path, RTLD_NOW);
     if (!*module) return problem(cudaErrorInvalidKernelImage, dlerror());
     link_map* map;
     dlinfo(*module, RTLD_DI_LINKMAP, &map);
     dl_iterate_phdr([](dl_phdr_info* info, size_t, void* base) {
         for (int i = 0; i < info->dlpi_phnum; i++) {
-            const char* begin = (const char*)info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
-            if (info->dlpi_addr == (ElfW(Addr))base && info->dlpi_phdr[i].p_type == PT_LOAD)
-                own_memory[begin] = begin + info->dlpi_phdr[i].p_memsz;
+            const ElfW(Phdr)& segment = info->dlpi_phdr[i];
+            const char* begin = (const char*)info->dlpi_addr + segment.p_vaddr;
+            if (info->dlpi_addr == (ElfW(Addr))base && segment.p_type == PT_LOAD && !(segment.p_flags & PF_W))
+                constants[begin] = begin + segment.p_memsz;
         }
         return 0;
     }, (void*)map->l_addr);
@@ -303,28 +368,25 @@ Status cuModuleUnload(void*) { return cudaSuccess; }
 
 Status cuLaunchKernel(Kernel* kernel, unsigned x, unsigned y, unsigned z, unsigned threads_x, unsigned threads_y,
                       unsigned threads_z, unsigned shared_bytes, void* stream, void** arguments, void**) {
-    ALONE;
+    ALONE_AND_WELL;
     long threads = (long)threads_x * threads_y * threads_z;
     std::string name = kernel->name;
     if (threads == 0 || threads > MOST_THREADS || threads_z > 64)
         return problem(cudaErrorInvalidValue, name, ": ", threads, " threads in a block");
-    if (x == 0 || y == 0 || z == 0 || x > 2147483647u || y > 65535 || z > 65535)
+    if (x == 0 || y == 0 || z == 0 || x > 2147483647u || y > MOST_BLOCKS || z > MOST_BLOCKS)
         return problem(cudaErrorInvalidValue, name, ": a grid of ", x, " x ", y, " x ", z, " blocks");
     if (shared_bytes > MOST_SHARED_BYTES)
         return problem(cudaErrorInvalidValue, name, ": ", shared_bytes, " bytes of shared memory");
-    int number = stream_of(stream);
-    if (number < 0) return problem(cudaErrorInvalidResourceHandle, name, ": no such stream");
     auto values = std::make_shared<std::vector<Bytes>>();
     for (int i = 0; i < kernel->n_arguments; i++)
         values->emplace_back((char*)arguments[i], (char*)arguments[i] + kernel->sizes[i]);
     emulated_counts.launches++;
-    enqueue(number, name, [=] {
+    return enqueue_in(stream, name, [=] {
         int grid[] = {(int)x, (int)y, (int)z}, block[] = {(int)threads_x, (int)threads_y, (int)threads_z};
         std::vector<void*> pointers;
         for (Bytes& value : *values) pointers.push_back(value.data());
         launch(grid, block, running->id % 2, kernel->has_barriers, kernel->thread, pointers.data());
     });
-    return cudaSuccess;
 }
 }
 
@@ -340,18 +402,17 @@ Status cuCtxGetDevice(int* device) { return *device = 0, cudaSuccess; }
 Status cuStreamGetCtx(void*, void** context) { return *context = CONTEXT, cudaSuccess; }
 
 const char* cudaGetErrorName(Status code) {
+#define NAME(name) case cudaError##name: return "cudaError" #name;
     switch (code) {
-        case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
-        case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
-        case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
-        case cudaErrorNotReady: return "cudaErrorNotReady";
-        case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
-        case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+        NAME(InvalidValue) NAME(MemoryAllocation) NAME(InvalidResourceHandle) NAME(NotReady)
+        NAME(IllegalAddress) NAME(LaunchFailure) NAME(InvalidKernelImage) NAME(SymbolNotFound)
+        NAME(StreamCaptureUnsupported) NAME(StreamCaptureInvalidated) NAME(StreamCaptureIsolation) NAME(StreamCaptureImplicit)
+        NAME(CapturedEvent)
         default: return "cudaErrorUnknown";
     }
 }
 
-const char* cudaGetErrorString(Status) { return last_problem.c_str(); }
+const char* cudaGetErrorString(Status) { return (failure ? why_it_failed : last_problem).c_str(); }
 Status cuGetErrorName(Status code, const char** text) { return *text = cudaGetErrorName(code), cudaSuccess; }
 Status cuGetErrorString(Status code, const char** text) { return *text = cudaGetErrorString(code), cudaSuccess; }
 
@@ -362,7 +423,7 @@ Status cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
 Status cudaSetDevice(int device) { return device ? cudaErrorInvalidDevice : cudaSuccess; }
 Status cudaRuntimeGetVersion(int* version) { return *version = 13000, cudaSuccess; }
 Status cudaDriverGetVersion(int* version) { return *version = 13000, cudaSuccess; }
-Status cudaMemGetInfo(size_t* free, size_t* all) { return *free = 64l << 30, *all = 80l << 30, cudaSuccess; }
+Status cudaMemGetInfo(size_t* free, size_t* all) { return *free = 64l << 30, *all = 80l << 30, failure; }
 Status cudaDeviceGetPCIBusId(char* id, int n, int) { return snprintf(id, n, "0000:01:00.0"), cudaSuccess; }
 
 Status cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
@@ -392,10 +453,19 @@ Status cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 
 // Memory --------------------------------------------------------------------------------------------------------------
 
-Status cudaMalloc(void** made, size_t size) { ALONE; return allocate(made, size, true); }
-Status cudaMallocAsync(void** made, size_t size, void*) { return cudaMalloc(made, size); }
-Status cudaHostAlloc(void** made, size_t size, unsigned) { ALONE; return allocate(made, size, false); }
-Status cudaMallocHost(void** made, size_t size) { ALONE; return allocate(made, size, false); }
+Status cudaMallocAsync(void** made, size_t size, void*) { ALONE_AND_WELL; return allocate(made, size, true); }
+
+static Status allocate_now(void** made, size_t size, bool on_device) {
+    ALONE_AND_WELL;
+    for (Stream& stream : streams)
+        if (stream.capturing && stream.capturing->mode != cudaStreamCaptureModeRelaxed)
+            return break_captures(cudaErrorStreamCaptureUnsupported, "cudaMalloc");
+    return allocate(made, size, on_device);
+}
+
+Status cudaMalloc(void** made, size_t size) { return allocate_now(made, size, true); }
+Status cudaHostAlloc(void** made, size_t size, unsigned) { return allocate_now(made, size, false); }
+Status cudaMallocHost(void** made, size_t size) { return allocate_now(made, size, false); }
 
 Status cudaFreeHost(void* address) {
     ALONE;
@@ -413,12 +483,12 @@ Status cudaFreeAsync(void* address, void* stream) {
     Allocation* a = allocation_of(address);
     if (!a || !a->on_device || a->freed || a->begin != address)
         return problem(cudaErrorInvalidValue, "cudaFree of ", described(a, address));
-    enqueue(stream_of(stream), "cudaFreeAsync", [=] {
+    return enqueue_in(stream, FREE, [=] {
         if (a->size) touch(a->begin, a->size, true);
-        a->written_by = a->read_by = {};
+        a->written_by = {};
+        a->read_by = {};
         give_back(*a);
     });
-    return cudaSuccess;
 }
 
 Status cudaDeviceSynchronize();
@@ -452,7 +522,7 @@ static bool is_on_device(const void* address) {
 }
 
 Status cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, void* stream) {
-    ALONE;
+    ALONE_AND_WELL;
     int number = stream_of(stream);
     if (number < 0) return problem(cudaErrorInvalidResourceHandle, "copy: no such stream");
     bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
@@ -465,30 +535,29 @@ Status cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind
     bool staged = !from_device && !allocation_of(from);  // not pinned: read before this function returns
     auto stage = std::make_shared<Bytes>((char*)from, (char*)from + (staged ? n : 0));
     if (!to_device) memset(to, 0xff, n);  // until the copy is made, the host must not read this
-    enqueue(number, "copy", [=] {
+    Status code = enqueue_in(stream, "copy", [=] {
         if (from_device) touch(from, n, false);
         if (to_device) touch(to, n, true);
         memmove(to, staged ? stage->data() : from, n);
     });
     bool waits = !to_device && !allocation_of(to);  // for memory that is not pinned
-    return waits ? wait_for_stream(number) : cudaSuccess;
+    return code || !waits ? code : wait_for_stream(number);
 }
 
 Status cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
-    ALONE;
+    ALONE_AND_WELL;
     Status code = cudaMemcpyAsync(to, from, n, kind, nullptr);
     return code ? code : wait_for_stream(0);
 }
 
 Status cudaMemsetAsync(void* to, int value, size_t n, void* stream) {
-    ALONE;
+    ALONE_AND_WELL;
     std::string wrong = n ? objection(to, n, true) : "";
     if (wrong.size()) return problem(cudaErrorInvalidValue, "cudaMemset of ", wrong);
-    enqueue(stream_of(stream), "cudaMemset", [=] {
+    return enqueue_in(stream, "cudaMemset", [=] {
         touch(to, n, true);
         memset(to, value, n);
     });
-    return cudaSuccess;
 }
 
 Status cudaMemset(void* to, int value, size_t n) { return cudaMemsetAsync(to, value, n, nullptr); }
@@ -496,27 +565,25 @@ Status cudaMemset(void* to, int value, size_t n) { return cudaMemsetAsync(to, va
 // Streams and events --------------------------------------------------------------------------------------------------
 
 Status cudaStreamCreateWithPriority(void** stream, unsigned flags, int) {
-    ALONE;
+    ALONE_AND_WELL;
     streams.push_back({flags != cudaStreamNonBlocking});
     *stream = (void*)(FIRST_HANDLE + streams.size() - 1);
     return cudaSuccess;
 }
 
 Status cudaStreamDestroy(void*) { return cudaSuccess; }
-Status cudaStreamIsCapturing(void*, int* status) { return *status = 0, cudaSuccess; }
 
 Status cudaStreamSynchronize(void* stream) {
-    ALONE;
+    ALONE_AND_WELL;
     int number = stream_of(stream);
     return number < 0 ? problem(cudaErrorInvalidResourceHandle, "no such stream") : wait_for_stream(number);
 }
 
 Status cudaDeviceSynchronize() {
-    ALONE;
-    Status first = cudaSuccess;
-    for (size_t i = 0; i < streams.size(); i++)
-        if (Status code = wait_for_stream(i); !first) first = code;
-    return first;
+    ALONE_AND_WELL;
+    if (Status code = break_captures(cudaErrorStreamCaptureUnsupported, "waiting for the device")) return code;
+    for (size_t i = 0; i < streams.size(); i++) wait_for_stream(i);
+    return failure;
 }
 
 Status cudaEventCreateWithFlags(Event** event, unsigned) { return *event = new Event, cudaSuccess; }
@@ -524,42 +591,98 @@ Status cudaEventCreate(Event** event) { return *event = new Event, cudaSuccess; 
 Status cudaEventDestroy(Event* event) { return delete event, cudaSuccess; }
 
 Status cudaEventRecord(Event* event, void* stream) {
-    ALONE;
+    ALONE_AND_WELL;
     int number = stream_of(stream);
     if (number < 0) return problem(cudaErrorInvalidResourceHandle, "cudaEventRecord: no such stream");
-    *event = {enqueue(number, "event", [] {}), streams[number].clock};
+    if (Graph* graph = streams[number].capturing)
+        event->captured_in = graph;
+    else
+        *event = {enqueue(number, "event", [] {}), streams[number].clock};
     return cudaSuccess;
 }
 
 Status cudaStreamWaitEvent(void* stream, Event* event, unsigned) {
-    ALONE;
+    ALONE_AND_WELL;
     int number = stream_of(stream);
     if (number < 0) return problem(cudaErrorInvalidResourceHandle, "cudaStreamWaitEvent: no such stream");
-    if (event->place.stream < 0) return cudaSuccess;  // never recorded
+    if (event->captured_in != streams[number].capturing)  // CUDA would let a second stream join the capture
+        return break_captures(cudaErrorStreamCaptureIsolation, "a stream that waits for an event of another");
+    if (event->captured_in || event->place.stream < 0) return cudaSuccess;  // or it was never recorded
     merge(streams[number].clock, event->clock);
     enqueue(number, "event", [] {}, {event->place});
     return cudaSuccess;
 }
 
 Status cudaEventSynchronize(Event* event) {
-    ALONE;
+    ALONE_AND_WELL;
+    if (event->captured_in) return break_captures(cudaErrorCapturedEvent, "waiting for a captured event");
     return event->place.stream < 0 ? cudaSuccess : wait_for(event->place, event->clock);
 }
 
-// Whoever asks has waited a while: the GPU has done the work when asked again. What the host learns in this way depends
-// on chance, so it does not count as an order: `known_to_host` stays as it is.
+// Whoever asks again has waited a while: the GPU has done the work meanwhile. What the host learns in this way depends on
+// chance, so it does not count as an order: `known_to_host` stays as it is. Three questions in a row, with nothing queued
+// between them, are a loop that waits (CuPy asks up to twice whether it can reuse a buffer, and does not wait).
 Status cudaEventQuery(Event* event) {
-    ALONE;
+    ALONE_AND_WELL;
+    if (event->captured_in) return break_captures(cudaErrorCapturedEvent, "asking about a captured event");
     if (event->place.stream < 0) return cudaSuccess;
-    bool done = streams[event->place.stream].done >= event->place.position;
+    static auto last = std::make_tuple(0, 0l, 0ul);
+    static int in_a_row;
+    auto question = std::make_tuple(event->place.stream, event->place.position, past.size());
+    in_a_row = question == last ? in_a_row + 1 : 1;
+    last = question;
+    emulated_counts.polls += in_a_row == 3;
+    bool done = in_a_row != 2 && streams[event->place.stream].done >= event->place.position;
     advance(event->place);
-    return done ? outcome() : cudaErrorNotReady;
+    return done ? cudaSuccess : cudaErrorNotReady;
 }
 
 Status cudaStreamQuery(void* stream) {
-    ALONE;
-    Event now{{stream_of(stream), streams[stream_of(stream)].queued}, streams[stream_of(stream)].clock};
+    ALONE_AND_WELL;
+    int number = stream_of(stream);
+    if (number < 0) return problem(cudaErrorInvalidResourceHandle, "cudaStreamQuery: no such stream");
+    Event now{{number, streams[number].queued}, streams[number].clock};
     return cudaEventQuery(&now);
+}
+
+// Graphs. Arrays are made and freed at once while a stream captures, as with CuPy's pool: what is freed there must not be
+// used by the graph later, or a launch accesses freed memory.
+Status cudaStreamBeginCapture(void* stream, int mode) {
+    ALONE_AND_WELL;
+    int number = stream_of(stream);
+    if (number <= 0 || streams[number].capturing)
+        return problem(cudaErrorStreamCaptureUnsupported, "this stream cannot begin to capture");
+    streams[number].capturing = new Graph{{}, mode};
+    return cudaSuccess;
+}
+
+Status cudaStreamIsCapturing(void* stream, int* status) {
+    ALONE;
+    int number = stream_of(stream);
+    Graph* graph = number < 0 ? nullptr : streams[number].capturing;
+    return *status = graph ? 1 + graph->broken : 0, cudaSuccess;
+}
+
+Status cudaStreamEndCapture(void* stream, Graph** graph) {
+    ALONE_AND_WELL;
+    int number = stream_of(stream);
+    if (number < 0 || !streams[number].capturing) return problem(cudaErrorIllegalState, "this stream does not capture");
+    *graph = streams[number].capturing;
+    streams[number].capturing = nullptr;
+    return (*graph)->broken ? problem(cudaErrorStreamCaptureInvalidated, "the capture was broken") : cudaSuccess;
+}
+
+Status cudaGraphInstantiate(Graph** made, Graph* graph, unsigned long long) { return *made = new Graph(*graph), 0; }
+Status cudaGraphDestroy(Graph*) { return cudaSuccess; }  // events may point to it
+Status cudaGraphExecDestroy(Graph* graph) { return delete graph, cudaSuccess; }
+Status cudaGraphUpload(Graph*, void*) { return cudaSuccess; }
+
+Status cudaGraphLaunch(Graph* graph, void* stream) {
+    ALONE_AND_WELL;
+    emulated_counts.graphs++;
+    for (auto& [name, run] : graph->operations)
+        if (Status code = enqueue_in(stream, name, run)) return code;
+    return cudaSuccess;
 }
 
 Status cudaEventElapsedTime(float* milliseconds, Event* from, Event* to) {
@@ -569,7 +692,7 @@ Status cudaEventElapsedTime(float* milliseconds, Event* from, Event* to) {
 
 // cuBLAS --------------------------------------------------------------------------------------------------------------
 
-enum { CUBLAS_INVALID_VALUE = 7, CUBLAS_NOT_SUPPORTED = 15 };
+enum { CUBLAS_INVALID_VALUE = 7, CUBLAS_EXECUTION_FAILED = 13, CUBLAS_NOT_SUPPORTED = 15 };
 enum { R_32F = 0, R_16F = 2, R_16BF = 14 };
 enum { COMPUTE_32F = 68, COMPUTE_32F_FAST_TF32 = 77 };
 
@@ -585,10 +708,12 @@ struct Matrix {  // of a product, column-major; `transposed` when it is read
     char* at(long number, long row, long column) const {
         return begin + (number * stride + (transposed ? row * ld + column : column * ld + row)) * itemsize();
     }
-    void touch_all(int number, bool writes) const {
+    template <typename Do>
+    void for_each_column(int count, Do with) const {
         int stored_columns = transposed ? rows : columns, stored_rows = transposed ? columns : rows;
-        for (long j = 0; j < stored_columns; j++)
-            touch(begin + (number * stride + j * ld) * itemsize(), stored_rows * itemsize(), writes);
+        for (long number = 0; number < count; number++)
+            for (long j = 0; j < stored_columns; j++)
+                with(begin + (number * stride + j * ld) * itemsize(), stored_rows * itemsize());
     }
     float get(long number, long row, long column) const {
         char* p = at(number, row, column);
@@ -610,11 +735,22 @@ static float as_tf32(float value) {  // 11 significant bits
 }
 
 static void multiply(float alpha, Matrix a, Matrix b, float beta, Matrix c, int count, bool rounded) {
+    auto read = [](char* column, size_t n) { touch(column, n, false); };
+    auto must_not_be_written = [](char* column, size_t n) {
+        Allocation* own = array_of(column, n, true);
+        auto first = own->written_by.begin() + (column - own->begin);
+        if (std::find(first, first + n, running->id) != first + n) report("writes over a factor or a result");
+    };
+    a.for_each_column(count, read);
+    b.for_each_column(count, read);
+    if (beta != 0) c.for_each_column(count, read);
+    c.for_each_column(count, [&](char* column, size_t n) {
+        must_not_be_written(column, n);
+        touch(column, n, true);
+    });
+    a.for_each_column(count, must_not_be_written);
+    b.for_each_column(count, must_not_be_written);
     for (int number = 0; number < count; number++) {
-        a.touch_all(number, false);
-        b.touch_all(number, false);
-        if (beta != 0) c.touch_all(number, false);
-        c.touch_all(number, true);
         for (int i = 0; i < c.rows; i++)
             for (int j = 0; j < c.columns; j++) {
                 float sum = 0;
@@ -629,6 +765,7 @@ static void multiply(float alpha, Matrix a, Matrix b, float beta, Matrix c, int 
 
 static Status product(Handle* handle, float alpha, Matrix a, Matrix b, float beta, Matrix c, int count, int compute) {
     ALONE;
+    if (failure) return CUBLAS_EXECUTION_FAILED;
     bool full = a.type == R_32F && c.type == R_32F && (compute == COMPUTE_32F || compute == COMPUTE_32F_FAST_TF32);
     bool half = a.type != R_32F && (c.type == a.type || c.type == R_32F) && compute == COMPUTE_32F;
     if (a.type != b.type || !(full || half))
@@ -639,10 +776,10 @@ static Status product(Handle* handle, float alpha, Matrix a, Matrix b, float bet
             return problem(CUBLAS_INVALID_VALUE, "product: leading dimension ", x.ld, " of a matrix ", x.rows, " x ",
                            x.columns);
     emulated_counts.products++;
-    enqueue(stream_of(handle->stream), sentence("product ", c.rows, " x ", a.columns, " x ", c.columns), [=] {
-        multiply(alpha, a, b, beta, c, count, compute == COMPUTE_32F_FAST_TF32);
-    });
-    return 0;
+    std::string name = sentence("product ", c.rows, " x ", a.columns, " x ", c.columns);
+    bool rounded = compute == COMPUTE_32F_FAST_TF32;
+    Status code = enqueue_in(handle->stream, name, [=] { multiply(alpha, a, b, beta, c, count, rounded); });
+    return code ? CUBLAS_EXECUTION_FAILED : 0;
 }
 
 extern "C" {
@@ -674,6 +811,8 @@ Status cublasGemmEx(Handle* handle, int transpose_a, int transpose_b, int m, int
 
 // NCCL with a single rank, whose sums are its own numbers -------------------------------------------------------------
 
+const Status NCCL_UNHANDLED_CUDA_ERROR = 1;
+
 struct Id { char bytes[128]; };
 
 Status ncclGetVersion(int* version) { return *version = 22800, 0; }
@@ -686,13 +825,14 @@ const char* ncclGetErrorString(int) { return "NCCL is emulated for one rank"; }
 
 Status ncclAllReduce(const void* from, void* to, size_t n, int type, int, void*, void* stream) {
     ALONE;
+    if (failure) return NCCL_UNHANDLED_CUDA_ERROR;
     static const int SIZES[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
-    enqueue(stream_of(stream), "NCCL", [=] {
+    Status code = enqueue_in(stream, "NCCL", [=] {
         touch(from, n * SIZES[type], false);
         touch(to, n * SIZES[type], true);
         memmove(to, from, n * SIZES[type]);
     });
-    return 0;
+    return code ? NCCL_UNHANDLED_CUDA_ERROR : 0;
 }
 
 Status ncclBroadcast(const void* from, void* to, size_t n, int type, int, void* world, void* stream) {
@@ -710,31 +850,5 @@ const char* emulated_problems() {
     taken = std::move(problems);
     problems.clear();
     return taken.c_str();
-}
-}
-
-// Thrust's argsort of rows of float: sorts `keys` (rows, columns), and writes where they were.
-template <typename T>
-static void argsort(void* stream, long* places, T* keys, long rows, long columns) {
-    ALONE;
-    enqueue(stream_of(stream), "argsort", [=] {
-        touch(keys, rows * columns * sizeof(T), true);
-        touch(places, rows * columns * sizeof(long), true);
-        for (long row = 0; row < rows; row++) {
-            long* place = places + row * columns;
-            std::vector<T> values(keys + row * columns, keys + (row + 1) * columns);
-            for (long i = 0; i < columns; i++) place[i] = i;
-            std::stable_sort(place, place + columns, [&](long i, long j) { return values[i] < values[j]; });
-            for (long i = 0; i < columns; i++) keys[row * columns + i] = values[place[i]];
-        }
-    });
-}
-
-extern "C" {
-void emulated_argsort_f4(void* stream, long* places, float* keys, long rows, long columns) {
-    argsort(stream, places, keys, rows, columns);
-}
-void emulated_argsort_f8(void* stream, long* places, double* keys, long rows, long columns) {
-    argsort(stream, places, keys, rows, columns);
 }
 }

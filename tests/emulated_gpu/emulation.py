@@ -6,7 +6,7 @@ CUDA runtime, so the first bytes of its functions are overwritten with jumps int
 replaced by g++: the "compiled code" that CuPy stores and loads is the path of a library with the kernel.
 """
 
-import collections
+import atexit
 import ctypes
 import functools
 import hashlib
@@ -22,20 +22,19 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+import numpy as np
+
 HERE = Path(__file__).parent
 KERNELS = HERE.parent / "backends" / "cuda"
 CUPY = "cupy-cuda13x", "14.2.0"
 """The wheel that is emulated. Another one may call other functions."""
 
-OPTIONS = ["-std=c++17", "-w", "-shared", "-fPIC", f"-I{KERNELS}", f"-I{HERE / 'include'}"]
-CHECKED = ["-O1", "-fpermissive", "-fno-gnu-unique", "-fsanitize=kernel-address"] + [
-    word
-    for name in ("instrumentation-with-call-threshold", "globals", "stack")
-    for word in ("--param", f"asan-{name}=0")
-]
+OPTIONS = [*"-std=c++17 -w -shared -fPIC -U_FORTIFY_SOURCE".split(), f"-I{KERNELS}", f"-I{HERE / 'include'}"]
+CHECKED = (
+    "-O1 -fpermissive -fno-gnu-unique -fsanitize=kernel-address --param asan-instrumentation-with-call-threshold=0"
+    " --param asan-globals=0 --param asan-stack=0"
+).split()
 """Each access to memory becomes a call of __asan_load or __asan_store, which emulated_cuda.cpp defines."""
-
-MOST_SHARED_BYTES = 48 << 10
 
 NOT_SUPPORTED = 15
 """What functions return that are not emulated."""
@@ -53,7 +52,11 @@ def reason_to_skip():
         found = "none"
     if found != CUPY[1]:
         return f"the emulated GPU is for {'=='.join(CUPY)}, found: {found}; pip install '.[kernels]' brings it"
-    return "" if headers() else "the emulated GPU needs NVIDIA's headers: pip install '.[kernels]' brings them"
+    if not headers():
+        return "the emulated GPU needs NVIDIA's headers: pip install '.[kernels]' brings them"
+    command = ["g++", *OPTIONS, *CHECKED, *"-S -o - -x c++ -".split()]
+    compiles = not subprocess.run(command, input="_Float16 x;", text=True, capture_output=True).returncode
+    return "" if compiles else "the emulated GPU needs a g++ that knows _Float16 and -fsanitize=kernel-address"
 
 
 @functools.cache
@@ -65,9 +68,15 @@ def headers():
     return [f"-I{found[0]}", f"-I{Path(cupy.origin).parent / '_core' / 'include'}"] if found else None
 
 
+@functools.cache
 def cache():
-    """Where the compiled libraries are. Processes that run at the same time may share it."""
-    return Path(os.environ["CUPY_CACHE_DIR"])
+    """Where the compiled libraries are: in CuPy's directory, by what they are made of. Processes may share it."""
+    sources = Path(__file__), *HERE.glob("*.cpp"), *HERE.rglob("*.*h"), *KERNELS.glob("*on_cpu.*")
+    made_of = hashlib.sha256(repr((OPTIONS, CHECKED)).encode())
+    for path in sorted(sources):
+        made_of.update(path.read_bytes())
+    place = Path(os.environ["CUPY_CACHE_DIR"])
+    return place if place.name == made_of.hexdigest() else place / made_of.hexdigest()
 
 
 def compiled(path, *arguments, text=None):
@@ -94,9 +103,7 @@ def library():
     libraries = Path(importlib.util.find_spec("cupy_backends").origin).parent / "cuda" / "libs"
     for module, name in (("cublas", "libcublasLt.so.13"), ("cublas", "libcublas.so.13"), ("nccl", "libnccl.so.2")):
         (path,) = libraries.glob(f"{module}.*.so")
-        functions = set(
-            re.findall(rf" UND ({module}\w+)", symbols(path))
-        )  # `loaded` comes first, for those that it has
+        functions = set(re.findall(rf" UND ({module}\w+)", symbols(path)))  # `loaded` comes before these
         text = "".join(f'extern "C" int {function}() {{ return {NOT_SUPPORTED}; }}\n' for function in functions)
         options = f"-Wl,-soname,{name},--default-symver", "-x", "c++", "-"
         ctypes.CDLL(str(compiled(cache() / name, *options, text=text)), ctypes.RTLD_GLOBAL)
@@ -120,48 +127,30 @@ class Compiler:
         """-> the path of the library, C++ name -> name in the library"""
         if not self.source:  # CuPy asks for the version of the compiler in this way
             return b"// g++", None
+        from kernels_on_cpu import has_barriers, with_shared_memory
+
         names = {instance: re.sub(r"\W+", "_", instance) for instance in self.instances}
-        entries = "\n".join(
-            f'extern "C" Entry entry_{name} = Call<&{instance}>::entry({self.has_barriers(instance)}, "{instance}");'
+        entries = "".join(
+            f'extern "C" Kernel entry_{name} = Call<&{instance}>::entry({barriers}, "{instance}");\n'
             for instance, name in names.items()
+            for barriers in [has_barriers(self.body(instance))]
         )
         prelude = compiled(cache() / "kernel_prelude.h.gch", *CHECKED, "-x", "c++-header", HERE / "kernel_prelude.h")
-        text = f"{self.source}\n{entries}\n"
+        text = f"{with_shared_memory(self.source)}\n{entries}"
         path = cache() / f"{hashlib.sha256(text.encode()).hexdigest()}.so"
         try:
-            compiled(
-                path,
-                *CHECKED,
-                "-include",
-                prelude.with_suffix(""),
-                "-x",
-                "c++",
-                "-",
-                "-nodefaultlibs",
-                "-lgcc",
-                text=text,
-            )
-            check_shared_bytes(path)
+            options = "-x c++ - -nodefaultlibs -lgcc -Wl,-Bsymbolic".split()
+            compiled(path, *CHECKED, "-include", prelude.with_suffix(""), *options, text=text)
         except RuntimeError as error:
             from cupy.cuda.compiler import CompileException
 
             raise CompileException(str(error), self.source, "", options) from None
         return bytes(path) + b"\0", names
 
-    def has_barriers(self, instance):
+    def body(self, instance):
         name = re.match(r"\w+", instance)[0]
-        body = re.search(rf"__global__ void {name}\(.*?\n}}", self.source, re.DOTALL)
-        return int(bool(re.search(r"warp_|drop\.|__sync|__shfl|_REDUCE", body[0] if body else self.source)))
-
-
-def check_shared_bytes(path):
-    """Raises RuntimeError if a kernel of this library has more shared variables than fit."""
-    used = collections.Counter()
-    for size, kernel in re.findall(r" (\w+) OBJECT .* _ZZ(\w+)E\d+\w+$", symbols(path), re.MULTILINE):
-        used[kernel] += int(size, 0)
-    for kernel, size in used.items():
-        if size > MOST_SHARED_BYTES:
-            raise RuntimeError(f"{kernel}: {size} bytes of shared memory")
+        found = re.search(rf"__global__ void {name}\(.*?\n}}", self.source, re.DOTALL)
+        return found[0] if found else self.source
 
 
 # Installing -----------------------------------------------------------------------------------------------------------
@@ -180,10 +169,30 @@ def redirect(path):
             continue
         place = base + int(value, 16)
         page = place // mmap.PAGESIZE * mmap.PAGESIZE
-        assert libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(2 * mmap.PAGESIZE), 7) == 0
+        if libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(2 * mmap.PAGESIZE), 7):
+            raise OSError("this system does not allow a process to change its code")
         target = ctypes.cast(ours, ctypes.c_void_p).value
         jump = b"\x49\xbb" + target.to_bytes(8, "little") + b"\x41\xff\xe3"  # mov r11, target; jmp r11
         ctypes.memmove(place, jump, len(jump))
+
+
+ARGSORT = """
+// Sorts the keys of a row, NaN last, and writes where they were. The order of equal keys stays.
+template <typename T>
+__global__ void argsort(long long* places, T* keys, long long columns) {
+    places += blockIdx.x * columns;
+    keys += blockIdx.x * columns;
+    for (long long i = 0; i < columns; i++) {
+        T key = keys[i];
+        long long place = i;
+        for (; place > 0 && (key < keys[place - 1] || (isnan(keys[place - 1]) && !isnan(key))); place--) {
+            keys[place] = keys[place - 1];
+            places[place] = places[place - 1];
+        }
+        keys[place] = key;
+        places[place] = i;
+    }
+}"""
 
 
 def argsort(dtype, places, keys, *rest):
@@ -191,17 +200,15 @@ def argsort(dtype, places, keys, *rest):
     import cupy
 
     *leading, columns = rest[-1]  # the shape
-    function = getattr(library(), f"emulated_argsort_{dtype.str[1:]}")
-    stream = cupy.cuda.get_current_stream().ptr
-    function(
-        *(ctypes.c_void_p(each) for each in (stream, places, keys)),
-        ctypes.c_long(math.prod(leading)),
-        ctypes.c_long(columns),
-    )
+    name = f"argsort<{dict(f='float', d='double')[dtype.char]}>"
+    sort = cupy.RawModule(code=ARGSORT, name_expressions=[name]).get_function(name)
+    sort((math.prod(leading),), (1,), tuple(map(np.uint64, (places, keys, columns))))
 
 
 def install():
     """Must come before the first import of CuPy."""
+    sys.path.append(str(KERNELS))
+    os.environ["CUPY_CACHE_DIR"] = str(cache())
     library()
     os.environ["CUPY_ACCELERATORS"] = ""  # CUB's kernels are machine code of a GPU
     import cupy
@@ -213,6 +220,15 @@ def install():
     thrust.argsort = argsort
     # Each array is an allocation of its own, so that an access outside of it is noticed.
     cupy.cuda.set_allocator(cupy.cuda.malloc_async)
+    atexit.register(exit_with_problems)
+
+
+def exit_with_problems():
+    """End this process with an error if something was wrong that nobody asked for, as in a rank of a test."""
+    if found := problems():
+        sys.stdout.flush()
+        print("The emulated GPU:", *found, sep="\n", file=sys.stderr, flush=True)
+        os._exit(70)
 
 
 def problems():
@@ -223,10 +239,12 @@ def problems():
 
 
 class Counts(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_long) for name in ("launches", "products", "copies", "synchronisations")]
+    _fields_ = [
+        (name, ctypes.c_long) for name in ("launches", "products", "copies", "synchronisations", "polls", "graphs")
+    ]
 
 
 def counts():
-    """How many launches, products, copies and synchronisations there were."""
+    """How many launches, products, copies, synchronisations, loops that wait for an event and launches of graphs."""
     now = Counts.in_dll(library(), "emulated_counts")
     return {name: getattr(now, name) for name, _ in Counts._fields_}

@@ -55,14 +55,6 @@ inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short x) { return with_bits_o
 #include <cupy/float16.cuh>
 #include <cupy/bfloat16.cuh>
 
-// What the driver must know of a kernel. The emulation's Kernel has the same members.
-struct Entry {
-    void (*thread)(void*);
-    int has_barriers, n_arguments;
-    const size_t* sizes;
-    const char* name;
-};
-
 #define NOT_CHECKED __attribute__((no_sanitize("kernel-address")))
 
 template <auto kernel>
@@ -79,7 +71,7 @@ struct Call<kernel> {
 
     NOT_CHECKED static void thread(void* arguments) { run((void**)arguments, std::index_sequence_for<A...>()); }
 
-    static constexpr Entry entry(int has_barriers, const char* name) {
+    static constexpr Kernel entry(int has_barriers, const char* name) {
         return {thread, has_barriers, sizeof...(A), sizes, name};
     }
 };

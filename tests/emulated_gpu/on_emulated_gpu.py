@@ -1,9 +1,14 @@
 """What the emulated GPU notices, and what it counts. test_emulated_gpu.py runs this file, in a process of its own."""
 
+import subprocess
+import sys
+from functools import partial
+
 import cupy
 import emulation
 import numpy as np
 import pytest
+from kernels_on_cpu import CpuKernels
 
 from scratchformer.backends.cuda import fused_ops, gemm
 from scratchformer.backends.cuda.device import Gpu
@@ -14,6 +19,8 @@ from scratchformer.parallel.nccl import Nccl
 from scratchformer.training.trainer import Trainer
 
 FLOATS = 1000
+A_WARP_TOO_MANY = "warp < blockDim.y; warp++", "warp <= blockDim.y; warp++"
+NOT_READY, ILLEGAL_ADDRESS = 600, 700  # codes of CUDA
 
 
 @pytest.fixture
@@ -33,13 +40,31 @@ def too_long_a_loop(gpu, faulty, monkeypatch):
     gpu.kernels("relu_backward", (4,), (256,), x, x, cupy.empty_like(x), FLOATS + (1 if faulty else 0))
 
 
-def a_row_too_many(gpu, faulty, monkeypatch):
-    before, after = "    if (row >= rows) return;  // for the whole warp", "    if (row > rows) return;"
-    assert SOURCE.count(before) == 1
-    kernels = "scratchformer.backends.cuda.kernels.SOURCE"
-    monkeypatch.setattr(kernels, SOURCE.replace(before, after) if faulty else SOURCE)
+def a_warp_too_many(gpu, faulty, monkeypatch):
+    change_kernels(gpu, monkeypatch, faulty and A_WARP_TOO_MANY)
+    dE = cupy.zeros((3, 8), "float32")
+    gpu.ops[-1].embedding_backward(numbers(1, 2, 8), np.array([[1, 2]]), 1.0, dE)
+    assert cupy.isfinite(dE).all(), "the gradient is not finite"
+
+
+def beyond_shared_memory(gpu, faulty, monkeypatch):
+    change_kernels(gpu, monkeypatch, faulty and ("sum_of[WARP][WARP]", "sum_of[4][WARP]"))
+    gpu.ops[-1].embedding_backward(numbers(1, 2, 8), np.array([[1, 2]]), 1.0, cupy.zeros((3, 8), "float32"))
+
+
+def a_barrier_left_out(gpu, faulty, monkeypatch):
+    change_kernels(
+        gpu, monkeypatch, faulty and ("    __syncthreads();\n    highest = NOTHING;", "    highest = NOTHING;")
+    )
+    gpu.ops[-1].cross_entropy(numbers(5, 300), np.arange(5), 0.9, 1e-3)
+
+
+def change_kernels(gpu, monkeypatch, change):
+    """Replace the first of two strings in kernels.cu by the second."""
+    assert not change or SOURCE.count(change[0]) == 1
+    source = SOURCE.replace(*change) if change else SOURCE
+    monkeypatch.setattr("scratchformer.backends.cuda.kernels.SOURCE", source)
     gpu.ops[-1].kernels = CupyKernels()
-    gpu.ops[-1].layer_norm(numbers(5, 8), numbers(8), numbers(8), 1e-6)
 
 
 def launch(gpu, address=None, block=(256,), **options):
@@ -47,24 +72,6 @@ def launch(gpu, address=None, block=(256,), **options):
     dy, y, dx = numbers(FLOATS), numbers(FLOATS), cupy.empty(FLOATS, "float32")
     function = gpu.kernels.module(np.dtype("float32")).get_function("relu_backward<float>")
     function((4,), block, (np.uint64(address or dy.data.ptr), y, dx, np.int64(FLOATS)), **options)
-
-
-def the_address_of_a_host_array(gpu, faulty, monkeypatch):
-    here = np.ones(FLOATS, "float32")
-    launch(gpu, here.ctypes.data if faulty else None)
-
-
-def pinned_memory_in_a_kernel(gpu, faulty, monkeypatch):
-    pinned = cupy.cuda.alloc_pinned_memory(4 * FLOATS)
-    launch(gpu, pinned.ptr if faulty else None)
-
-
-def freed_memory(gpu, faulty, monkeypatch):
-    x = numbers(FLOATS)
-    address = x.data.ptr
-    if faulty:
-        del x
-    launch(gpu, address)
 
 
 def memory_freed_twice(gpu, faulty, monkeypatch):
@@ -111,22 +118,19 @@ def multiply_with_leading_dimension(gpu, change, monkeypatch):
     gpu.ops[-1].matmul(numbers(5, 6), numbers(6, 7))
 
 
-def half_read_as_float(gpu, faulty, monkeypatch):
-    if faulty:
-        monkeypatch.setitem(gemm.CUDA_TYPE, "float16", gemm.CUDA_TYPE["float32"])
-    gpu.ops[-1].matmul(numbers(5, 6, dtype="float16"), numbers(6, 7, dtype="float16"))
-
-
 def products_of_two_types(gpu, faulty, monkeypatch):
     a = numbers(5, 6, dtype="float16" if faulty else "float32")
     gpu.ops[-1].gemm(a, numbers(6, 7), cupy.empty((5, 7), "float32"))
 
 
-def halves_as_tf32(gpu, faulty, monkeypatch):
-    blas = gemm.CuBlas(tf32=True)
-    if faulty:
-        monkeypatch.setattr(gemm, "COMPUTE_32F", gemm.COMPUTE_32F_FAST_TF32)
-    gemm.Gemm(cupy, blas)(*(numbers(4, 4, dtype="float16") for _ in range(3)))
+def a_product_over_its_factor(gpu, faulty, monkeypatch):
+    a, b = numbers(6, 6), numbers(6, 6)
+    gpu.ops[-1].gemm(a, b, a if faulty else cupy.empty_like(a))
+
+
+def a_stream_that_does_not_exist(gpu, faulty, monkeypatch):
+    x = numbers(1)
+    cupy.cuda.runtime.memsetAsync(x.data.ptr, 0, 4, 0x999 if faulty else 0)
 
 
 def ids_that_are_not_copied(gpu, faulty, monkeypatch):
@@ -173,6 +177,34 @@ def a_step_that_does_not_wait_for_nccl(gpu, faulty, monkeypatch):
     nccl.stream.synchronize()
 
 
+def nccl_that_sums_what_is_still_read(gpu, faulty, monkeypatch):
+    nccl, x = Nccl(Communicator(), cupy), numbers(FLOATS)
+    nccl._wait_for_current_stream()  # x has been written
+    product = x * 2  # noqa: F841
+    if faulty:
+        monkeypatch.setattr(Nccl, "_wait_for_current_stream", lambda self: None)
+    nccl.all_reduce_inplace(x)
+    cupy.cuda.get_current_stream().synchronize()  # so that the product reads x first
+    nccl.wait()
+
+
+def an_array_that_two_streams_read(gpu, faulty, monkeypatch):
+    """And a third writes, which waits for the second reader only."""
+    x, streams = numbers(FLOATS), [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+    written, read = cupy.cuda.get_current_stream().record(), []
+    products = []
+    for stream in streams:
+        stream.wait_event(written)
+        with stream:
+            products.append(x * 2)
+            read.append(stream.record())
+    for event in read[1:] if faulty else read:
+        cupy.cuda.get_current_stream().wait_event(event)
+    x += 1
+    for stream in streams:  # they run first
+        stream.synchronize()
+
+
 def an_array_freed_while_another_stream_reads_it(gpu, faulty, monkeypatch):
     x, y, other = numbers(FLOATS), cupy.zeros(FLOATS, "float32"), cupy.cuda.Stream(non_blocking=True)
     other.wait_event(cupy.cuda.get_current_stream().record())
@@ -189,12 +221,23 @@ def a_barrier_that_some_threads_miss(gpu, faulty, monkeypatch):
     cupy.RawKernel(f'extern "C" __global__ void meet(float* x) {{ {body} }}', "meet")((1,), (32,), (numbers(32),))
 
 
+def a_barrier_in_a_helper(gpu, faulty, monkeypatch):
+    """Barriers are looked for in the text of a kernel. One that is not found must be noticed when threads reach it."""
+    call = "meet();" if faulty else ""
+    source = f"""
+__device__ void meet() {{ __syncthreads(); }}
+extern "C" __global__ void wait(float* x) {{
+    {call}
+    x[threadIdx.x] = 1;
+}}"""
+    cupy.RawKernel(source, "wait")((1,), (32,), (numbers(32),))
+
+
 FAULTS = {
     too_long_a_loop: "illegal read of an array of 4000 bytes, at byte 4000",
-    a_row_too_many: "add_norm<float, 16>: illegal read of an array of 160 bytes",
-    the_address_of_a_host_array: "illegal read of memory that is not the GPU's",
-    pinned_memory_in_a_kernel: "illegal read of memory of the host",
-    freed_memory: "illegal read of freed memory",
+    a_warp_too_many: "the gradient is not finite",
+    a_barrier_left_out: "cross_entropy<float>: warps race for a shared variable of 128 bytes, at byte ",
+    beyond_shared_memory: "embedding_backward<float>: illegal write of a shared variable of 512 bytes, at byte ",
     memory_freed_twice: "cudaFree of freed memory",
     too_many_threads: "2048 threads in a block",
     too_many_blocks: "a grid of 1 x 70000 x 1 blocks",
@@ -202,17 +245,20 @@ FAULTS = {
     too_many_shared_variables: "52000 bytes of shared memory",
     a_leading_dimension_too_large: "product 7 x 6 x 5: illegal read of an array of 168 bytes, at byte ",
     a_leading_dimension_too_small: "product: leading dimension 6 of a matrix 7 x 6",
-    half_read_as_float: "product 7 x 6 x 5: illegal read of an array of 84 bytes",
     products_of_two_types: "product: types 0, 2 into 0",
-    halves_as_tf32: "product: types 2, 2 into 2, computed as 77",
+    a_product_over_its_factor: "product 6 x 6 x 6: writes over a factor or a result",
+    a_stream_that_does_not_exist: "cudaMemset: no such stream",
     ids_that_are_not_copied: "embedding<float>: reads what nobody has written",
     a_copy_that_is_too_long: "copy to an array of 3968 bytes, at byte 0, is too small",
     a_copy_in_the_wrong_direction: "copy from an array of 4000 bytes",
     a_stream_that_waits_for_nothing: "race with copy in another stream",
     nccl_that_does_not_wait_for_the_gradient: "NCCL: race with cupy_add__float32_",
     a_step_that_does_not_wait_for_nccl: "race with NCCL in another stream",
+    nccl_that_sums_what_is_still_read: "NCCL: race with cupy_multiply__float32_float_float32",
+    an_array_that_two_streams_read: "race with cupy_multiply__float32_float_float32",
     an_array_freed_while_another_stream_reads_it: "illegal read of freed memory",
     a_barrier_that_some_threads_miss: "meet: threads wait for each other at different barriers",
+    a_barrier_in_a_helper: "wait: a barrier in a kernel in which has_barriers has found none",
 }
 """Function -> a part of what is said about it."""
 
@@ -232,13 +278,58 @@ def test_a_fault_is_noticed(fault, gpu, monkeypatch):
     assert any(FAULTS[fault] in sentence for sentence in said), said
 
 
-def test_an_error_of_a_kernel_is_raised_when_the_host_waits(gpu):
+@pytest.mark.parametrize("kind", ["memory that is not the GPU's", "memory of the host", "freed memory"])
+def test_memory_of_the_wrong_kind_is_noticed(gpu, kind):
+    here, pinned, freed = np.ones(FLOATS, "float32"), cupy.cuda.alloc_pinned_memory(4 * FLOATS), numbers(FLOATS)
+    address = {
+        "memory that is not the GPU's": here.ctypes.data,
+        "memory of the host": pinned.ptr,
+        "freed memory": freed.data.ptr,
+    }[kind]
+    del freed
+    launch(gpu)
+    assert emulation.problems() == []
+    launch(gpu, address)
+    assert f"relu_backward<float>: illegal read of {kind}" in emulation.problems()[0]
+
+
+def test_shared_memory_begins_as_nan_where_kernels_run_without_cupy():
+    dx, dE = np.ones((2, 8), "float32"), np.zeros((3, 8), "float32")
+    words, starts, rows = np.int32([1, 2]), np.int32([0, 1, 2]), np.int32([0, 1])
+    kernels = CpuKernels(SOURCE.replace(*A_WARP_TOO_MANY))
+    kernels("embedding_backward", (2, 1), (32, 8), dx, words, starts, rows, dE, 8, 1.0, dtype=dx.dtype)
+    assert np.isnan(dE[1:]).all()
+
+
+def test_after_a_fault_every_call_answers_the_error(gpu):
+    """As on a GPU, where it ends the process's use of it."""
+    runtime, square, copied = cupy.cuda.runtime, numbers(2, 2), cupy.cuda.Event()
     too_long_a_loop(gpu, True, None)
-    with pytest.raises(
-        cupy.cuda.runtime.CUDARuntimeError, match="cudaErrorIllegalAddress: relu_backward<float>: illegal read"
+    copied.record()
+    assert [runtime.eventQuery(copied.ptr) for _ in range(3)] == [NOT_READY, ILLEGAL_ADDRESS, ILLEGAL_ADDRESS]
+    for call in (
+        runtime.deviceSynchronize,
+        cupy.cuda.get_current_stream().record,
+        lambda: square.get(),
+        lambda: launch(gpu),
+        lambda: cupy.empty(3),
     ):
-        cupy.cuda.get_current_stream().synchronize()
-    emulation.problems()
+        with pytest.raises(runtime.CUDARuntimeError, match="IllegalAddress: relu_backward<float>: illegal read"):
+            call()
+    with pytest.raises(cupy.cuda.cublas.CUBLASError, match="EXECUTION_FAILED"):
+        gpu.ops[-1].gemm(square, square, square)
+    assert len(emulation.problems()) == 1
+    runtime.deviceSynchronize()
+
+
+@pytest.mark.parametrize("faulty", [False, True])
+def test_a_process_cannot_end_well_after_a_fault(faulty):
+    """Such as a rank, whose operations nobody has waited for."""
+    stream = "Stream(non_blocking=True)" if faulty else "Stream.null"
+    code = f"import cupy\nx = cupy.zeros(3)\nwith cupy.cuda.{stream}: x += 1"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == (70 if faulty else 0)
+    assert ("race with cudaMemset in another stream" in done.stderr) == faulty, done.stderr
 
 
 def test_the_host_reads_nothing_before_it_has_waited(gpu):
@@ -261,9 +352,63 @@ def test_what_is_queued_is_counted(gpu):
         "products": 1,
         "copies": 0,
         "synchronisations": 0,
+        "polls": 0,
+        "graphs": 0,
     }
     y.get()
     assert emulation.counts()["synchronisations"] == after["synchronisations"] + 1
+
+
+def captured(run):
+    """The graph of what `run` queues"""
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        stream.begin_capture()
+        try:
+            run()
+        finally:
+            graph = stream.end_capture()
+    return graph
+
+
+def test_a_graph_runs_what_was_captured_each_time_it_is_launched():
+    x = numbers(FLOATS)
+    before = x.get()
+    cupy.add(x, 1, out=x)  # compiled
+    x -= 1
+    graph = captured(lambda: cupy.add(x, 1, out=x))
+    assert np.array_equal(x.get(), before + 1 - 1)
+    for _ in range(3):
+        graph.launch()
+    np.testing.assert_allclose(x.get(), before + 3, rtol=1e-6)
+    assert emulation.counts()["graphs"] == 3
+
+
+@pytest.mark.parametrize(
+    "fault, expected",
+    [
+        (lambda stream: cupy.cuda.runtime.streamSynchronize(stream.ptr), "waiting for a stream"),
+        (lambda stream: cupy.cuda.runtime.deviceSynchronize(), "waiting for the device"),
+        (lambda stream: stream.record().synchronize(), "waiting for a captured event"),
+        (
+            lambda stream: stream.wait_event(cupy.cuda.Stream.null.record()),
+            "a stream that waits for an event of another",
+        ),
+    ],
+)
+def test_what_must_not_be_captured_is_noticed(fault, expected):
+    with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="cudaErrorStreamCaptureInvalidated"):
+        captured(lambda: fault(cupy.cuda.get_current_stream()))
+    assert expected in emulation.problems()[0]
+
+
+def test_a_graph_must_not_use_what_was_freed_after_the_capture():
+    x, y = numbers(FLOATS), numbers(FLOATS)
+    graph = captured(lambda: cupy.add(x, 1, out=y))
+    graph.launch()
+    assert emulation.problems() == []
+    x = None
+    graph.launch()
+    assert "illegal read of freed memory" in emulation.problems()[0]
 
 
 @pytest.mark.parametrize(
@@ -295,8 +440,16 @@ def test_gradients_are_summed_by_nccl_while_backward_goes_on(begin, gpu, monkeyp
     assert any(expected in line for line in said) if omitted else said == [], said
 
 
-def test_a_training_step_makes_the_host_wait_for_nothing(begin, monkeypatch):
-    """And each step of the same shape launches the same."""
+@pytest.mark.parametrize("faulty", [False, True])
+def test_a_training_step_makes_the_host_wait_for_nothing(begin, monkeypatch, faulty):
+    """And each step of the same shape launches the same. The fault: its loss and norm are read within the step."""
+    if faulty:
+        read_back = Gpu.read_back
+
+        def read_at_once(*arguments, **options):
+            return partial(float, read_back(*arguments, **options)())
+
+        monkeypatch.setattr(Gpu, "read_back", read_at_once)
     monkeypatch.setattr("scratchformer.training.loop.open_device", lambda *_: Gpu(0, "bf16"))
     trainer = begin("run", steps=4)
     indices = trainer.plan.epoch(0)[0]
@@ -308,4 +461,5 @@ def test_a_training_step_makes_the_host_wait_for_nothing(begin, monkeypatch):
         seen.append({name: after[name] - before[name] for name in after})
         trainer.finish(pending)
     assert seen[1] == seen[2] and seen[1]["synchronisations"] == 0
+    assert seen[1]["polls"] == (2 if faulty else 0)
     assert seen[1]["launches"] > 100 and seen[1]["products"] > 50

@@ -31,6 +31,9 @@ SMALLEST_LOSS_SCALE = 2.0**-16
 STEPS_TO_DOUBLE = 2000
 """The loss scale doubles after this many steps without overflow."""
 
+NOT_READY = 600
+"""cudaErrorNotReady, the status of an event that has not happened yet."""
+
 POLL_SECONDS = 1e-4
 """While a rank waits for its GPU, it checks this often whether the other ranks are still there."""
 
@@ -112,7 +115,7 @@ class Gpu(Accelerator):
             raise
         except Exception as error:  # from a driver, a library or a compiler
             remedy = f"if a library is missing, {HOW_TO_INSTALL}"
-            raise UserError(f"gpu:{self.number}: {in_one_line(error)}; {remedy}") from None
+            raise UserError(f"gpu:{self.number}: {in_one_line(error)}; {remedy}") from error
 
     def communicator(self, host: Communicator) -> Communicator:
         """NCCL; or through host memory for ranks that share a GPU because the user named it.
@@ -134,18 +137,24 @@ class Gpu(Accelerator):
         )
 
     def read_back(self, number: Array, check: Callable[[float], None] = lambda waited: None) -> Callable[[], float]:
-        """The copy is queued now. A copy queued later would have to wait for the steps begun in between."""
+        """The copy is queued now. A copy queued later would have to wait for the steps begun in between.
+
+        The function raises CUDARuntimeError if a kernel or a copy before has failed. `copied.done` is False then, too.
+        """
         import cupyx
 
-        answer, copied = cupyx.empty_pinned(1, number.dtype), self.xp.cuda.Event()
+        cuda = self.xp.cuda
+        answer, copied = cupyx.empty_pinned(1, number.dtype), cuda.Event()
         number.reshape(1).get(out=answer, blocking=False)
         copied.record()
 
         def wait() -> float:
             began = time.monotonic()
-            while not copied.done:
+            while (status := cuda.runtime.eventQuery(copied.ptr)) == NOT_READY:
                 check(time.monotonic() - began)
                 time.sleep(POLL_SECONDS)
+            if status:
+                copied.synchronize()  # raises it
             return float(answer[0])
 
         return wait

@@ -6,12 +6,15 @@ nothing here waits for a result. The kernels are in kernels.cu; this file launch
 
 from __future__ import annotations
 
+from functools import lru_cache
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from scratchformer.backends.cuda.gemm import Gemm
-from scratchformer.backends.cuda.kernels import FLOAT32, STEPS, Kernels
+from scratchformer.backends.cuda.kernels import FLOAT32, STEPS, Kernels, Shape
+from scratchformer.nn.attention import by_head, transposed
 from scratchformer.nn.dropout import DropoutKey, drop_threshold, keep_scale
 from scratchformer.nn.ops import PAD, Ops, rows_of
 from scratchformer.nn.parameter import Array
@@ -31,6 +34,9 @@ MAX_PARTIAL_SUMS = 2048
 
 NORM_THREADS = 1 << 16
 """Threads among which the flat gradient is divided to sum its squares."""
+
+MOST_KEYS, MOST_KEYS_BACKWARD, MOST_COLUMNS, QUERIES, MOST_WARPS = 96, 64, 64, 4, 8
+"""The limits of the kernels `attention` and `attention_backward`, as in kernels.cu."""
 
 
 class FusedOps(Ops):
@@ -58,6 +64,9 @@ class FusedOps(Ops):
     ) -> None:
         super().__init__(xp, dtypes)
         self.kernels, self.gemm, self.accurate, self.loss_scale = kernels, gemm, accurate, loss_scale
+        self._ones: dict[np.dtype, Array] = {}
+        self._whole: Array | None = None
+        self._lengths: tuple[Any, Any] = None, None
 
     # Products ---------------------------------------------------------------------------------------------------------
 
@@ -88,7 +97,10 @@ class FusedOps(Ops):
 
     def _add_rows_inplace(self, total: Array, rows: Array) -> None:
         """total (n,) += the sum of rows (m, n), as a product with ones, which always adds in the same order."""
-        self.accurate(self.xp.ones((1, len(rows)), rows.dtype), rows, total[None], add=True)
+        ones = self._ones.get(rows.dtype)
+        if ones is None or ones.size < len(rows):
+            ones = self._ones[rows.dtype] = self.xp.ones((1, len(rows)), rows.dtype)
+        self.accurate(ones[:, : len(rows)], rows, total[None], add=True)
 
     # Activation and dropout -------------------------------------------------------------------------------------------
 
@@ -163,16 +175,86 @@ class FusedOps(Ops):
         dx, partial_sums = self.xp.empty(dy.shape, dy.dtype), self.xp.empty((warps, 2 * D), np.float32)
         arrays = self._contiguous(dy), normalized, inverse_std, gamma, dx, dupdate, partial_sums
         self._warp_per_row("add_norm_backward", warps, dy.dtype, *arrays, rows, D, warps, *drop, steps=steps_for(D))
-        self._add_rows_inplace(dgamma, partial_sums[:, :D])
-        self._add_rows_inplace(dbeta, partial_sums[:, D:])
+        if rows:
+            grid, block = (-(-2 * D // WARP),), (WARP, 4 * WARPS)
+            self.kernels("add_partial_sums", grid, block, partial_sums, dgamma, dbeta, warps, D)
         return dx
 
     # Attention --------------------------------------------------------------------------------------------------------
 
+    def attention(
+        self, q: Array, k: Array, v: Array, scale: float, key_lengths: Array | None, causal: bool
+    ) -> tuple[Array, Array] | None:
+        """In one kernel for short sequences. For others it scales the queries, because with fp16 their product with the
+        keys may be too large a number before it is scaled."""
+        (B, T, H, d_k), (_, S, _, d_v) = q.shape, v.shape
+        heads = distances(q.strides, k.strides, v.strides, q.itemsize)
+        if heads is None or S > MOST_KEYS or max(d_k, d_v) > MOST_COLUMNS:
+            scaled = by_head(q) * q.dtype.type(scale)
+            weights = self.masked_softmax(self.matmul(scaled, transposed(by_head(k))), 1.0, key_lengths, causal)
+            return by_head(self.matmul(weights, by_head(v))), weights
+        weights, y = self.xp.empty((B, H, T, S), q.dtype), self.xp.empty((B, T, H, d_v), q.dtype)
+        lengths = None if key_lengths is None else self._lengths_on_device(key_lengths)
+        block = WARP, min(MOST_WARPS, -(-T // QUERIES))
+        sizes = H, T, S, d_k, d_v
+        self.kernels(
+            "attention", (B * H,), block, q, k, v, lengths, weights, y, *sizes, scale, causal, *heads, dtype=q.dtype
+        )
+        return y, weights
+
+    def attention_backward(
+        self, dy: Array, q: Array, k: Array, v: Array, weights: Array, scale: float
+    ) -> tuple[Array, Array, Array] | None:
+        """dq, dk and dv are laid out as q, k and v, so that `side_by_side` need not copy them."""
+        (B, T, H, d_k), (_, S, _, d_v) = q.shape, v.shape
+        heads = distances(q.strides, k.strides, v.strides, q.itemsize)
+        if heads is None or S > MOST_KEYS_BACKWARD or max(d_k, d_v) > MOST_COLUMNS:
+            return None
+        position, widths = heads[1], (H * d_k, H * d_k, H * d_v)
+        if S == T and heads[:2] == heads[3:5] == heads[6:8] and position == sum(widths):  # all parts of one array
+            gradients = self._parts((B, T), widths, H, q.dtype)
+        elif heads[3:5] == heads[6:8] and heads[4] == sum(widths[1:]) and q.flags.c_contiguous:
+            gradients = [self.xp.empty(q.shape, q.dtype), *self._parts((B, S), widths[1:], H, q.dtype)]
+        elif q.flags.c_contiguous and k.flags.c_contiguous and v.flags.c_contiguous:
+            gradients = [self.xp.empty(x.shape, x.dtype) for x in (q, k, v)]
+        else:
+            return None
+        dq, dk, dv = gradients
+        arrays, sizes = (self._contiguous(dy), q, k, v, weights, dq, dk, dv), (H, T, S, d_k, d_v)
+        self.kernels("attention_backward", (B * H,), (WARP, MOST_WARPS), *arrays, *sizes, scale, *heads, dtype=q.dtype)
+        return dq, dk, dv
+
+    def _parts(self, shape: tuple[int, int], widths: tuple[int, ...], H: int, dtype: np.dtype) -> list[Array]:
+        """New arrays (B, T, H, width / H) that are parts of one array (B, T, sum of the widths)."""
+        whole, ends = self.xp.empty((*shape, sum(widths)), dtype), np.cumsum(widths).tolist()
+        self._whole = whole
+        return [whole[..., end - width : end].reshape(*shape, H, width // H) for width, end in zip(widths, ends)]
+
+    def side_by_side(self, rows: list[Array]) -> Array:
+        """Without a copy if these are all parts of the array that `attention_backward` has made last."""
+        whole, self._whole = self._whole, None
+        if whole is not None and whole.shape[-1] == sum(part.shape[-1] for part in rows):
+            address = self.kernels.address(whole)
+            for part in rows:
+                if self.kernels.address(part) != address or part.strides != whole.strides:
+                    break
+                address += part.shape[-1] * part.itemsize
+            else:
+                return whole
+        return super().side_by_side(rows)
+
+    def _lengths_on_device(self, lengths: np.ndarray) -> Array:
+        """A copy of the lengths, which all layers share."""
+        before, there = self._lengths
+        if there is None or not np.array_equal(before, lengths):
+            there = self._to_device(lengths)
+            self._lengths = lengths.copy(), there
+        return there
+
     def masked_softmax(self, scores: Array, scale: float, key_lengths: Array | None, causal: bool) -> Array:
         B, H, T, S = scores.shape
         weights = self.xp.empty(scores.shape, scores.dtype)
-        lengths = None if key_lengths is None else self._to_device(key_lengths)
+        lengths = None if key_lengths is None else self._lengths_on_device(key_lengths)
         arguments = self._contiguous(scores), weights, lengths, B * H * T, H * T, T, S, scale, causal
         self._warp_per_row("masked_softmax", B * H * T, scores.dtype, *arguments)
         return weights
@@ -281,6 +363,17 @@ def dropout_arguments(key: DropoutKey | None, P_drop: float) -> tuple:
     return drop_threshold(P_drop), keep_scale(P_drop), *key
 
 
+@lru_cache(maxsize=1 << 12)
+def distances(q: Shape, k: Shape, v: Shape, itemsize: int) -> tuple[int, ...] | None:
+    """The arguments Q_HEADS, K_HEADS and V_HEADS of kernels, from strides in bytes.
+
+    None if the numbers of a head are not neighbours.
+    """
+    if any(strides[-1] != itemsize for strides in (q, k, v)):
+        return None
+    return tuple(stride // itemsize for strides in (q, k, v) for stride in strides[:-1])
+
+
 def steps_for(D: int) -> int:
     """The template argument STEPS for rows of D numbers. Raises ValueError if D is too large for the kernels."""
     for steps in STEPS:
@@ -295,7 +388,8 @@ def group_by_id(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     words[i] is at the positions rows[starts[i]:starts[i + 1]], ascending.
     """
     flat = ids.reshape(-1)
-    rows = np.argsort(flat, kind="stable")
+    small = flat.astype(np.uint16) if flat.size and flat.max() < 2**16 else flat  # NumPy sorts these four times as fast
+    rows = np.argsort(small, kind="stable")
     rows = rows[np.count_nonzero(flat == PAD) :]  # padding comes first, since no id is negative
     in_order = flat[rows]
     starts = np.flatnonzero(np.diff(in_order, prepend=PAD))  # where the next word begins

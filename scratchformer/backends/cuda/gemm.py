@@ -67,7 +67,6 @@ def stack_stride(shape: Shape, strides: Shape) -> int | None:
     return axes[-1][1] if axes else 0
 
 
-@lru_cache(maxsize=4096)
 def gemm_call(a: tuple[Shape, Shape], b: tuple[Shape, Shape], c: tuple[Shape, Shape]) -> GemmCall | None:
     """The call for c = a b, each given by its shape and its strides in numbers; None if a copy is needed first.
 
@@ -78,6 +77,16 @@ def gemm_call(a: tuple[Shape, Shape], b: tuple[Shape, Shape], c: tuple[Shape, Sh
     if of_b is None or of_a is None or of_c is None or of_c.transposed:
         return None
     return GemmCall(n, m, k, of_b, of_a, of_c, math.prod(stack))
+
+
+@lru_cache(maxsize=1 << 14)
+def known_call(
+    a: Shape, a_strides: Shape, b: Shape, b_strides: Shape, c: Shape, c_strides: Shape, itemsize: int, c_itemsize: int
+) -> GemmCall | None:
+    """`gemm_call` for strides in bytes. It is found once for each combination, because steps repeat them."""
+    sizes = itemsize, itemsize, c_itemsize
+    shapes, strides = (a, b, c), (a_strides, b_strides, c_strides)
+    return gemm_call(*(in_numbers(*each) for each in zip(shapes, strides, sizes)))
 
 
 Blas = Callable[[GemmCall, Array, Array, Array, bool], None]
@@ -99,8 +108,10 @@ class Gemm:
             if not add:
                 out[...] = 0
             return
-        a, b = self._readable(a), self._readable(b)
-        call = gemm_call(shape_and_strides(a), shape_and_strides(b), shape_and_strides(out))
+        call = known_call(a.shape, a.strides, b.shape, b.strides, out.shape, out.strides, a.itemsize, out.itemsize)
+        if call is None:
+            a, b = self._readable(a), self._readable(b)
+            call = gemm_call(shape_and_strides(a), shape_and_strides(b), shape_and_strides(out))
         if call is not None:
             self.blas(call, b, a, out, add)
             return
@@ -119,7 +130,12 @@ class Gemm:
 
 def shape_and_strides(x: Array) -> tuple[Shape, Shape]:
     """The shape, and the strides in numbers."""
-    return x.shape, tuple(stride // x.itemsize for stride in x.strides)
+    return in_numbers(x.shape, x.strides, x.itemsize)
+
+
+def in_numbers(shape: Shape, strides: Shape, itemsize: int) -> tuple[Shape, Shape]:
+    """A shape, and strides in numbers instead of bytes."""
+    return shape, tuple(stride // itemsize for stride in strides)
 
 
 CUDA_TYPE = {"float32": 0, "float16": 2, "bfloat16": 14}  # CUDA_R_32F, _16F and _16BF of cudaDataType, library_types.h
@@ -129,41 +145,68 @@ MAX_BATCH = 1 << 15
 """Matrices of a stack in one call. With twice as many, some versions of cuBLAS are known to fail."""
 
 
+NO_MEMORY = "CUBLAS_STATUS_ALLOC_FAILED", "cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY"
+
+
+ONE, ZERO = np.ones(1, np.float32), np.zeros(1, np.float32)
+ADDRESS_OF_ONE, ADDRESS_OF_ZERO = ONE.ctypes.data, ZERO.ctypes.data
+
+
 class CuBlas:
     """cuBLAS on the current device. Sums are float32; with `tf32`, float32 factors are rounded to 11 bits first.
 
-    Raises MemoryError if cuBLAS finds no memory for its own use.
+    Memory for its own use comes from CUDA, not from CuPy's pool, which keeps the memory of arrays that are gone. If
+    there is none, the pool gives that back, and the product is tried once more.
+    Raises MemoryError if that does not help.
     """
 
     def __init__(self, tf32: bool = False) -> None:
-        from cupy.cuda import cublas, device
+        import cupy
+        from cupy.cuda import cublas, device, driver, runtime
 
         self.cublas, self.handle = cublas, device.get_cublas_handle
+        self.errors = cublas.CUBLASError, runtime.CUDARuntimeError, driver.CUDADriverError
+        self.empty_pool = cupy.get_default_memory_pool().free_all_blocks
         self.compute = COMPUTE_32F_FAST_TF32 if tf32 else COMPUTE_32F
-        self.one, self.zero = np.ones(1, np.float32), np.zeros(1, np.float32)
 
     def __call__(self, call: GemmCall, b: Array, a: Array, c: Array, add: bool) -> None:
         operations = [self.cublas.CUBLAS_OP_T if x.transposed else self.cublas.CUBLAS_OP_N for x in (call.b, call.a)]
-        alpha, beta = self.one.ctypes.data, (self.one if add else self.zero).ctypes.data
+        alpha, beta = ADDRESS_OF_ONE, ADDRESS_OF_ONE if add else ADDRESS_OF_ZERO
         compute = self.compute if a.dtype == np.float32 else COMPUTE_32F
+        batched = call.batch_count > 1
+        multiply = self.cublas.gemmStridedBatchedEx if batched else self.cublas.gemmEx
         for first in range(0, call.batch_count, MAX_BATCH):
-            of_b, of_a, of_c = (
-                operand(x, of, first, call.batch_count > 1) for x, of in ((b, call.b), (a, call.a), (c, call.c))
-            )
-            product = self.handle(), *operations, call.n, call.m, call.k, alpha, *of_b, *of_a, beta, *of_c
-            try:
-                if call.batch_count == 1:
-                    self.cublas.gemmEx(*product, compute, ALGORITHM)
-                else:
-                    count = min(MAX_BATCH, call.batch_count - first)
-                    self.cublas.gemmStridedBatchedEx(*product, count, compute, ALGORITHM)
-            except self.cublas.CUBLASError as error:
-                if "ALLOC_FAILED" in str(error):
-                    raise MemoryError("no memory for the workspace of cuBLAS") from error
+            of_b = operand(b, call.b, first, batched)
+            of_a = operand(a, call.a, first, batched)
+            of_c = operand(c, call.c, first, batched)
+            count = [min(MAX_BATCH, call.batch_count - first)] * batched
+            sizes = call.n, call.m, call.k
+            product = *operations, *sizes, alpha, *of_b, *of_a, beta, *of_c, *count, compute, ALGORITHM
+            if not self._is_queued(multiply, product):
+                self.empty_pool()
+                if not self._is_queued(multiply, product):
+                    raise MemoryError("no memory for the workspace of cuBLAS")
+
+    def _is_queued(self, multiply: Callable[..., None], product: tuple) -> bool:
+        """Queue a product, if there is memory for it -> whether there is."""
+        try:
+            multiply(self.handle(), *product)
+        except self.errors as error:
+            if not any(name in str(error) for name in NO_MEMORY):
                 raise
+            return False
+        return True
 
 
 def operand(x: Array, layout: Layout, first: int, batched: bool) -> tuple[int, ...]:
     """How matrix number `first` of a stack is passed to cuBLAS: address, type, leading dimension, stride if batched."""
-    address = x.data.ptr + first * layout.stride * x.itemsize
-    return address, CUDA_TYPE[x.dtype.name], layout.ld, *([layout.stride] if batched else [])
+    address, type_ = x.data.ptr, cuda_type(x.dtype)
+    if batched:
+        return address + first * layout.stride * x.itemsize, type_, layout.ld, layout.stride
+    return address, type_, layout.ld
+
+
+@lru_cache(maxsize=None)
+def cuda_type(dtype: np.dtype) -> int:
+    """The code of a dtype in cudaDataType."""
+    return CUDA_TYPE[dtype.name]

@@ -145,7 +145,7 @@ __global__ void add_norm(const T* x, const T* update, const T* gamma, const T* b
 }
 
 // Warp w works on rows w, w + warps, ... and writes its partial sums of dgamma and dbeta to row w of partial_sums
-// (warps, 2 D). A product with ones adds them up afterwards. dupdate may be null.
+// (warps, 2 D). add_partial_sums adds them up afterwards. dupdate may be null.
 template <typename T, int STEPS>
 __global__ void add_norm_backward(const T* dy, const T* normalized, const float* inverse_std, const T* gamma, T* dx,
                                   T* dupdate, float* partial_sums, int rows, int D, int warps, DROPOUT) {
@@ -184,6 +184,20 @@ __global__ void add_norm_backward(const T* dy, const T* normalized, const float*
     }
 }
 
+// dgamma and dbeta += the rows of partial_sums (rows, 2 D). A block adds up 32 columns; its warps share the rows.
+__global__ void add_partial_sums(const float* partial_sums, float* dgamma, float* dbeta, int rows, int D) {
+    __shared__ float part_of[WARP][WARP];  // [warp][column]
+    int column = blockIdx.x * WARP + threadIdx.x;
+    float sum = 0;
+    if (column < 2 * D)
+        for (int row = threadIdx.y; row < rows; row += blockDim.y) sum += partial_sums[(i64)row * 2 * D + column];
+    part_of[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y > 0 || column >= 2 * D) return;
+    for (int w = 1; w < blockDim.y; w++) sum += part_of[w][threadIdx.x];
+    (column < D ? dgamma : dbeta)[column % D] += sum;
+}
+
 // Linear, ReLU and GELU -----------------------------------------------------------------------------------------------
 
 // y += bias in every row. One thread for each column; blockIdx.y is the first row.
@@ -220,15 +234,22 @@ __global__ void gelu_backward(const T* dy, const T* x, T* dx, i64 n) {
     put(dx, i, get(dy, i) * 0.5f * (1 + t + at * (1 - t * t) * slope));
 }
 
-// Attention: one warp for each row of scores, those of one query; B heads_and_queries rows ----------------------------
+// Attention -----------------------------------------------------------------------------------------------------------
+
+// How many keys a query may attend to: always the first ones.
+__device__ int keys_seen(int query, int queries, int keys, int length, int causal) {
+    return causal ? min(length, keys - queries + query + 1) : length;
+}
+
+// One warp for each row of scores, those of one query; B heads_and_queries rows.
 
 template <typename T>
 __global__ void masked_softmax(const T* scores, T* weights, const int* key_lengths, int rows, int heads_and_queries,
                                int queries, int keys, float scale, int causal) {
     i64 row = (i64)blockIdx.x * blockDim.y + threadIdx.y;
     if (row >= rows) return;
-    int query = (int)(row % queries), seen = key_lengths ? key_lengths[row / heads_and_queries] : keys;
-    if (causal) seen = min(seen, keys - queries + query + 1);
+    int length = key_lengths ? key_lengths[row / heads_and_queries] : keys;
+    int seen = keys_seen((int)(row % queries), queries, keys, length, causal);
     float highest = NOTHING, sum = 0;
     for (int key = threadIdx.x; key < seen; key += WARP) highest = fmaxf(highest, get(scores, row * keys + key) * scale);
     highest = warp_max(highest);
@@ -251,6 +272,169 @@ __global__ void masked_softmax_backward(const T* dweights, const T* weights, T* 
     for (int key = threadIdx.x; key < keys; key += WARP)
         put(dscores, row * keys + key,
             scale * get(weights, row * keys + key) * (get(dweights, row * keys + key) - along));
+}
+
+// Attention without dropout of the weights, in one kernel: one block for each sentence and head. Matrices are read into
+// shared memory, which all threads of the block read again and again. A warp works on QUERIES queries at a time, so that
+// each number read serves as many products; a lane has the keys lane, lane + 32, ..., or the columns lane, lane + 32.
+//
+// A VIEW need not be contiguous. Q_HEADS, K_HEADS and V_HEADS are the distances, in numbers, between neighbouring
+// sentences, positions and heads in q, k and v.
+#define VIEW
+#define Q_HEADS int q_sentence, int q_position, int q_head
+#define K_HEADS int k_sentence, int k_position, int k_head
+#define V_HEADS int v_sentence, int v_position, int v_head
+
+constexpr int MOST_COLUMNS = 64;  // d_k and d_v at most
+constexpr int MOST_KEYS = 96;  // forward
+constexpr int MOST_KEYS_BACKWARD = 64;
+constexpr int QUERIES = 4, MOST_WARPS = 8, MOST_ROWS = QUERIES * MOST_WARPS;
+
+// Copy the matrix x (rows, columns), whose rows are `distance` numbers apart, to shared memory, row after row.
+template <typename T>
+__device__ void load(const T* x, int rows, int columns, int distance, float* to, int to_distance) {
+    for (int row = threadIdx.y; row < rows; row += blockDim.y)
+        for (int column = threadIdx.x; column < columns; column += WARP)
+            to[row * to_distance + column] = get(x, (i64)row * distance + column);
+}
+
+template <typename T>
+__global__ void attention(const T* VIEW q, const T* VIEW k, const T* VIEW v, const int* key_lengths, T* weights, T* y, int H,
+                          int queries, int keys, int d_k, int d_v, float scale, int causal, Q_HEADS, K_HEADS,
+                          V_HEADS) {
+    __shared__ float rows[MOST_ROWS][MOST_COLUMNS];  // of q
+    __shared__ float matrix[MOST_KEYS][MOST_COLUMNS + 1];  // k, then v; one more column, since a warp reads columns
+    __shared__ float shares[MOST_ROWS][MOST_KEYS];  // the weights
+    int sentence = blockIdx.x / H, head = blockIdx.x % H, lane = threadIdx.x, at_once = QUERIES * blockDim.y;
+    q += (i64)sentence * q_sentence + (i64)head * q_head;
+    k += (i64)sentence * k_sentence + (i64)head * k_head;
+    v += (i64)sentence * v_sentence + (i64)head * v_head;
+    for (int first = 0; first < queries; first += at_once) {
+        load(q + (i64)first * q_position, min(at_once, queries - first), d_k, q_position, rows[0], MOST_COLUMNS);
+        load(k, keys, d_k, k_position, matrix[0], MOST_COLUMNS + 1);
+        __syncthreads();
+        int row = QUERIES * threadIdx.y, last = min(QUERIES, queries - first - row);
+        for (int i = 0; i < last; i++) {
+            int query = first + row + i;
+            int seen = keys_seen(query, queries, keys, key_lengths ? key_lengths[sentence] : keys, causal);
+            float highest = NOTHING, sum = 0, score[MOST_KEYS / WARP];
+#pragma unroll
+            for (int s = 0; s < MOST_KEYS / WARP; s++) {
+                int key = s * WARP + lane;
+                score[s] = 0;
+                if (key >= seen) continue;
+                for (int c = 0; c < d_k; c++) score[s] += rows[row + i][c] * matrix[key][c];
+                score[s] *= scale;
+                highest = fmaxf(highest, score[s]);
+            }
+            highest = warp_max(highest);
+#pragma unroll
+            for (int s = 0; s < MOST_KEYS / WARP; s++) {
+                score[s] = s * WARP + lane < seen ? expf(score[s] - highest) : 0;
+                sum += score[s];
+            }
+            sum = warp_sum(sum);
+#pragma unroll
+            for (int s = 0; s < MOST_KEYS / WARP; s++) {
+                int key = s * WARP + lane;
+                if (key >= keys) continue;
+                shares[row + i][key] = sum == 0 ? 0 : score[s] / sum;
+                put(weights, ((i64)blockIdx.x * queries + query) * keys + key, shares[row + i][key]);
+            }
+        }
+        __syncthreads();
+        load(v, keys, d_v, v_position, matrix[0], MOST_COLUMNS + 1);
+        __syncthreads();
+        for (int c = lane; c < d_v; c += WARP) {
+            float sum[QUERIES] = {};
+            for (int key = 0; key < keys; key++)
+#pragma unroll
+                for (int i = 0; i < QUERIES; i++)
+                    if (i < last) sum[i] += shares[row + i][key] * matrix[key][c];
+#pragma unroll
+            for (int i = 0; i < QUERIES; i++)
+                if (i < last) put(y, (((i64)sentence * queries + first + row + i) * H + head) * d_v + c, sum[i]);
+        }
+        __syncthreads();
+    }
+}
+
+// dy is contiguous; dq, dk and dv are laid out as q, k and v. A block has MOST_WARPS warps. Of dk and dv, warp w has the
+// rows w, w + MOST_WARPS, ...
+template <typename T>
+__global__ void attention_backward(const T* dy, const T* VIEW q, const T* VIEW k, const T* VIEW v, const T* weights,
+                                   T* VIEW dq, T* VIEW dk, T* VIEW dv, int H, int queries, int keys, int d_k, int d_v, float scale, Q_HEADS,
+                                   K_HEADS, V_HEADS) {
+    __shared__ float rows[MOST_ROWS][MOST_COLUMNS];  // of dy, then of q
+    __shared__ float matrix[MOST_KEYS_BACKWARD][MOST_COLUMNS + 1];  // v, then k
+    __shared__ float shares[MOST_ROWS][MOST_KEYS_BACKWARD];  // the weights
+    __shared__ float dscores[MOST_ROWS][MOST_KEYS_BACKWARD];
+    constexpr int EACH = MOST_KEYS_BACKWARD / MOST_WARPS, BOTH = MOST_COLUMNS / WARP;
+    int sentence = blockIdx.x / H, head = blockIdx.x % H, lane = threadIdx.x, warp = threadIdx.y;
+    i64 q_begin = (i64)sentence * q_sentence + (i64)head * q_head;
+    i64 k_begin = (i64)sentence * k_sentence + (i64)head * k_head;
+    i64 v_begin = (i64)sentence * v_sentence + (i64)head * v_head;
+    float dk_sum[EACH][BOTH] = {}, dv_sum[EACH][BOTH] = {};
+    for (int first = 0; first < queries; first += MOST_ROWS) {
+        int n = min(MOST_ROWS, queries - first), row = QUERIES * warp, last = min(QUERIES, n - row);
+        load(dy + (((i64)sentence * queries + first) * H + head) * d_v, n, d_v, H * d_v, rows[0], MOST_COLUMNS);
+        load(v + v_begin, keys, d_v, v_position, matrix[0], MOST_COLUMNS + 1);
+        __syncthreads();
+        for (int i = 0; i < last; i++) {
+            const T* weight = weights + ((i64)blockIdx.x * queries + first + row + i) * keys;
+            float along = 0;
+            for (int key = lane; key < keys; key += WARP) {
+                float dweight = 0;
+                for (int c = 0; c < d_v; c++) dweight += rows[row + i][c] * matrix[key][c];
+                shares[row + i][key] = get(weight, key);
+                dscores[row + i][key] = dweight;
+                along += dweight * shares[row + i][key];
+            }
+            along = warp_sum(along);
+            for (int key = lane; key < keys; key += WARP)
+                dscores[row + i][key] = scale * shares[row + i][key] * (dscores[row + i][key] - along);
+        }
+        __syncthreads();
+#pragma unroll
+        for (int s = 0; s < EACH; s++)
+#pragma unroll
+            for (int half = 0; half < BOTH; half++) {
+                int key = warp + s * MOST_WARPS, c = lane + half * WARP;
+                if (key < keys && c < d_v)
+                    for (int t = 0; t < n; t++) dv_sum[s][half] += shares[t][key] * rows[t][c];
+            }
+        __syncthreads();
+        load(q + q_begin + (i64)first * q_position, n, d_k, q_position, rows[0], MOST_COLUMNS);
+        load(k + k_begin, keys, d_k, k_position, matrix[0], MOST_COLUMNS + 1);
+        __syncthreads();
+#pragma unroll
+        for (int s = 0; s < EACH; s++)
+#pragma unroll
+            for (int half = 0; half < BOTH; half++) {
+                int key = warp + s * MOST_WARPS, c = lane + half * WARP;
+                if (key < keys && c < d_k)
+                    for (int t = 0; t < n; t++) dk_sum[s][half] += dscores[t][key] * rows[t][c];
+            }
+        for (int c = lane; c < d_k; c += WARP) {
+            float sum[QUERIES] = {};
+            for (int key = 0; key < keys; key++)
+#pragma unroll
+                for (int i = 0; i < QUERIES; i++)
+                    if (i < last) sum[i] += dscores[row + i][key] * matrix[key][c];
+#pragma unroll
+            for (int i = 0; i < QUERIES; i++)
+                if (i < last) put(dq, q_begin + (i64)(first + row + i) * q_position + c, sum[i]);
+        }
+        __syncthreads();
+    }
+#pragma unroll
+    for (int s = 0; s < EACH; s++)
+#pragma unroll
+        for (int half = 0; half < BOTH; half++) {
+            int key = warp + s * MOST_WARPS, c = lane + half * WARP;
+            if (key < keys && c < d_k) put(dk, k_begin + (i64)key * k_position + c, dk_sum[s][half]);
+            if (key < keys && c < d_v) put(dv, v_begin + (i64)key * v_position + c, dv_sum[s][half]);
+        }
 }
 
 // Rows and words: one block for each row ------------------------------------------------------------------------------

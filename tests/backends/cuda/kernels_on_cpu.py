@@ -16,6 +16,21 @@ HERE = Path(__file__).parent
 COMPILER = shutil.which("g++") or shutil.which("clang++")
 
 
+def has_barriers(source):
+    """Whether threads wait for each other in these lines of CUDA C."""
+    return int(bool(re.search(r"warp_|drop\.|__sync|__shfl|_REDUCE", source)))
+
+
+def with_shared_memory(source):
+    """A call of `share` for each variable, after the statement that declares it."""
+
+    def share(declared):
+        names = re.findall(r"(\w+)[\[\s]*[,;]", re.sub(r"\[[^]]*\]", "[", declared[0]))
+        return declared[0] + "".join(f" share({name});" for name in names)
+
+    return re.sub(r"(?<!extern )__shared__ [^;]*;", share, source)
+
+
 def entry_points(source):
     """C functions kernel_N(grid and block, forward, pointers to arguments), one for each instance of a kernel.
 
@@ -24,20 +39,19 @@ def entry_points(source):
     lines, number = [], {}
     for kernel in parse_kernels(source).values():
         body = re.search(rf"void {kernel.name}\((.*?)\n}}", source, re.DOTALL)[1]
-        barriers = int(bool(re.search(r"warp_|drop\.|__sync|__shfl", body)))
         for dtype in C_TYPE:
             for instance in kernel.instances(dtype):
                 if instance in number:
                     continue
                 number[instance] = len(number)
                 values = []
-                for index, (kind, is_pointer, _) in enumerate(kernel.arguments):
+                for index, (kind, is_pointer, *_) in enumerate(kernel.arguments):
                     c_type = C_TYPE[dtype] if kind == "T" else kind
                     values.append(f"({c_type}*)a[{index}]" if is_pointer else f"*({c_type}*)a[{index}]")
                 thread = f"[](void* all) {{ void** a = (void**)all; {instance}({', '.join(values)}); }}"
                 lines.append(
                     f'extern "C" void kernel_{number[instance]}(const int* shape, int forward, void** a) '
-                    f"{{ launch(shape, shape + 3, forward, {barriers}, {thread}, a); }}"
+                    f"{{ launch(shape, shape + 3, forward, {has_barriers(body)}, {thread}, a); }}"
                 )
     return "\n".join(lines), number
 
@@ -53,9 +67,9 @@ def compiled(source):
     """Compile the source -> the library, instance -> number of its entry point"""
     functions, number = entry_points(source)
     library = Path(LIBRARIES.name) / f"{len(list(Path(LIBRARIES.name).iterdir()))}.so"
-    options = "-O1", "-std=c++17", "-Wno-unknown-pragmas", "-shared", "-fPIC", f"-I{HERE}", "-x", "c++", "-"
-    text = f'#include "on_cpu.cpp"\n{FAIL}\n{source}\n{functions}\n'
-    subprocess.run([COMPILER, *options, "-o", library], input=text, text=True, check=True)
+    options = "-O1 -std=c++17 -Wno-unknown-pragmas -shared -fPIC -U_FORTIFY_SOURCE -x c++ -".split()
+    text = f'#include "on_cpu.cpp"\n{FAIL}\n{with_shared_memory(source)}\n{functions}\n'
+    subprocess.run([COMPILER, f"-I{HERE}", *options, "-o", library], input=text, text=True, check=True)
     return ctypes.CDLL(str(library)), number
 
 
@@ -69,6 +83,7 @@ class CpuKernels(Kernels):
 
     def __init__(self, source=SOURCE, forward=True, array_type=np.ndarray, memory=lambda array: array):
         self.source, self.forward, self.array_type, self.memory = source, forward, array_type, memory
+        self.address = lambda array: memory(array).ctypes.data
         self.launches = []
 
     def run(self, instance, dtype, grid, block, arguments):

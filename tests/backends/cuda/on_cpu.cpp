@@ -11,10 +11,14 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
+#include <utility>
 #include <vector>
 
 Index threadIdx, blockIdx, blockDim, gridDim;
 const char *stack_begin, *stack_end;
+int current;
+long epoch;
 
 enum Waiting { FOR_NOTHING, FOR_BLOCK, FOR_WARP, FOR_EVER };
 
@@ -34,11 +38,13 @@ static std::vector<Fiber> fibers;
 static std::vector<unsigned> exchanged[2];  // the values that threads pass in shuffles
 static ucontext_t before;
 static jmp_buf scheduler;
-static int current;
+static bool with_fibers;
+static std::vector<std::pair<char*, long>> shared;  // begin, size
 static void (*kernel)(void*);
 static void* kernel_arguments;
 
 static void wait(Waiting waiting) {
+    if (!with_fibers) fail("a barrier in a kernel in which has_barriers has found none");
     int self = current;
     fibers[self].waiting = waiting;
     if (!_setjmp(fibers[self].place)) _longjmp(scheduler, 1);
@@ -78,11 +84,32 @@ static bool release(int begin, int end, Waiting waiting) {
 
 static Index index_of(int i) { return {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)}; }
 
+void share(void* variable, size_t size) {
+    long all = size;
+    for (auto [begin, bytes] : shared) {
+        if (begin == variable) return;
+        all += bytes;
+    }
+    if (all > MOST_SHARED_BYTES) fail(("a block has " + std::to_string(all) + " bytes of shared memory").c_str());
+    shared.emplace_back((char*)variable, size);
+    memset(variable, 0xff, size);
+}
+
+bool find_shared(const void* address, long* size, long* offset) {
+    for (auto [begin, bytes] : shared) {
+        *size = bytes;
+        *offset = (char*)address - begin;
+        if (*offset >= 0 && *offset < 1 << 16) return true;
+    }
+    return false;
+}
+
 static void run_without_barriers(int n, bool forward) {
     stack_end = (const char*)__builtin_frame_address(0) + STACK;
     stack_begin = stack_end - 2 * STACK;
     for (int j = 0; j < n; j++) {
-        threadIdx = index_of(forward ? j : n - 1 - j);
+        current = forward ? j : n - 1 - j;
+        threadIdx = index_of(current);
         kernel(kernel_arguments);
     }
 }
@@ -113,6 +140,7 @@ static void run_block(int n, bool forward) {
         bool released = false;
         for (int warp = 0; warp < n; warp += 32) released |= release(warp, min(n, warp + 32), FOR_WARP);
         if (!released && !release(0, n, FOR_BLOCK)) fail("threads wait for each other at different barriers");
+        epoch += !released;
     }
 }
 
@@ -120,11 +148,12 @@ void launch(const int* grid, const int* block, bool forward, bool barriers, void
     gridDim = {grid[0], grid[1], grid[2]};
     blockDim = {block[0], block[1], block[2]};
     int n = block[0] * block[1] * block[2];
-    if (n > 1024 || grid[1] > 65535 || grid[2] > 65535) fail("more threads or blocks than a GPU allows");
+    if (n > MOST_THREADS || grid[1] > MOST_BLOCKS || grid[2] > MOST_BLOCKS) fail("more threads or blocks than a GPU allows");
     static bool ended = true;  // false if `fail` has left the threads somewhere
     if (!ended)
         for (Fiber& fiber : fibers) fiber.begun = false;
     ended = false;
+    with_fibers = barriers;
     kernel = thread;
     kernel_arguments = arguments;
     if (fibers.size() < (size_t)n) {
@@ -133,8 +162,11 @@ void launch(const int* grid, const int* block, bool forward, bool barriers, void
     }
     for (blockIdx.z = 0; blockIdx.z < grid[2]; blockIdx.z++)
         for (blockIdx.y = 0; blockIdx.y < grid[1]; blockIdx.y++)
-            for (blockIdx.x = 0; blockIdx.x < grid[0]; blockIdx.x++)
+            for (blockIdx.x = 0; blockIdx.x < grid[0]; blockIdx.x++) {
+                shared.clear();
+                epoch++;
                 (barriers ? run_block : run_without_barriers)(n, forward);
+            }
     ended = true;
 }
 

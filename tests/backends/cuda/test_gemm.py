@@ -2,6 +2,7 @@
 
 import ctypes
 import itertools
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -135,6 +136,13 @@ class PretendedCublas:
         return self.at[begin].reshape(-1)[(address - begin) // self.at[begin].itemsize :]
 
 
+def a_cublas(functions, compute, handle=lambda: "handle"):
+    """Without its constructor, which imports CuPy."""
+    blas = object.__new__(CuBlas)
+    blas.cublas, blas.handle, blas.compute, blas.errors = functions, handle, compute, (RuntimeError,)
+    return blas
+
+
 @pytest.mark.parametrize("add", [False, True])
 @pytest.mark.parametrize("stack", [(), (5,)])
 @pytest.mark.parametrize(
@@ -146,32 +154,49 @@ def test_the_arguments_are_in_the_order_of_cublas(dtype, tf32, codes, stack, add
     a, b = (random.standard_normal((*stack, *shape)).astype(dtype) for shape in ((3, 4), (4, 2)))
     c = random.standard_normal((*stack, 3, 2)).astype("float32")
     expected = a.astype("float32") @ b.astype("float32") + c * add
-    blas = object.__new__(CuBlas)  # without its constructor, which imports CuPy
-    blas.cublas, blas.handle, blas.compute = PretendedCublas(a, b, c), lambda: "handle", codes[3]
-    blas.one, blas.zero = np.ones(1, "f4"), np.zeros(1, "f4")
+    blas = a_cublas(PretendedCublas(a, b, c), codes[3])
     call = gemm_call(*map(shape_and_strides, (a, b, c)))
     blas(call, *(Memory(SimpleNamespace(ptr=x.ctypes.data), x.dtype, x.itemsize) for x in (b, a, c)), add)
     np.testing.assert_allclose(c, expected, rtol=1e-5, atol=1e-6)
     assert blas.cublas.calls == [(*codes, times) for times in ((2, 2, 1) if stack else (1,))]
 
 
+NONE, OTHER = "CUBLAS_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_NOT_SUPPORTED"
+
+
+@pytest.mark.parametrize("where", ["handle", "gemmEx"])
 @pytest.mark.parametrize(
-    "status, kind", [("CUBLAS_STATUS_ALLOC_FAILED", MemoryError), ("CUBLAS_STATUS_NOT_SUPPORTED", RuntimeError)]
+    "errors, raised, emptied",
+    [
+        ([], None, 0),
+        ([NONE], None, 1),
+        (["cudaErrorMemoryAllocation: out of memory"], None, 1),
+        ([NONE, NONE], MemoryError, 1),
+        ([OTHER], RuntimeError, 0),
+        ([NONE, OTHER], RuntimeError, 1),
+    ],
 )
-def test_a_lack_of_memory_in_cublas_is_a_memory_error(status, kind):
-    """So that training says which batch would fit."""
+def test_if_cublas_finds_no_memory_the_pool_gives_some_back(errors, raised, emptied, where):
+    """A MemoryError remains if that does not help, so that training says which batch would fit."""
+    answers, pool, done = iter(errors), [], []
 
-    def fail(*arguments):
-        raise RuntimeError(status)
+    def gemm_ex(*arguments):
+        fail("gemmEx")
+        done.append(arguments[0])
 
-    blas = object.__new__(CuBlas)
-    blas.cublas = SimpleNamespace(CUBLAS_OP_N=0, CUBLAS_OP_T=1, CUBLASError=RuntimeError, gemmEx=fail)
-    blas.handle, blas.compute = lambda: "handle", 68
-    blas.one, blas.zero = np.ones(1, "f4"), np.zeros(1, "f4")
+    def fail(here):
+        error = next(answers, None) if here == where else None
+        if error:
+            raise RuntimeError(error)
+        return "handle"
+
+    blas = a_cublas(SimpleNamespace(CUBLAS_OP_N=0, CUBLAS_OP_T=1, gemmEx=gemm_ex), 68, lambda: fail("handle"))
+    blas.empty_pool = lambda: pool.append("emptied")
     x = np.ones((2, 2), "f4")
     array = Memory(SimpleNamespace(ptr=x.ctypes.data), x.dtype, x.itemsize)
-    with pytest.raises(kind):
+    with pytest.raises(raised) if raised else nullcontext():
         blas(gemm_call(*3 * [shape_and_strides(x)]), array, array, array, False)
+    assert len(pool) == emptied and done == ([] if raised else ["handle"])
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from scratchformer.backends.cuda import fused_ops
 from scratchformer.backends.cuda.fused_ops import FusedOps, group_by_id
 from scratchformer.backends.cuda.gemm import CuBlas, Gemm
 from scratchformer.backends.cuda.kernels import KERNELS, SOURCE, CupyKernels, parse_argument
+from scratchformer.nn.attention import by_head, split_heads, transposed
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.ops import PAD, Ops
 
@@ -120,6 +121,36 @@ def cases(stored):
                 mask = normal(B, 2, T, S), normal(B, 2, T, S), lengths, causal
                 mask[0][0, 0, -1] = -np.inf  # as after an overflow with fp16
                 yield f"masked_softmax {B, T, S, lengths, causal}", lambda ops, of, a=mask: masked_softmax(ops, of, *a)
+
+    def attention(ops, of, projections, widths, dy, lengths, causal):
+        q, k, v = (part for x, each in zip(projections, widths) for part in split_heads(of(x), 2, *each))
+        together = ops.attention(q, k, v, 0.25, lengths, causal)
+        if together is None:  # the reference
+            weights = ops.masked_softmax(ops.matmul(by_head(q), transposed(by_head(k))), 0.25, lengths, causal)
+            together = by_head(ops.matmul(weights, by_head(v))), weights
+        y, weights = together
+        gradients = ops.attention_backward(of(dy), q, k, v, weights, 0.25)
+        if gradients is None:
+            d, dweights = by_head(of(dy)), ops.matmul(by_head(of(dy)), transposed(by_head(v)))
+            dscores = ops.masked_softmax_backward(dweights, weights, 0.25)
+            gradients = tuple(
+                by_head(ops.matmul(*factors))
+                for factors in ((dscores, by_head(k)), (transposed(dscores), by_head(q)), (transposed(weights), d))
+            )
+        rows = [gradient.reshape(*gradient.shape[:2], -1) for gradient in gradients]
+        return y, weights, ops.side_by_side(rows[1:]) if len(widths) > 1 else ops.side_by_side(rows), rows
+
+    for T, S, d_k, d_v in ((3, 3, 4, 5), (1, 7, 5, 3), (35, 35, 3, 64), (34, 50, 64, 2), (2, 70, 4, 4), (8, 97, 3, 3)):
+        for large in (False, True):
+            for lengths, causal in ((None, False), (np.array([S, 2]), True), (np.array([0, S]), False)):
+                widths = ((d_k, d_k, d_v),) if S == T else ((d_k,), (d_k, d_v))
+                projections = [normal(2, n, 2 * sum(each)) for n, each in zip((T, S), widths)]
+                if large:  # scores are numbers of fp16 only after they are scaled, and whole ones, so they are exact
+                    for x in projections:
+                        of_queries_and_keys = x[..., : -2 * d_v] if S == T or x is projections[1] else x
+                        of_queries_and_keys[...] = 64 * random.integers(-3, 4, of_queries_and_keys.shape)
+                a = projections, widths, normal(2, T, 2, d_v), lengths, causal
+                yield f"attention {T, S, d_k, d_v, large, lengths, causal}", lambda ops, of, a=a: attention(ops, of, *a)
 
     def embedding(ops, of, ids, E, dx, dE):
         dE = of(dE).copy()
@@ -276,6 +307,19 @@ FAULTS = {
         "        if (first + k * WARP + threadIdx.x >= n) return;\n" "        float factor = drop.factor(k);  // all",
     ),
     "one warp's sum for a frequent word is left out": ("(int warp = 1; warp < block", "(int warp = 2; warp < block"),
+    "a barrier is missing before the values take the place of the keys": (
+        "        __syncthreads();\n        load(v, keys",
+        "        load(v, keys",
+    ),
+    "a barrier is missing before the queries take the place of dy": (
+        "        __syncthreads();\n        load(q + q_begin",
+        "        load(q + q_begin",
+    ),
+    "a key of the last query is left out": (
+        "for (int t = 0; t < n; t++) dk_sum",
+        "for (int t = 0; t < n - 1; t++) dk_sum",
+    ),
+    "one warp's partial sums are left out": ("(int w = 1; w < blockDim.y", "(int w = 2; w < blockDim.y"),
     "NaN counts as finite": ("return *x - *x == 0;", "return !(*x - *x > 0 || *x - *x < 0);"),
 }
 
@@ -343,7 +387,8 @@ def test_the_loss_scale_multiplies_the_gradient_and_is_divided_out():
 
 def test_python_and_cuda_agree_on_sizes():
     chunk = f"{fused_ops.DROPOUT_CHUNK // fused_ops.WARP} * WARP"
-    for name, value in (("WARP", str(fused_ops.WARP)), ("DROPOUT_CHUNK", chunk)):
+    names = "WARP", "MOST_KEYS", "MOST_KEYS_BACKWARD", "MOST_COLUMNS"
+    for name, value in (*((name, getattr(fused_ops, name)) for name in names), ("DROPOUT_CHUNK", chunk)):
         assert f"constexpr int {name} = {value};" in SOURCE
 
 

@@ -2,10 +2,13 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
+import column_major
 import numpy as np
 import pytest
 import strict_array
+from column_major import rounded
 
 from scratchformer.backends.cuda import device as module
 from scratchformer.backends.cuda.kernels import KERNELS
@@ -26,7 +29,7 @@ from scratchformer.training.run import load_run
 from scratchformer.training.validation import validation_bleu
 
 CPU = Device()
-CONFIG = ModelConfig(vocab_size=40, N=2, d_model=16, d_ff=24, h=2, P_drop=0.2, attention_dropout=0.1, relu_dropout=0.1)
+CONFIG = ModelConfig(vocab_size=40, N=2, d_model=16, d_ff=24, h=2, P_drop=0.2, relu_dropout=0.1)
 KEY = DropoutKey(seed=1, step=2)
 SOURCE = np.array([[5, 6, 7, 3, 2], [9, 2, 0, 0, 0], [4, 4, 8, 2, 0]])
 TARGET_IN = np.array([[1, 8, 9, 4], [1, 5, 0, 0], [1, 11, 12, 0]])
@@ -39,8 +42,12 @@ BATCHES = {
     "vision": ((IMAGES,), np.array([[2], [1], [3]])),
 }
 """Architecture -> the inputs of the model, the targets."""
-TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 3e-3, "bf16": 2e-2}
-"""Relative error of the norm of a whole gradient."""
+TOLERANCE = {"fp32": 1e-5, "tf32": 1e-2, "fp16": 6e-3, "bf16": 4e-2}
+"""Relative error of a whole gradient. Measured over all variants and 8 seeds: at most 6e-7 in fp32, 1.7e-3 in tf32, or
+4.5e-3 if a library cuts off the bits that tf32 has not, 2.8e-3 in fp16, 1.8e-2 in bf16."""
+
+TOLERANCE_OF_RUNS = {"fp32": 1e-4, "tf32": 1e-2, "fp16": 5e-3, "bf16": 2e-2}
+"""Relative error of each loss in a run of 12 steps. Measured over 6 seeds: at most 1.2e-6, 3.4e-3, 9e-4, 3.3e-3."""
 
 VARIANTS = {
     "the paper's": {},
@@ -49,25 +56,23 @@ VARIANTS = {
     "nothing tied": {"tied": "none"},
     "odd widths": {"d_k": 3, "d_v": 5},
     "no biases": {"attention_bias": False},
+    "dropped weights": {"attention_dropout": 0.1},
     "GPT": {"architecture": "decoder", "norm": "pre", "positions": "learned", "activation": "gelu"},
     "BERT": {"architecture": "encoder", "positions": "learned", "activation": "gelu"},
     "ViT": {"architecture": "vision", "n_classes": 3, "norm": "pre", "positions": "learned", "activation": "gelu"},
 }
 
 
-def tiny_model(config, seed=3):
-    """Its hidden units are far from 0. Rounding could move one that is near 0 to the other side of ReLU, and change the
-    gradient of a small model by several per cent."""
+def gradient_of(config, device=CPU, seed=3, precision="fp32"):
+    """-> loss, number of tokens, norm of the mean gradient, mean gradient, all on the host
+
+    Except for fp32, hidden units are far from 0. Rounding could move one that is near 0 to the other side of ReLU, and
+    change the gradient of a small model by several per cent.
+    """
     model = new_model(config, seed=seed)
     for name, parameter in model.parameters().items():
-        if name.endswith("feed_forward.inner.bias") and config.activation == "relu":
+        if name.endswith("feed_forward.inner.bias") and config.activation == "relu" and precision != "fp32":
             parameter.data[::2], parameter.data[1::2] = 4, -4
-    return model
-
-
-def gradient_of(config, device=CPU, seed=3):
-    """-> loss, number of tokens, norm of the mean gradient, mean gradient, all on the host"""
-    model = tiny_model(config, seed)
     device.to_device(model)
     strict_array.waits.clear()
     with using(*device.ops):
@@ -82,25 +87,33 @@ def gradient_of(config, device=CPU, seed=3):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_loss_and_gradients_are_those_of_the_cpu(open_there, variant, precision):
     config = replace(CONFIG, **VARIANTS[variant])
-    loss, n_tokens, norm, gradient = gradient_of(config)
-    device = open_there(precision)
-    loss_there, n_there, norm_there, gradient_there = gradient_of(config, device)
+    loss, n_tokens, norm, gradient = gradient_of(config, precision=precision)
+    loss_there, n_there, norm_there, gradient_there = gradient_of(config, open_there(precision), precision=precision)
     tolerance = TOLERANCE[precision]
     assert n_there == n_tokens and loss_there == pytest.approx(loss, rel=tolerance)
     assert norm_there == pytest.approx(norm, rel=tolerance)
     assert np.linalg.norm(gradient_there - gradient) < tolerance * np.linalg.norm(gradient)
 
 
-@pytest.mark.parametrize("precision", TOLERANCE)
-def test_the_tolerance_does_not_depend_on_the_weights(open_strict, precision):
+def cut_off(x, bits):
+    """To so many significant bits, as `rounded`, but towards 0."""
+    return (x.copy().view(np.uint32) & np.uint32(-(1 << 24 - bits) % 2**32)).view(np.float32)
+
+
+@pytest.mark.parametrize("variant", ["the paper's", "ViT"])
+@pytest.mark.parametrize("precision, rounding", [*((each, rounded) for each in TOLERANCE), ("tf32", cut_off)])
+def test_the_tolerance_is_for_all_weights_and_roundings(open_strict, variant, precision, rounding, monkeypatch):
+    """We do not know whether cuBLAS rounds to the nearest number for tf32, or cuts off."""
+    monkeypatch.setattr(column_major, "rounded", rounding)
+    config = replace(CONFIG, **VARIANTS[variant])
     for seed in range(8):
-        here, there = (gradient_of(CONFIG, device, seed)[3] for device in (CPU, open_strict(precision)))
+        here, there = (gradient_of(config, each, seed, precision)[3] for each in (CPU, open_strict(precision)))
         assert np.linalg.norm(there - here) < TOLERANCE[precision] * np.linalg.norm(here), seed
 
 
 def test_every_kernel_is_used_in_training(open_strict):
     device = open_strict("fp16")
-    for variant in ("the paper's", "ViT"):
+    for variant in ("the paper's", "dropped weights", "ViT"):
         gradient_of(replace(CONFIG, **VARIANTS[variant]), device)
     only_in_trainer = {"adam_inplace", "adapt_loss_scale"}
     assert set(device.kernels.launches) == KERNELS.keys() - only_in_trainer
@@ -109,7 +122,7 @@ def test_every_kernel_is_used_in_training(open_strict):
 def test_the_reference_runs_on_the_device_unchanged(open_there):
     device = open_there()
     loss, _, _, gradient = gradient_of(CONFIG)
-    model = tiny_model(CONFIG)
+    model = new_model(CONFIG, seed=3)
     device.to_device(model)
     with using(Ops(device.xp)):
         loss_there, n_tokens = loss_backward(model, SOURCE, TARGET_IN, TARGET_OUT, 0.1, KEY)
@@ -203,7 +216,8 @@ def test_the_search_runs_with_weights_of_less_precision(open_there, precision):
 
 def test_only_products_are_rounded_with_tf32(open_strict):
     """Gradients of biases, gamma and beta are sums, which are not rounded."""
-    exact, rounded = (gradient_of(replace(CONFIG, N=1), open_strict(precision))[3] for precision in ("fp32", "tf32"))
+    config = replace(CONFIG, N=1)
+    exact, rounded = (gradient_of(config, open_strict(each), precision="tf32")[3] for each in ("fp32", "tf32"))
     assert 1e-5 < np.linalg.norm(rounded - exact) / np.linalg.norm(exact) < 5e-3
     device = open_strict("tf32")
     dy, x = (strict_array.xp.asarray(np.full((3, 2), value, np.float32)) for value in (1 + 2**-20, 1))
@@ -254,7 +268,7 @@ def test_a_step_never_makes_the_host_wait(begin, open_strict, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision, tolerance", [("fp32", 1e-4), ("tf32", 1e-3), ("bf16", 2e-2), ("fp16", 5e-3)])
+@pytest.mark.parametrize("precision, tolerance", TOLERANCE_OF_RUNS.items())
 def test_a_run_on_the_device_equals_a_run_on_the_cpu(begin, begin_there, precision, tolerance):
     """Of 12 steps: small differences grow, and after fifty those of the last bits are larger than the tolerance."""
     here, there = begin("here"), begin_there("there", precision)
@@ -280,16 +294,21 @@ def test_a_run_of_a_language_model_equals_one_on_the_cpu(begin, begin_there):
     assert len(scores) == 3 and scores == pytest.approx(expected, rel=1e-4)
 
 
-def test_the_last_bits_of_weights_hardly_matter_in_such_a_run(begin):
-    """So a GPU that rounds differently passes the tests above."""
-    trainers = begin("plain"), begin("moved")
-    weights = trainers[1].model.store.data
-    weights[::37] = np.nextafter(weights[::37], np.float32(np.inf))
-    for trainer in trainers:
-        loop.train(trainer)
-    plain, moved = (losses(trainer.run) for trainer in trainers)
-    assert plain != moved
-    np.testing.assert_allclose(moved, plain, rtol=1e-4)
+@pytest.mark.parametrize("precision, error", [("fp32", 2**-22), ("tf32", 2**-11), ("fp16", 2**-11), ("bf16", 2**-8)])
+def test_runs_with_errors_of_rounding_in_all_weights_differ_by_less(begin, precision, error):
+    """Before each step, each weight is changed at random by up to a rounding error (in fp32 by two)."""
+    plain, moved = begin("plain"), begin("moved")
+    step, random = moved.step, np.random.default_rng(0)
+
+    def move_and_step(*arguments):
+        weights = moved.model.store.data
+        weights *= 1 + random.uniform(-error, error, weights.shape).astype(np.float32)
+        return step(*arguments)
+
+    moved.step = move_and_step
+    assert loop.train(plain) == loop.train(moved) == "12 steps done"
+    assert losses(plain.run) != losses(moved.run)
+    np.testing.assert_allclose(losses(moved.run), losses(plain.run), rtol=TOLERANCE_OF_RUNS[precision])
 
 
 @pytest.mark.slow
@@ -306,7 +325,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(begin_there, prec
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision, tolerance", [("fp32", 1e-4), ("tf32", 1e-3), ("bf16", 2e-2), ("fp16", 5e-3)])
+@pytest.mark.parametrize("precision, tolerance", TOLERANCE_OF_RUNS.items())
 def test_a_checkpoint_can_move_between_cpu_and_device(begin, begin_there, monkeypatch, precision, tolerance):
     def go_on(trainer, steps):
         config = replace(trainer.config, training=replace(trainer.config.training, steps=steps))
@@ -394,3 +413,34 @@ def test_too_large_a_batch_is_reported_with_the_size_that_would_fit(begin_there,
     monkeypatch.setattr(Transformer, "states", lambda *_, rng: (_ for _ in ()).throw(MemoryError()))
     with pytest.raises(UserError, match="; not one would fit$"):
         trainer.step(0, 0, indices)
+
+
+@pytest.mark.gpu
+def test_the_size_that_would_fit_is_found_although_the_pool_keeps_memory(begin, open_gpu, cupy, monkeypatch):
+    """cuBLAS wants memory for itself, as if CUDA had only three quarters of what the batch needs."""
+    pool, gpu, limit, needed = cupy.get_default_memory_pool(), open_gpu(), np.inf, []
+    blas = gpu.ops[-1].gemm.blas
+    cublas = blas.cublas
+
+    def limited(multiply):
+        def call(*arguments):
+            needed.append(pool.used_bytes())
+            if pool.total_bytes() > limit:
+                raise cublas.CUBLASError(3)  # CUBLAS_STATUS_ALLOC_FAILED
+            multiply(*arguments)
+
+        return call
+
+    functions = {name: limited(getattr(cublas, name)) for name in ("gemmEx", "gemmStridedBatchedEx")}
+    monkeypatch.setattr(blas, "cublas", SimpleNamespace(CUBLAS_OP_N=0, CUBLAS_OP_T=1, **functions))
+    monkeypatch.setattr(loop, "open_device", lambda *_: gpu)
+    with cupy.cuda.using_allocator(pool.malloc):
+        trainer = begin(tokens_per_batch=2000, accumulation=1)
+        indices = max(trainer.plan.epoch(0), key=len)
+        pool.free_all_blocks()
+        before, used = pool.total_bytes(), pool.used_bytes()
+        trainer.finish(trainer.step(0, 0, indices))
+        limit = before + 0.75 * (max(needed) - used)
+        half = len(indices) // 2 * trainer.data.train.lengths[indices].max()
+        with pytest.raises(UserError, match=f"; {half} would fit"):
+            trainer.step(0, 1, indices)

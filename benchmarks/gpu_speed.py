@@ -1,0 +1,311 @@
+"""What gpu_first_contact.py measures of speed: STAGES has, for each stage, its numbers and the work behind each.
+
+Kernels and products are timed between CUDA events, over several calls that were all queued before the first began, so
+that they are not charged for their launch. Steps are timed by the host's clock, in the same way here and in PyTorch:
+rounds of several steps, each round from and to a GPU that has nothing to do. The fastest round counts.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any, Callable, Iterator, NamedTuple
+
+import numpy as np
+from cpu_decode import ALPHA, EXTRA_LENGTH, batches_by_length, random_sentences
+from cpu_step import QUICK as TINY
+from cpu_step import micro_batches, pairs_of
+
+from scratchformer import config as configs
+from scratchformer.backends.cuda.device import STORED_AS, Gpu
+from scratchformer.backends.device import dtype_named
+from scratchformer.config import Config
+from scratchformer.decoding.search import search
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.ops import using
+from scratchformer.nn.optim import Adam
+from scratchformer.nn.transformer import Transformer
+from scratchformer.text.batches import Batch
+from scratchformer.training.data_parallel import DataParallel
+
+MODELS = "base", "big"
+LEARNING_RATE = 1e-4  # at which the loss of the one batch falls within these few steps
+WARM_UP, ROUNDS = 3, 3
+
+Number = tuple[str, Callable[[], dict[str, Any]]]
+"""Its name, and the work that measures it."""
+
+
+class Scale(NamedTuple):
+    """pairs        of sentences of `length` tokens a side in a batch, without padding
+    changes         of the models' configurations
+    matrix          rows and columns of the products
+    copied          bytes that are copied to see how fast copying is
+    parameters      of Adam
+    repetitions     of a call or step in a round
+    sentences       to translate
+    """
+
+    pairs: int
+    length: int
+    changes: dict[str, int]
+    matrix: int
+    copied: int
+    parameters: int
+    repetitions: int
+    sentences: int
+
+    def config(self, model: str) -> Config:
+        return configs.with_settings(configs.preset(model), self.changes)
+
+    def batch(self, config: Config) -> Batch:
+        pairs = pairs_of(self.pairs, self.length, self.length, config.model.vocab_size, seed=1)
+        return micro_batches(pairs, 1)[0]
+
+
+FULL = Scale(833, 30, {}, 8192, 2**30, 63_082_496, 10, 256)  # 24,990 tokens a side, as in the paper
+QUICK = Scale(4, 5, TINY, 32, 2**12, 1000, 1, 4)
+
+
+def seconds_of(work: Callable[[], Any], scale: Scale) -> float:
+    """The mean time of a call, where the GPU does one after another and never waits for the host."""
+    import cupy
+
+    for _ in range(WARM_UP):
+        work()
+    busy = cupy.zeros((scale.matrix // 2, scale.matrix // 2), np.float32)
+    began, ended = cupy.cuda.Event(), cupy.cuda.Event()
+    for _ in range(10):  # some 20 ms, for the calls to queue
+        busy @ busy
+    began.record()
+    for _ in range(scale.repetitions):
+        work()
+    ended.record()
+    ended.synchronize()
+    return cupy.cuda.get_elapsed_time(began, ended) / 1000 / scale.repetitions
+
+
+def copying(scale: Scale) -> float:
+    """Bytes a second, read and written."""
+    import cupy
+
+    source, target = (cupy.zeros(scale.copied // 4, np.float32) for _ in range(2))
+    return 2 * scale.copied / seconds_of(lambda: cupy.copyto(target, source), scale)
+
+
+def multiplying(precision: str, scale: Scale) -> dict[str, float]:
+    device = Gpu(0, precision)
+    a = numbers(device, precision, scale.matrix, scale.matrix)
+    out = device.xp.empty_like(a)
+    seconds = seconds_of(lambda: device.ops[-1].matmul(a, a, out=out), scale)
+    return {"flop_per_second": 2 * scale.matrix**3 / seconds}
+
+
+def numbers(device: Gpu, precision: str, *shape: int) -> Any:
+    """Random numbers, which repeat after a while: products of zeros need less power, and are faster."""
+    some = device.xp.asarray(np.random.default_rng(0).standard_normal(99_991, np.float32))
+    size = int(np.prod(shape))
+    return device.xp.tile(some, -(-size // some.size))[:size].reshape(shape).astype(dtype_named(STORED_AS[precision]))
+
+
+# Kernels --------------------------------------------------------------------------------------------------------------
+
+
+def kernels(scale: Scale) -> Iterator[Number]:
+    """How fast the GPU copies and multiplies, and how fast each operation moves the bytes that it cannot do without, at
+    the shapes of the base model."""
+    yield "copy", lambda: {"bytes_per_second": copying(scale)}
+    for precision in STORED_AS:
+        yield f"product {precision}", partial(multiplying, precision, scale)
+    for precision in ("bf16", "fp32", "fp16"):
+        for name, prepare, needed in calls(precision, scale):
+            yield f"{name} {precision}", partial(bandwidth, prepare, needed, scale)
+
+
+def bandwidth(prepare: Callable[[], Callable[[], Any]], needed: int, scale: Scale) -> dict[str, float]:
+    rate = needed / seconds_of(prepare(), scale)
+    return {"bytes_per_second": rate, "share_of_copying": round(rate / copying(scale), 3)}
+
+
+def calls(precision: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Callable[[], Any]], int]]:
+    """(operation, what returns a call of it, the bytes that it needs)"""
+    device, config, key = Gpu(0, precision), scale.config("base").model, DropoutKey(1, 1)
+    ops, xp, normal = device.ops[-1], device.xp, partial(numbers, device, precision)
+    B, L, D, F, V = scale.pairs, scale.length, config.d_model, config.d_ff, config.vocab_size
+    x, update, hidden, gamma = normal(B * L, D), normal(B * L, D), normal(B * L, F), normal(D)
+    dgamma, A = xp.zeros(D, np.float32), x.nbytes
+
+    def add_norm_backward() -> Callable[[], Any]:
+        _, saved = ops.add_norm(x, update, gamma, gamma, 1e-6, 0.1, key)
+        return lambda: ops.add_norm_backward(x, saved, gamma, dgamma, dgamma, 0.1)
+
+    yield "dropout", lambda: lambda: ops.dropout(x, 0.1, key), 2 * A
+    yield "add_norm", lambda: lambda: ops.add_norm(x, update, gamma, gamma, 1e-6, 0.1, key), 4 * A
+    yield "add_norm_backward", add_norm_backward, 4 * A
+    yield "relu_backward", lambda: lambda: ops.relu_backward(hidden, hidden), 3 * hidden.nbytes
+    scores, lengths = normal(B, config.h, L, L), np.full(B, L)
+    S = scores.nbytes
+    yield "masked_softmax", lambda: lambda: ops.masked_softmax(scores, 0.1, lengths, True), 2 * S
+    yield "masked_softmax_backward", lambda: lambda: ops.masked_softmax_backward(scores, scores, 0.1), 3 * S
+    ids = pairs_of(B, L, L, V, 1).source.padded(np.arange(B))  # some words are frequent
+    E, dE, dx = normal(V, D), xp.zeros((V, D), np.float32), x.reshape(B, L, D)
+    yield "embedding", lambda: lambda: ops.embedding(ids, E, 22.6), 2 * A
+    yield "embedding_backward", lambda: lambda: ops.embedding_backward(dx, ids, 22.6, dE), 5 * A
+    targets = ids.reshape(-1)[: ops.logits_at_once // V]
+    logits = normal(len(targets), V)
+    yield "cross_entropy", lambda: lambda: ops.cross_entropy(logits, targets, 0.9, 1e-6, out=logits), 2 * logits.nbytes
+    w, g, m, v = (xp.zeros(scale.parameters, np.float32) for _ in range(4))
+    yield "adam", lambda: lambda: ops.adam_inplace(w, g, m, v, 1e-3, 0.9, 0.98, 1e-9), 7 * w.nbytes
+    yield "divide_inplace", lambda: lambda: ops.divide_inplace(g, 3), 2 * g.nbytes
+
+
+# Steps ----------------------------------------------------------------------------------------------------------------
+
+
+def steps(who: str, models: tuple[str, ...], precisions: tuple[str, ...], scale: Scale) -> Iterator[Number]:
+    """Training steps of scratchformer, of PyTorch, or of PyTorch with torch.compile."""
+    for model in models:
+        for precision in precisions:
+            measure = ours if who == "scratchformer" else partial(pytorchs, who == "compile")
+            yield f"{model} {precision} {who}", partial(measure, scale.config(model), precision, scale)
+
+
+def ours(config: Config, precision: str, scale: Scale) -> dict[str, Any]:
+    device, batch, training = Gpu(0, precision), scale.batch(config), config.training
+    pool = device.xp.get_default_memory_pool()
+    pool.free_all_blocks()
+    model = Transformer(config.model, training.seed)
+    device.to_device(model)
+    with using(*device.ops):
+        parallel = DataParallel(model, 1, ops=device.ops)
+        optimizer = Adam(model, (training.beta1, training.beta2), training.eps)
+
+    def step() -> Any:
+        with using(*device.ops):
+            loss, n_tokens = parallel.step_gradient([batch], training, optimizer.t + 1)
+            norm = parallel.average_inplace(n_tokens)
+            optimizer.step(LEARNING_RATE, norm)
+            device.adapt_loss_scale(norm)
+            model.zero_grad()
+        return loss
+
+    found = measured(step, device.xp.cuda.runtime.deviceSynchronize, batch, scale)
+    return found | {"peak_bytes": pool.total_bytes()}
+
+
+def pytorchs(compiled: bool, config: Config, precision: str, scale: Scale) -> dict[str, Any]:
+    """From the same weights."""
+    import torch
+    from rival import Rival, adam, copy_weights, to_tensors
+
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    batch, training = scale.batch(config), config.training
+    rival = Rival(config.model, scale.length)
+    copy_weights(Transformer(config.model, training.seed), rival)
+    rival.cuda()
+    tensors = to_tensors(batch)
+    tensors = tensors._replace(**{name: getattr(tensors, name).cuda() for name in tensors._fields[:3]})
+    optimizer = adam(rival, training)
+    for group in optimizer.param_groups:
+        group["lr"] = LEARNING_RATE
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
+    scaler = torch.amp.GradScaler(enabled=precision == "fp16")
+    loss_of = torch.compile(rival.loss, dynamic=False) if compiled else rival.loss
+
+    def step() -> Any:
+        with torch.autocast("cuda", dtype, enabled=dtype != torch.float32):
+            loss = loss_of(tensors, training)
+        scaler.scale(loss / batch.n_target_tokens).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    found = measured(step, torch.cuda.synchronize, batch, scale)
+    return found | {"peak_bytes": torch.cuda.max_memory_reserved()}
+
+
+def measured(step: Callable[[], Any], synchronize: Callable[[], Any], batch: Batch, scale: Scale) -> dict[str, Any]:
+    """step  -> the sum of the losses of all target tokens, in nats, on the GPU
+
+    -> seconds of a step in the fastest and the slowest round; of the first step, with all that is compiled in it; and
+    until a step is launched; the mean loss of a target token in the first and in the last step.
+    """
+
+    def timed(repetitions: int) -> tuple[float, float, Any]:
+        """-> seconds of a step until it is launched, and until it is done; the last one's loss"""
+        began = time.perf_counter()
+        for _ in range(repetitions):
+            loss = step()
+        launched = time.perf_counter()
+        synchronize()
+        return (launched - began) / repetitions, (time.perf_counter() - began) / repetitions, loss
+
+    synchronize()
+    _, first_step, first_loss = timed(1)
+    timed(WARM_UP)
+    launching = min(timed(1)[0] for _ in range(ROUNDS))
+    rounds = [timed(scale.repetitions) for _ in range(ROUNDS)]
+    seconds = min(each[1] for each in rounds)
+    losses = [float(loss) / batch.n_target_tokens for loss in (first_loss, rounds[-1][2])]
+    if not np.isfinite(losses).all():
+        raise FloatingPointError(f"the loss of the first and the last step: {losses}")
+    return {
+        "seconds": seconds,
+        "target_tokens_per_second": round(batch.n_target_tokens / seconds),
+        "seconds_slowest_round": max(each[1] for each in rounds),
+        "seconds_first_step": first_step,
+        "seconds_to_launch": launching,
+        "losses": [round(loss, 4) for loss in losses],
+    }
+
+
+# Translating ----------------------------------------------------------------------------------------------------------
+
+
+def decoding(scale: Scale) -> Iterator[Number]:
+    """The search of the base model with random weights, which hardly ever write EOS."""
+    for precision in ("bf16", "fp32"):
+        for beam in (1, 4):
+            yield f"base {precision} beam {beam}", partial(translating, precision, beam, scale)
+
+
+def translating(precision: str, beam: int, scale: Scale) -> dict[str, Any]:
+    device, config = Gpu(0, precision), scale.config("base").model
+    model = Transformer(config, seed=0)
+    device.to_device(model)
+    batches = batches_by_length(random_sentences(config.vocab_size, scale.sentences))
+    seconds = []
+    for _ in range(ROUNDS):  # the first warms up
+        began, positions = time.perf_counter(), 0
+        for batch in batches:
+            with using(*device.ops):
+                found = search(model, batch, beam, ALPHA, EXTRA_LENGTH)
+            positions += max(len(nbest[0].ids) for nbest in found)
+        seconds.append(time.perf_counter() - began)
+    best = min(seconds[1:])
+    return {
+        "seconds": best,
+        "sentences_per_second": scale.sentences / best,
+        "seconds_per_position": best / positions,
+        "seconds_first_time": seconds[0],
+    }
+
+
+OTHERS = "tf32", "fp16", "fp32"
+RIVALS = {"": "scratchformer", "-pytorch": "pytorch", "-compile": "compile"}
+STAGES: dict[str, Callable[[Scale], Iterator[Number]]] = {
+    "speed-kernels": kernels,
+    "speed-decoding": decoding,
+    **{
+        f"speed-{name}{suffix}": partial(steps, who, models, precisions)
+        for suffix, who in RIVALS.items()
+        for name, models, precisions in (
+            ("base", ("base",), ("bf16",)),
+            ("big", ("big",), ("bf16",)),
+            ("precisions", MODELS, OTHERS),
+        )
+    },
+}
