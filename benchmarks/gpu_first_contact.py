@@ -110,7 +110,7 @@ class Attempt:
         self.results: dict[str, dict[str, Any]] = {}
         entry |= {"verdict": NOT_RUN, "why": "everything ended before it did", "at": "", "seconds": 0.0}
         entry["results"] = self.results
-        self.log: collections.deque[str] = collections.deque(maxlen=50)
+        self.log: collections.deque[str] = collections.deque(maxlen=100)
         self.doing, self.reason = "its start", ""
 
     def run(self, stage: Stage, left: float, environment: dict[str, str]) -> None:
@@ -184,9 +184,10 @@ class Attempt:
             return NOT_RUN, f"the minutes were over at {self.doing}"
         if not in_time:
             return FAILED, f"no end after {seconds:.0f} s, at {self.doing}"
+        if code and code < 0:
+            return FAILED, f"killed by {SIGNALS.get(-code, -code)} at {self.doing}"
         if code:
-            how = f"killed by {SIGNALS.get(-code, -code)}" if code < 0 else f"exit code {code}"
-            return FAILED, f"{how} at {self.doing}" + (f": {self.log[-1]}" if self.log else "")
+            return FAILED, f"exit code {code} at {self.doing}" + (f": {self.log[-1]}" if self.log else "")
         if self.reason:
             return NOT_RUN, self.reason
         return (PASSED, "") if self.results else (FAILED, "it ended without a result")
@@ -350,7 +351,8 @@ def compared(entries: dict[str, Entry]) -> list[str]:
 
 def advice(stage: Stage, entry: Entry) -> list[str]:
     """What went wrong in this stage, and the command that shows more."""
-    lines = [f"\nWrong first: {stage.name}: {entry['why']}"]
+    lines = [f"\n{stage.name}: the end of its output:", *entry["log"]] if entry["log"] else []
+    lines.append(f"\nWrong first: {stage.name}: {entry['why']}")
     last, environment = entry, stage.environment
     if AGAIN in entry:
         lines.append(f"{AGAIN}: {entry[AGAIN]['verdict']} {entry[AGAIN]['why']}")
