@@ -43,7 +43,7 @@ AGAIN = "with CUDA_LAUNCH_BLOCKING=1"
 SIGNALS = {number.value: number.name for number in signal.Signals}
 SECONDS_TO_BEGIN = 5  # no stage begins with less time than this
 SECONDS_TO_END = 10  # of the time, for killing the last stage and the report
-PACKAGES = ("numpy", "cupy", "ml_dtypes", "threadpoolctl", "tomli_w", "safetensors", "sentencepiece", "tqdm")
+PACKAGES = ("numpy", "cupy", "ml_dtypes", "threadpoolctl", "safetensors", "sentencepiece", "tqdm")
 
 Entry = dict[str, Any]
 """What the result says of a stage."""
@@ -84,7 +84,8 @@ def all_stages(quick: bool) -> list[Stage]:
         after = "environment" if name in ("products", "nccl") else "compile"
         debug = {"NCCL_DEBUG": "WARN"} if name == "nccl" else {}
         seconds = 180 if name == "rest" else 120
-        stages.append(Stage(name, seconds, command(name), (*PACKAGES, "pytest"), after, True, debug))
+        needs = (*PACKAGES, "pytest", *["tomli_w"] * (name in ("steps", "resume", "nccl", "rest")))  # those save runs
+        stages.append(Stage(name, seconds, command(name), needs, after, True, debug))
     for name, seconds in (
         *(("base", 60), ("base-pytorch", 60), ("base-compile", 150)),
         *(("big", 60), ("big-pytorch", 60), ("big-compile", 150)),

@@ -21,6 +21,7 @@ from scratchformer.backends.cuda.device import STORED_AS, Gpu
 from scratchformer.backends.device import dtype_named
 from scratchformer.config import Config
 from scratchformer.decoding.search import search
+from scratchformer.nn.attention import by_head, transposed
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.ops import using
 from scratchformer.nn.optim import Adam
@@ -147,6 +148,21 @@ def calls(precision: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Call
     S = scores.nbytes
     yield "masked_softmax", lambda: lambda: ops.masked_softmax(scores, 0.1, lengths, True), 2 * S
     yield "masked_softmax_backward", lambda: lambda: ops.masked_softmax_backward(scores, scores, 0.1), 3 * S
+    q, needed = normal(B, L, config.h, D // config.h), 4 * A + S
+    heads = by_head(q)
+
+    def attention_in_steps() -> Any:
+        weights = ops.masked_softmax(ops.matmul(heads, transposed(heads)), 0.1, lengths, True)
+        return ops.matmul(weights, heads)
+
+    def attention_backward_in_steps() -> Any:
+        dscores = ops.masked_softmax_backward(ops.matmul(heads, transposed(heads)), scores, 0.1)
+        return ops.matmul(dscores, heads), ops.matmul(transposed(dscores), heads), ops.matmul(transposed(scores), heads)
+
+    yield "attention", lambda: lambda: ops.attention(q, q, q, 0.1, lengths, True), needed
+    yield "attention, in steps", lambda: attention_in_steps, needed
+    yield "attention_backward", lambda: lambda: ops.attention_backward(q, q, q, q, scores, 0.1), needed + 3 * A
+    yield "attention_backward, in steps", lambda: attention_backward_in_steps, needed + 3 * A
     ids = pairs_of(B, L, L, V, 1).source.padded(np.arange(B))  # some words are frequent
     E, dE, dx = normal(V, D), xp.zeros((V, D), np.float32), x.reshape(B, L, D)
     yield "embedding", lambda: lambda: ops.embedding(ids, E, 22.6), 2 * A

@@ -12,8 +12,6 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-import tomli_w
-
 from scratchformer.errors import UserError, in_one_line
 
 if sys.version_info >= (3, 11):
@@ -736,4 +734,6 @@ def load(path: Path) -> Config:
 
 def to_toml(config: Config) -> str:
     """The text of a TOML file that `load` reads back as the same configuration."""
+    import tomli_w  # here, because a machine that is lent for some minutes may lack it
+
     return tomli_w.dumps(to_dict(config))

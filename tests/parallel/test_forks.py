@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from scratchformer.errors import UserError
-from scratchformer.parallel.forks import map_in_processes
+from scratchformer.parallel.forks import MOST_ITEMS, map_in_processes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are used on Linux only")
 MINE = os.getpid()
@@ -33,6 +33,12 @@ def test_the_results_come_in_the_order_of_the_items(n):
 def test_more_processes_than_items_and_no_items():
     assert map_in_processes(str, [3, 4], 5) == ["3", "4"]
     assert map_in_processes(str, [], 2) == []
+
+
+def test_as_many_items_as_are_allowed():
+    assert map_in_processes(abs, range(MOST_ITEMS), 2) == list(range(MOST_ITEMS))
+    with pytest.raises(ValueError, match="1025 items; 1024 at most"):
+        map_in_processes(abs, range(MOST_ITEMS + 1), 2)
 
 
 @pytest.mark.parametrize("in_fork", [False, True])
