@@ -6,8 +6,10 @@ translate 1.2 to 1.5 times as many sentences a second as two threads.
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
+import pickle
 import signal
 import struct
 import sys
@@ -21,6 +23,8 @@ from typing import Any
 
 from scratchformer.errors import UserError
 
+PR_SET_PDEATHSIG = 1  # from linux/prctl.h
+
 TICKET = struct.Struct("I")
 MOST_ITEMS = 4096 // TICKET.size
 """As many tickets as the smallest pipe of Linux holds while nobody reads it."""
@@ -31,9 +35,9 @@ def map_in_processes(work: Callable[[Any], Any], items: Sequence[Any], n: int) -
 
     Each takes the next item when it has done one. What the work returns or raises must be possible to pickle; an error
     is raised here. Forks are safe on Linux only: elsewhere n threads do the work. There are MOST_ITEMS items at most.
-    Raises UserError if a fork is killed.
+    Meanwhile no other thread may multiply matrices: OpenBLAS can hang in a fork then. Raises UserError if a fork ends.
     """
-    if n == 1:
+    if n == 1 or multiprocessing.current_process().daemon:  # such a process may have no children
         return list(map(work, items))
     if sys.platform != "linux":
         with ThreadPoolExecutor(n) as pool:
@@ -54,31 +58,33 @@ def map_in_processes(work: Callable[[Any], Any], items: Sequence[Any], n: int) -
 
     def serve(answer: Connection) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes: the first one ends the others
-        with suppress(BrokenPipeError):  # it has ended
-            try:
-                answer.send((my_share(), None, ""))
-            except Exception as error:
-                answer.send(({}, error, traceback.format_exc()))
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))  # should the first one be killed
+        if os.getppid() != first:
+            return
+        try:
+            answer.send((my_share(), None, ""))
+        except Exception as error:
+            answer.send(({}, picklable(error), traceback.format_exc()))
 
-    forks = []
+    first, forks = os.getpid(), []
     try:
         for _ in range(n - 1):
-            answer, answer_of_fork = context.Pipe(duplex=False)
-            fork = context.Process(target=serve, args=[answer_of_fork])
-            with warnings.catch_warnings():  # Python 3.12 warns, since a fork lacks the other threads; it needs none
-                warnings.simplefilter("ignore", DeprecationWarning)
-                fork.start()
-            forks.append((fork, answer))
-            answer_of_fork.close()  # so that reading ends when the fork does
+            with suppress(OSError):  # the system allows no more processes or pipes: then fewer do the work
+                answer, answer_of_fork = context.Pipe(duplex=False)
+                with answer_of_fork, warnings.catch_warnings():  # when closed here, reading ends when the fork does
+                    warnings.simplefilter("ignore", DeprecationWarning)  # of a fork without the threads: it needs none
+                    fork = context.Process(target=serve, args=[answer_of_fork])
+                    fork.start()
+                forks.append((fork, answer))
         results = my_share()
         for fork, answer in forks:
             try:
                 share, error, place = answer.recv()
             except EOFError:
                 fork.join()
+                memory = ": is there enough memory? --threads 1 needs less" * (fork.exitcode == -signal.SIGKILL)
                 raise UserError(
-                    f"a process that shared the work has ended (exit code {fork.exitcode}): is there enough memory?"
-                    " --threads 1 needs less"
+                    f"a process that shared the work has ended (exit code {fork.exitcode}){memory}"
                 ) from None
             if error is not None:
                 raise error from RuntimeError(f"in a process that shared the work:\n{place}")
@@ -90,3 +96,12 @@ def map_in_processes(work: Callable[[Any], Any], items: Sequence[Any], n: int) -
             answer.close()
         os.close(tickets)
     return [results[index] for index in range(len(items))]
+
+
+def picklable(error: Exception) -> Exception:
+    """The error; or another that says the same, if it cannot be sent to another process."""
+    try:
+        pickle.loads(pickle.dumps(error))
+        return error
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")

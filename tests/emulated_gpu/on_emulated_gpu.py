@@ -463,3 +463,28 @@ def test_a_training_step_makes_the_host_wait_for_nothing(begin, monkeypatch, fau
     assert seen[1] == seen[2] and seen[1]["synchronisations"] == 0
     assert seen[1]["polls"] == (2 if faulty else 0)
     assert seen[1]["launches"] > 100 and seen[1]["products"] > 50
+
+
+def test_a_step_whose_kernel_fails_ends_with_its_error(begin, monkeypatch):
+    """And not by waiting for ever, which asking whether the copy of the loss is done would do."""
+
+    class Impatient(Communicator):
+        def check(self, waited=0.0):
+            assert waited < 10
+
+    gpu = Gpu(0, "fp32")
+    gpu.communicator = lambda host: Impatient()
+    monkeypatch.setattr("scratchformer.training.loop.open_device", lambda *_: gpu)
+    trainer = begin()
+    run = gpu.kernels.run
+    monkeypatch.setattr(  # Adam goes beyond its arrays
+        gpu.kernels,
+        "run",
+        lambda name, dtype, grid, block, arguments: run(
+            name, dtype, grid, block, [*arguments[:4], arguments[4] + 1, *arguments[5:]] if "adam" in name else arguments
+        ),
+    )
+    pending = trainer.step(0, 0, trainer.plan.epoch(0)[0])
+    with pytest.raises(runtime.CUDARuntimeError, match="cudaErrorIllegalAddress: .*adam_inplace"):
+        trainer.finish(pending)
+    emulation.problems()

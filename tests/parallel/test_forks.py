@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -53,16 +54,56 @@ def test_an_error_is_raised_here_and_ends_all(in_fork):
     assert not multiprocessing.active_children()
 
 
-def test_a_fork_that_is_killed():
-    def is_killed(item):
-        if os.getpid() != MINE:
-            os.kill(os.getpid(), signal.SIGKILL)
+class TwoWords(Exception):
+    """It cannot be read back from its pickle."""
 
-    with pytest.raises(UserError, match=r"has ended \(exit code -9\): is there enough memory\? --threads 1 needs less"):
-        map_in_processes(after_meeting(2, is_killed), range(2), 2)
+    def __init__(self, one, other):
+        super().__init__(f"{one} {other}")
 
 
-INTERRUPTED = """
+def in_forks(work):
+    """Work that only the forks do."""
+    return after_meeting(2, lambda item: os.getpid() == MINE or work())
+
+
+def test_an_error_that_cannot_be_pickled():
+    def fails():
+        raise TwoWords("not", "picklable")
+
+    with pytest.raises(RuntimeError, match="^TwoWords: not picklable$") as caught:
+        map_in_processes(in_forks(fails), range(2), 2)
+    assert "in fails" in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize(
+    "end, message",
+    [
+        (
+            lambda: os.kill(os.getpid(), signal.SIGKILL),
+            "(exit code -9): is there enough memory? --threads 1 needs less",
+        ),
+        (lambda: sys.exit(3), "(exit code 3)"),
+    ],
+)
+def test_a_fork_that_ends(end, message):
+    with pytest.raises(UserError, match=re.escape(f"a process that shared the work has ended {message}") + "$"):
+        map_in_processes(in_forks(end), range(2), 2)
+
+
+def test_without_more_processes_this_one_does_the_work(monkeypatch):
+    def refuse():
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    assert map_in_processes(str, range(3), 4) == ["0", "1", "2"]
+
+
+def test_a_process_that_may_have_no_children(monkeypatch):
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
+    assert map_in_processes(lambda item: os.getpid(), range(3), 2) == 3 * [MINE]
+
+
+SLEEPER = """
 import os, time
 from scratchformer.parallel.forks import map_in_processes
 
@@ -71,16 +112,18 @@ def work(item):
     time.sleep(60)
 
 try:
-    map_in_processes(work, range(2), 2)
+    map_in_processes(work, range(4), 2)
 except KeyboardInterrupt:
     print("interrupted")
 """
 
 
-def test_an_interruption_ends_all_at_once():
+@pytest.mark.parametrize("blow, all_of_them", [(signal.SIGINT, True), (signal.SIGKILL, False), (signal.SIGTERM, False)])
+def test_all_end_at_once_with_the_first(blow, all_of_them):
     process = subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+        [sys.executable, "-c", SLEEPER], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
     )
     assert process.stdout.read(12) == b"begun begun "
-    os.killpg(process.pid, signal.SIGINT)
-    assert process.communicate(timeout=30)[0] == b"interrupted\n"  # the end of the output: no process is left
+    (os.killpg if all_of_them else os.kill)(process.pid, blow)
+    said = process.communicate(timeout=30)[0]  # until no process is left that could write
+    assert said == (b"interrupted\n" if blow == signal.SIGINT else b"")
