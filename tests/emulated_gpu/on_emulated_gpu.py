@@ -485,6 +485,6 @@ def test_a_step_whose_kernel_fails_ends_with_its_error(begin, monkeypatch):
         ),
     )
     pending = trainer.step(0, 0, trainer.plan.epoch(0)[0])
-    with pytest.raises(runtime.CUDARuntimeError, match="cudaErrorIllegalAddress: .*adam_inplace"):
+    with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="cudaErrorIllegalAddress: .*adam_inplace"):
         trainer.finish(pending)
     emulation.problems()
