@@ -477,13 +477,13 @@ def test_a_step_whose_kernel_fails_ends_with_its_error(begin, monkeypatch):
     monkeypatch.setattr("scratchformer.training.loop.open_device", lambda *_: gpu)
     trainer = begin()
     run = gpu.kernels.run
-    monkeypatch.setattr(  # Adam goes beyond its arrays
-        gpu.kernels,
-        "run",
-        lambda name, dtype, grid, block, arguments: run(
-            name, dtype, grid, block, [*arguments[:4], arguments[4] + 1, *arguments[5:]] if "adam" in name else arguments
-        ),
-    )
+
+    def with_a_fault(name, dtype, grid, block, arguments):
+        if "adam" in name:  # goes beyond its arrays
+            arguments[4] += 1
+        run(name, dtype, grid, block, arguments)
+
+    monkeypatch.setattr(gpu.kernels, "run", with_a_fault)
     pending = trainer.step(0, 0, trainer.plan.epoch(0)[0])
     with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="cudaErrorIllegalAddress: .*adam_inplace"):
         trainer.finish(pending)
