@@ -1,7 +1,7 @@
-"""Divide work among processes that share this one's memory, where Python's lock would let threads wait for each other.
+"""Divide work among copies of this process, where threads would wait for each other.
 
-A decoding step is many short calls of NumPy, and only one thread of a process can be in Python at a time: two processes
-translate 1.2 to 1.5 times as many sentences a second as two threads.
+A decoding step is many short calls of NumPy, and only one thread of a process can run Python code at a time. So two
+processes translate faster than two threads. They share the memory of the weights.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def map_in_processes(work: Callable[[Any], Any], items: Sequence[Any], n: int) -
 
     Each takes the next item when it has done one. What the work returns or raises must be possible to pickle; an error
     is raised here. Forks are safe on Linux only: elsewhere n threads do the work. There are MOST_ITEMS items at most.
-    Meanwhile no other thread may multiply matrices: OpenBLAS can hang in a fork then. Raises UserError if a fork ends.
+    Meanwhile no other thread may multiply matrices: OpenBLAS can hang in a fork then. Raises UserError if a fork
+    ends before it has answered.
     """
     if n == 1 or multiprocessing.current_process().daemon:  # such a process may have no children
         return list(map(work, items))
