@@ -159,7 +159,7 @@ def calls(precision: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Call
         dscores = ops.masked_softmax_backward(ops.matmul(heads, transposed(heads)), scores, 0.1)
         return ops.matmul(dscores, heads), ops.matmul(transposed(dscores), heads), ops.matmul(transposed(scores), heads)
 
-    yield "attention", lambda: lambda: ops.attention(q, q, q, 0.1, lengths, True), needed
+    yield "attention", lambda: lambda: ops.attention(q, q, q, 0.1, lengths, True, 0.0, None), needed
     yield "attention, in steps", lambda: attention_in_steps, needed
     yield "attention_backward", lambda: lambda: ops.attention_backward(q, q, q, q, scores, 0.1), needed + 3 * A
     yield "attention_backward, in steps", lambda: attention_backward_in_steps, needed + 3 * A

@@ -54,11 +54,11 @@ class ScaledDotProductAttention(Layer):
         if not (q.size and k.size and v.size):
             raise ValueError(f"attention to an empty array: queries {q.shape}, keys {k.shape}, values {v.shape}")
         ops = ops_of(q)
-        if rng is None or self.attention_dropout == 0:  # a GPU may do all of it at once
-            at_once = ops.attention(q, k, v, 1 / math.sqrt(q.shape[-1]), mask.key_lengths, mask.causal)
-            if at_once:
-                y, weights = at_once
-                return y, AttentionCache(q, k, v, weights, weights, None)
+        scale = 1 / math.sqrt(q.shape[-1])
+        at_once = ops.attention(q, k, v, scale, mask.key_lengths, mask.causal, self.attention_dropout, rng)
+        if at_once:  # on a GPU
+            y, *saved = at_once
+            return y, AttentionCache(q, k, v, *saved)
         scores = ops.matmul(by_head(q), transposed(by_head(k)))  # (B, H, T, S)
         weights = ops.masked_softmax(scores, 1 / math.sqrt(q.shape[-1]), mask.key_lengths, mask.causal)
         dropped, kept = ops.dropout(weights, self.attention_dropout, rng)

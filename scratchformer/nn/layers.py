@@ -122,12 +122,19 @@ class PositionalEncoding(Layer):
 
     def __init__(self, P_drop: float = 0.0) -> None:
         self.P_drop = P_drop
+        self.table: Array | None = None
 
     def forward(self, x: Array, first: int = 0, rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        ops = ops_of(x)
-        encoding = ops.xp.asarray(sinusoids(first, x.shape[1], x.shape[2]).astype(x.dtype))
-        y, kept = ops.dropout(x + encoding, self.P_drop, rng)
+        y, kept = ops_of(x).dropout(x + self.encoding(x, first), self.P_drop, rng)
         return y, (kept,)
+
+    def encoding(self, x: Array, first: int) -> Array:
+        """The encoding of x's positions (T, D), from a table that is made once and doubles when it is too short."""
+        table, end = self.table, first + x.shape[1]
+        if table is None or type(table) is not type(x) or table.dtype != x.dtype or table.shape < (end, x.shape[2]):
+            rows = max(128, 1 << (end - 1).bit_length())
+            table = self.table = ops_of(x).xp.asarray(sinusoids(0, rows, x.shape[2]).astype(x.dtype))
+        return table[first:end]
 
     def backward(self, dy: Array, cache: Any) -> Array:
         (kept,) = cache

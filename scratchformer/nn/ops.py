@@ -173,9 +173,17 @@ class Ops:
     # Attention --------------------------------------------------------------------------------------------------------
 
     def attention(
-        self, q: Array, k: Array, v: Array, scale: float, key_lengths: Array | None, causal: bool
-    ) -> tuple[Array, Array] | None:
-        """The whole of `ScaledDotProductAttention` without dropout, where it is one operation -> y, weights
+        self,
+        q: Array,
+        k: Array,
+        v: Array,
+        scale: float,
+        key_lengths: Array | None,
+        causal: bool,
+        P_drop: float,
+        rng: DropoutKey | None,
+    ) -> tuple[Array, Array, Array, Array | None] | None:
+        """The whole of `ScaledDotProductAttention`, where that is one operation -> y, weights, dropped, kept
 
         None, as here: it takes the steps that the layer shows.
         """

@@ -105,7 +105,8 @@ def library():
         (path,) = libraries.glob(f"{module}.*.so")
         functions = set(re.findall(rf" UND ({module}\w+)", symbols(path)))  # `loaded` comes before these
         text = "".join(f'extern "C" int {function}() {{ return {NOT_SUPPORTED}; }}\n' for function in functions)
-        options = f"-Wl,-soname,{name},--default-symver", "-x", "c++", "-"
+        # Depends on `loaded`, so that it also has the functions of cuBLASLt, which ctypes looks for.
+        options = f"-Wl,-soname,{name},--default-symver,--no-as-needed", main, "-x", "c++", "-"
         ctypes.CDLL(str(compiled(cache() / name, *options, text=text)), ctypes.RTLD_GLOBAL)
     return loaded
 

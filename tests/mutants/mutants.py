@@ -559,8 +559,8 @@ MUTANTS = [
         [
             Patch(
                 LAYERS,
-                "sinusoids(first, x.shape[1], x.shape[2]).astype(x.dtype)",
-                "sinusoids(first, x.shape[1], x.shape[2])",
+                "sinusoids(0, rows, x.shape[2]).astype(x.dtype)",
+                "sinusoids(0, rows, x.shape[2])",
             )
         ],
     ),

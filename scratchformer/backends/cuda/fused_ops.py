@@ -50,7 +50,7 @@ class FusedOps(Ops):
     Dropout saves its key instead of a mask, and draws the same bits again in backward.
     """
 
-    logits_at_once = 2**28  # half a gigabyte in bf16, so that each launch has enough work
+    logits_at_once = 2**29  # a gigabyte in bf16, so that there are few launches
     elements_at_once = 2**62  # flat arrays are not divided among threads of the host
 
     def __init__(
@@ -81,11 +81,14 @@ class FusedOps(Ops):
         self.gemm(a, b, total, add=True)
 
     def linear(self, x: Array, W: Array, b: Array | None) -> Array:
-        y = self.matmul(rows_of(x), W)
-        if b is not None and y.size:
-            rows, columns = y.shape
-            grid = -(-columns // THREADS), min(rows, 1 << 15)
-            self.kernels("add_bias", grid, (THREADS,), y, b, rows, columns, dtype=y.dtype)
+        x_rows = rows_of(x)
+        y = self.xp.empty((len(x_rows), W.shape[1]), x.dtype)
+        if b is None or not self.gemm.with_bias(x_rows, W, b, y):
+            self.gemm(x_rows, W, y)
+            if b is not None and y.size:
+                rows, columns = y.shape
+                grid = -(-columns // THREADS), min(rows, 1 << 15)
+                self.kernels("add_bias", grid, (THREADS,), y, b, rows, columns, dtype=y.dtype)
         return y.reshape(*x.shape[:-1], W.shape[1])
 
     def linear_backward(self, dy: Array, x: Array, W: Array, dW: Array, db: Array | None) -> Array:
@@ -183,16 +186,26 @@ class FusedOps(Ops):
     # Attention --------------------------------------------------------------------------------------------------------
 
     def attention(
-        self, q: Array, k: Array, v: Array, scale: float, key_lengths: Array | None, causal: bool
-    ) -> tuple[Array, Array] | None:
-        """In one kernel for short sequences. For others it scales the queries, because with fp16 their product with the
-        keys may be too large a number before it is scaled."""
+        self,
+        q: Array,
+        k: Array,
+        v: Array,
+        scale: float,
+        key_lengths: Array | None,
+        causal: bool,
+        P_drop: float,
+        rng: DropoutKey | None,
+    ) -> tuple[Array, Array, Array, DropoutKey | None]:
+        """In one kernel for short sequences without dropout. Otherwise it scales the queries, because with fp16 their
+        product with the keys may be too large a number before it is scaled."""
         (B, T, H, d_k), (_, S, _, d_v) = q.shape, v.shape
         heads = distances(q.strides, k.strides, v.strides, q.itemsize)
-        if heads is None or S > MOST_KEYS or max(d_k, d_v) > MOST_COLUMNS:
+        drops = rng is not None and P_drop > 0
+        if heads is None or drops or S > MOST_KEYS or max(d_k, d_v) > MOST_COLUMNS:
             scaled = by_head(q) * q.dtype.type(scale)
             weights = self.masked_softmax(self.matmul(scaled, transposed(by_head(k))), 1.0, key_lengths, causal)
-            return by_head(self.matmul(weights, by_head(v))), weights
+            dropped, kept = self.dropout(weights, P_drop, rng)
+            return by_head(self.matmul(dropped, by_head(v))), weights, dropped, kept
         weights, y = self.xp.empty((B, H, T, S), q.dtype), self.xp.empty((B, T, H, d_v), q.dtype)
         lengths = None if key_lengths is None else self._lengths_on_device(key_lengths)
         block = WARP, min(MOST_WARPS, -(-T // QUERIES))
@@ -200,7 +213,7 @@ class FusedOps(Ops):
         self.kernels(
             "attention", (B * H,), block, q, k, v, lengths, weights, y, *sizes, scale, causal, *heads, dtype=q.dtype
         )
-        return y, weights
+        return y, weights, weights, None
 
     def attention_backward(
         self, dy: Array, q: Array, k: Array, v: Array, weights: Array, scale: float
@@ -290,6 +303,11 @@ class FusedOps(Ops):
         arrays = self._contiguous(logits), self._to_device(targets), dlogits, losses
         self._block_per_row("cross_entropy", n, logits.dtype, *arrays, V, on_target, off_target, self.loss_scale)
         return losses.sum(dtype=np.float64), dlogits
+
+    def log_sum_exp(self, logits: Array) -> Array:
+        sums = self.xp.empty(logits.shape[:-1], logits.dtype)
+        self._block_per_row("log_sum_exp", sums.size, logits.dtype, self._contiguous(logits), sums, logits.shape[-1])
+        return sums
 
     # Rows -------------------------------------------------------------------------------------------------------------
 

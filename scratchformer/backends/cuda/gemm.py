@@ -92,6 +92,9 @@ def known_call(
 Blas = Callable[[GemmCall, Array, Array, Array, bool], None]
 """Executes a call on arrays b, a and c, the output. The last argument says whether to add the product to c."""
 
+BlasWithBias = Callable[[GemmCall, Array, Array, Array, Array], bool]
+"""c = a b + bias on arrays b, a, bias and c -> whether it can do that; otherwise it has done nothing."""
+
 
 class Gemm:
     """gemm(a, b, out): out = a b over the last two axes, or out += a b. All arrays belong to the library `xp`.
@@ -100,8 +103,8 @@ class Gemm:
     heads side by side in a row.
     """
 
-    def __init__(self, xp: Any, blas: Blas) -> None:
-        self.xp, self.blas = xp, blas
+    def __init__(self, xp: Any, blas: Blas, blas_with_bias: BlasWithBias | None = None) -> None:
+        self.xp, self.blas, self.blas_with_bias = xp, blas, blas_with_bias
 
     def __call__(self, a: Array, b: Array, out: Array, add: bool = False) -> None:
         if out.size == 0 or a.shape[-1] == 0:  # sums without terms
@@ -118,6 +121,13 @@ class Gemm:
         product = self.xp.empty(out.shape, out.dtype)
         self(a, b, product)
         out[...] = out + product if add else product
+
+    def with_bias(self, a: Array, b: Array, bias: Array, out: Array) -> bool:
+        """out = a b + bias, for matrices of one dtype -> False, and nothing is done, if that takes two kernels here."""
+        if self.blas_with_bias is None or out.size == 0 or a.shape[-1] == 0:
+            return False
+        call = known_call(a.shape, a.strides, b.shape, b.strides, out.shape, out.strides, a.itemsize, out.itemsize)
+        return call is not None and self.blas_with_bias(call, b, a, bias, out)
 
     def _readable(self, x: Array) -> Array:
         """x itself if cuBLAS can read it, or a copy. The copy of a column-major matrix is column-major, too."""
@@ -167,12 +177,12 @@ class CuBlas:
         self.cublas, self.handle = cublas, device.get_cublas_handle
         self.errors = cublas.CUBLASError, runtime.CUDARuntimeError, driver.CUDADriverError
         self.empty_pool = cupy.get_default_memory_pool().free_all_blocks
-        self.compute = COMPUTE_32F_FAST_TF32 if tf32 else COMPUTE_32F
+        self.tf32 = tf32
 
     def __call__(self, call: GemmCall, b: Array, a: Array, c: Array, add: bool) -> None:
         operations = [self.cublas.CUBLAS_OP_T if x.transposed else self.cublas.CUBLAS_OP_N for x in (call.b, call.a)]
         alpha, beta = ADDRESS_OF_ONE, ADDRESS_OF_ONE if add else ADDRESS_OF_ZERO
-        compute = self.compute if a.dtype == np.float32 else COMPUTE_32F
+        compute = compute_type(a.dtype.name, self.tf32)
         batched = call.batch_count > 1
         multiply = self.cublas.gemmStridedBatchedEx if batched else self.cublas.gemmEx
         for first in range(0, call.batch_count, MAX_BATCH):
@@ -204,6 +214,11 @@ def operand(x: Array, layout: Layout, first: int, batched: bool) -> tuple[int, .
     if batched:
         return address + first * layout.stride * x.itemsize, type_, layout.ld, layout.stride
     return address, type_, layout.ld
+
+
+def compute_type(dtype: str, tf32: bool) -> int:
+    """How products of this dtype are computed."""
+    return COMPUTE_32F_FAST_TF32 if tf32 and dtype == "float32" else COMPUTE_32F
 
 
 @lru_cache(maxsize=None)

@@ -155,24 +155,26 @@ __global__ void add_norm_backward(const T* dy, const T* normalized, const float*
     float dgamma[STEPS] = {}, dbeta[STEPS] = {};
     for (i64 row = warp; row < rows; row += warps) {
         i64 begin = row * D;
-        float dn[STEPS], n[STEPS], sum = 0, along = 0;
+        float sum = 0, along = 0;
         EACH_STEP {
             int c = s * WARP + threadIdx.x;
-            float d = c < D ? get(dy, begin + c) : 0;
-            n[s] = c < D ? get(normalized, begin + c) : 0;
-            dn[s] = c < D ? d * get(gamma, c) : 0;
-            dgamma[s] += d * n[s];
+            if (c >= D) continue;
+            float d = get(dy, begin + c), n = get(normalized, begin + c), dn = d * get(gamma, c);
+            dgamma[s] += d * n;
             dbeta[s] += d;
-            sum += dn[s];
-            along += dn[s] * n[s];
+            sum += dn;
+            along += dn * n;
         }
         float mean = warp_sum(sum) / D, mean_along = warp_sum(along) / D, factor = inverse_std[row];
-        EACH_STEP {
+        EACH_STEP {  // the row is read again, from the cache: registers for it would be too many
             int c = s * WARP + threadIdx.x;
             if (s % 16 == 0) drop.draw(begin + s * WARP);
-            float kept = drop.factor(s % 16), d = (dn[s] - mean - n[s] * mean_along) * factor;
-            if (c < D) put(dx, begin + c, d);
-            if (c < D && dupdate) put(dupdate, begin + c, d * kept);
+            float kept = drop.factor(s % 16);  // all lanes must call this
+            if (c >= D) continue;
+            float dn = get(dy, begin + c) * get(gamma, c);
+            float d = (dn - mean - get(normalized, begin + c) * mean_along) * factor;
+            put(dx, begin + c, d);
+            if (dupdate) put(dupdate, begin + c, d * kept);
         }
     }
     EACH_STEP {
@@ -477,19 +479,16 @@ __global__ void embedding_backward(const T* dx, const int* words, const int* sta
     dE[(i64)words[blockIdx.x] * D + column] += sum * scale;
 }
 
-// Loss: one block for each row of logits ------------------------------------------------------------------------------
+// Loss and search: one block for each row of logits -------------------------------------------------------------------
 
-// One pass finds the largest logit and the sum of exponentials. A second pass reads the row, mostly from the cache, and
-// writes its gradient; dlogits may be logits. The gradient is multiplied by *loss_scale unless that is null.
+// Of a row of logits z: the largest, sum of exp(z - highest), sum of z - shift. Every thread of the block gets them.
+struct RowSums { float highest, sum, total; };
+
 template <typename T>
-__global__ void cross_entropy(const T* logits, const int* targets, T* dlogits, float* losses, int V, float on_target,
-                              float off_target, const float* loss_scale) {
+__device__ RowSums block_sums(const T* logits, i64 begin, int V, float shift) {
     __shared__ float highest_of[WARP], sum_of[WARP], total_of[WARP];  // [warp]
-    i64 begin = (i64)blockIdx.x * V;
-    int target = targets[blockIdx.x], warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
-    float of_target = get(logits, begin + target);
-    // of this thread so far: max z, sum of exp(z - highest), sum of z - of_target
-    float highest = NOTHING, sum = 0, total = 0;
+    int warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
+    float highest = NOTHING, sum = 0, total = 0;  // of this thread so far
     for (int v = threadIdx.x; v < V; v += blockDim.x) {
         float z = get(logits, begin + v);
         if (z > highest) {
@@ -497,7 +496,7 @@ __global__ void cross_entropy(const T* logits, const int* targets, T* dlogits, f
             highest = z;
         }
         sum += expf(z - highest);
-        total += z - of_target;
+        total += z - shift;
     }
     float of_warp = warp_max(highest);
     sum = warp_sum(sum * expf(highest - of_warp));
@@ -508,21 +507,38 @@ __global__ void cross_entropy(const T* logits, const int* targets, T* dlogits, f
         total_of[warp] = total;
     }
     __syncthreads();
-    highest = NOTHING;
-    for (int w = 0; w < warps; w++) highest = fmaxf(highest, highest_of[w]);
-    sum = 0, total = 0;
+    RowSums found = {NOTHING, 0, 0};
+    for (int w = 0; w < warps; w++) found.highest = fmaxf(found.highest, highest_of[w]);
     for (int w = 0; w < warps; w++) {
-        sum += sum_of[w] * expf(highest_of[w] - highest);
-        total += total_of[w];
+        found.sum += sum_of[w] * expf(highest_of[w] - found.highest);
+        found.total += total_of[w];
     }
+    return found;
+}
+
+template <typename T>
+__global__ void log_sum_exp(const T* logits, T* sums, int V) {
+    RowSums row = block_sums(logits, (i64)blockIdx.x * V, V, 0);
+    if (threadIdx.x == 0) put(sums, blockIdx.x, row.highest + logf(row.sum));
+}
+
+// The first pass over a row finds its sums. A second pass reads it, mostly from the cache, and writes its gradient;
+// dlogits may be logits. The gradient is multiplied by *loss_scale unless that is null.
+template <typename T>
+__global__ void cross_entropy(const T* logits, const int* targets, T* dlogits, float* losses, int V, float on_target,
+                              float off_target, const float* loss_scale) {
+    i64 begin = (i64)blockIdx.x * V;
+    int target = targets[blockIdx.x];
+    float of_target = get(logits, begin + target);
+    RowSums row = block_sums(logits, begin, V, of_target);
     // loss = -sum q log p, where q is off_target, plus on_target on the target. Differences come first: logits may be
     // large numbers that are close to each other.
-    float log_sum = highest - of_target + logf(sum);
+    float log_sum = row.highest - of_target + logf(row.sum);
     if (threadIdx.x == 0)
-        losses[blockIdx.x] = target == 0 ? 0 : on_target * log_sum + off_target * (V * log_sum - total);
+        losses[blockIdx.x] = target == 0 ? 0 : on_target * log_sum + off_target * (V * log_sum - row.total);
     float scale = loss_scale ? *loss_scale : 1;
     for (int v = threadIdx.x; v < V; v += blockDim.x) {
-        float p = expf(get(logits, begin + v) - highest) / sum, q = off_target + (v == target ? on_target : 0);
+        float p = expf(get(logits, begin + v) - row.highest) / row.sum, q = off_target + (v == target ? on_target : 0);
         put(dlogits, begin + v, target == 0 ? 0 : scale * (p - q));
     }
 }

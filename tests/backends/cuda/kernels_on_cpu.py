@@ -18,7 +18,7 @@ COMPILER = shutil.which("g++") or shutil.which("clang++")
 
 def has_barriers(source):
     """Whether threads wait for each other in these lines of CUDA C."""
-    return int(bool(re.search(r"warp_|drop\.|__sync|__shfl|_REDUCE", source)))
+    return int(bool(re.search(r"warp_|block_|drop\.|__sync|__shfl|_REDUCE", source)))
 
 
 def with_shared_memory(source):

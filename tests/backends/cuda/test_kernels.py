@@ -122,13 +122,16 @@ def cases(stored):
                 mask[0][0, 0, -1] = -np.inf  # as after an overflow with fp16
                 yield f"masked_softmax {B, T, S, lengths, causal}", lambda ops, of, a=mask: masked_softmax(ops, of, *a)
 
-    def attention(ops, of, projections, widths, dy, lengths, causal):
+    def attention(ops, of, projections, widths, dy, lengths, causal, P_drop=0.0):
         q, k, v = (part for x, each in zip(projections, widths) for part in split_heads(of(x), 2, *each))
-        together = ops.attention(q, k, v, 0.25, lengths, causal)
+        together = ops.attention(q, k, v, 0.25, lengths, causal, P_drop, KEY)
         if together is None:  # the reference
             weights = ops.masked_softmax(ops.matmul(by_head(q), transposed(by_head(k))), 0.25, lengths, causal)
-            together = by_head(ops.matmul(weights, by_head(v))), weights
-        y, weights = together
+            dropped, kept = ops.dropout(weights, P_drop, KEY)
+            together = by_head(ops.matmul(dropped, by_head(v))), weights, dropped, kept
+        y, weights, dropped, kept = together
+        if P_drop:
+            return y, weights, dropped, ops.dropout_backward(weights, kept, P_drop)
         gradients = ops.attention_backward(of(dy), q, k, v, weights, 0.25)
         if gradients is None:
             d, dweights = by_head(of(dy)), ops.matmul(by_head(of(dy)), transposed(by_head(v)))
@@ -151,6 +154,8 @@ def cases(stored):
                         of_queries_and_keys[...] = 64 * random.integers(-3, 4, of_queries_and_keys.shape)
                 a = projections, widths, normal(2, T, 2, d_v), lengths, causal
                 yield f"attention {T, S, d_k, d_v, large, lengths, causal}", lambda ops, of, a=a: attention(ops, of, *a)
+            if d_k < 64:  # otherwise the scaled scores are no numbers of fp16, either
+                yield f"attention {T, S, d_k, d_v, large}, dropped", lambda ops, of, a=a: attention(ops, of, *a, 0.3)
 
     def embedding(ops, of, ids, E, dx, dE):
         dE = of(dE).copy()
@@ -186,6 +191,10 @@ def cases(stored):
         yield f"cross_entropy in place {n, V, offset}", lambda ops, of, a=arguments: in_place(
             ops, of(a[0]).copy(), *a[1:]
         )
+
+    for shape, offset in (((2, 3, 40), 0), ((1, 700), 0), ((4, 1), 0), ((2, 300), 1e4), ((0, 3), 0)):
+        z = (8 * normal(*shape) + offset).astype(stored)
+        yield f"log_sum_exp {shape, offset}", lambda ops, of, z=z: ops.log_sum_exp(of(z))
 
     def adam(ops, of, w, g, m, v, norm):
         w, m, v = of(w).copy(), of(m).copy(), of(v).copy()
@@ -279,17 +288,17 @@ FAULTS = {
         "offset = WARP / 4; offset > 0; offset /= 2) value = fmaxf",
     ),
     "no barrier before the results of the warps are read": (
-        "    __syncthreads();\n    highest = NOTHING;",
-        "    highest = NOTHING;",
+        "    __syncthreads();\n    RowSums found",
+        "    RowSums found",
     ),
     "the target's logit is read when it may be overwritten": (
-        "highest - of_target + logf(sum)",
-        "highest - get(logits, begin + target) + logf(sum)",
+        "row.highest - of_target + logf(row.sum)",
+        "row.highest - get(logits, begin + target) + logf(row.sum)",
     ),
     "a row of -inf is divided by 0": ("key < seen && sum != 0", "key < seen"),
     "a probability from the difference of large numbers": (
-        "float p = expf(get(logits, begin + v) - highest) / sum",
-        "float p = expf(get(logits, begin + v) - (highest + logf(sum)))",
+        "float p = expf(get(logits, begin + v) - row.highest) / row.sum",
+        "float p = expf(get(logits, begin + v) - (row.highest + logf(row.sum)))",
     ),
     "a row too many": ("    if (row >= rows) return;  // for the whole warp", "    if (row >= rows + 1) return;"),
     "a row too few": ("    if (row >= rows) return;  // for the whole warp", "    if (row >= rows - 1) return;"),
