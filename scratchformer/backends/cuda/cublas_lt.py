@@ -11,14 +11,14 @@ from ctypes import POINTER, byref, c_char, c_int, c_int64, c_size_t, c_uint64, c
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
-from scratchformer.backends.cuda.gemm import ADDRESS_OF_ONE, ADDRESS_OF_ZERO, CUDA_TYPE, GemmCall, compute_type
+from scratchformer.backends.cuda.gemm import ADDRESS_OF_ONE, ADDRESS_OF_ZERO, CUDA_TYPE, GemmCall, Layout, compute_type
 from scratchformer.nn.parameter import Array
 
 # From cublasLt.h and library_types.h.
 TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, BIAS_POINTER = 3, 4, 7, 8  # cublasLtMatmulDescAttributes_t
 MOST_WORKSPACE, ALIGNMENT_OF_A = 1, 5  # cublasLtMatmulPreferenceAttributes_t; those of B, C and D follow
 BIAS = 4  # cublasLtEpilogue_t
-ALGORITHM_BYTES, RESULT_BYTES = 64, 96  # sizes of cublasLtMatmulAlgo_t, with which a cublasLtMatmulHeuristicResult_t begins
+RESULT_BYTES = 96  # of a cublasLtMatmulHeuristicResult_t, which begins with the algorithm
 R_32F = CUDA_TYPE["float32"]
 
 WORKSPACE_BYTES = 32 << 20
@@ -61,8 +61,7 @@ class CublasLt:
         if self.library is None or call.batch_count != 1:
             return False
         of_b, of_a, of_bias, of_c = b.data.ptr, a.data.ptr, bias.data.ptr, c.data.ptr
-        place = of_b | of_a | of_bias | of_c | BEST_ALIGNMENT
-        plan = self.plan(call, a.dtype.name, place & -place)
+        plan = self.plan(call, a.dtype.name, alignment_of(of_b, of_a, of_bias, of_c))
         if plan is None:
             return False
         operation, b_layout, a_layout, c_layout, algorithm = plan
@@ -70,7 +69,9 @@ class CublasLt:
         space, stream = self.workspace, self.cupy.cuda.get_current_stream().ptr
         factors = of_b, b_layout, of_a, a_layout
         arguments = ADDRESS_OF_ONE, *factors, ADDRESS_OF_ZERO, of_c, c_layout, of_c, c_layout, algorithm
-        self._check(self.library.cublasLtMatmul(self.handle(), operation, *arguments, space.data.ptr, space.size, stream))
+        self._check(
+            self.library.cublasLtMatmul(self.handle(), operation, *arguments, space.data.ptr, space.size, stream)
+        )
         return True
 
     def new_plan(self, call: GemmCall, dtype: str, alignment: int) -> Plan | None:
@@ -81,20 +82,22 @@ class CublasLt:
         for attribute, value in values:
             self._set(library.cublasLtMatmulDescSetAttribute, operation, attribute, c_int(value))
         self._set(library.cublasLtMatmulDescSetAttribute, operation, BIAS_POINTER, c_void_p(alignment))
-        layouts = []
-        for layout, rows, columns in ((call.b, call.n, call.k), (call.a, call.k, call.m), (call.c, call.n, call.m)):
-            as_stored = (columns, rows) if layout.transposed else (rows, columns)
-            layouts.append(self._new(library.cublasLtMatrixLayoutCreate, stored, *as_stored, layout.ld))
+        matrices = (call.b, call.n, call.k), (call.a, call.k, call.m), (call.c, call.n, call.m)
+        of_b, of_a, of_c = (self._layout(stored, *matrix) for matrix in matrices)
         preference = self._new(library.cublasLtMatmulPreferenceCreate)
         set_preference = library.cublasLtMatmulPreferenceSetAttribute
         self._set(set_preference, preference, MOST_WORKSPACE, c_size_t(WORKSPACE_BYTES))
-        for matrix in range(4):
-            self._set(set_preference, preference, ALIGNMENT_OF_A + matrix, c_int(alignment))
+        for place in range(4):
+            self._set(set_preference, preference, ALIGNMENT_OF_A + place, c_int(alignment))
         found, best = c_int(), (c_char * RESULT_BYTES)()
         status = library.cublasLtMatmulAlgoGetHeuristic(
-            self.handle(), operation, *layouts, layouts[-1], preference, 1, best, byref(found)
+            self.handle(), operation, of_b, of_a, of_c, of_c, preference, 1, best, byref(found)
         )
-        return None if status or not found.value else Plan(operation, *layouts, best)
+        return None if status or not found.value else Plan(operation, of_b, of_a, of_c, best)
+
+    def _layout(self, stored: int, layout: Layout, rows: int, columns: int) -> c_void_p:
+        as_stored = (columns, rows) if layout.transposed else (rows, columns)
+        return self._new(self.library.cublasLtMatrixLayoutCreate, stored, *as_stored, layout.ld)
 
     def _new(self, create: Any, *arguments: int) -> c_void_p:
         made = c_void_p()
@@ -107,6 +110,12 @@ class CublasLt:
     def _check(self, status: int) -> None:
         if status:
             raise self.error(status)
+
+
+def alignment_of(b: int, a: int, bias: int, c: int) -> int:
+    """The largest power of two that divides all these addresses, at most BEST_ALIGNMENT."""
+    together = b | a | bias | c | BEST_ALIGNMENT
+    return together & -together
 
 
 def find(name: str) -> Any:

@@ -1,6 +1,6 @@
-"""The operations of `nn/ops.py` on a GPU, each in one kernel or one matrix product where the reference takes several.
+"""The operations of `nn/ops.py` on a GPU, most of them in one kernel or one matrix product.
 
-On a GPU, memory access and launches cost more than arithmetic. So a kernel reads and writes each number once, and
+On a GPU, memory access and launches cost more than arithmetic. So a kernel passes over memory once or twice, and
 nothing here waits for a result. The kernels are in kernels.cu; this file launches them.
 """
 
@@ -35,8 +35,8 @@ MAX_PARTIAL_SUMS = 2048
 NORM_THREADS = 1 << 16
 """Threads among which the flat gradient is divided to sum its squares."""
 
-MOST_KEYS, MOST_KEYS_BACKWARD, MOST_COLUMNS, QUERIES, MOST_WARPS = 96, 64, 64, 4, 8
-"""The limits of the kernels `attention` and `attention_backward`, as in kernels.cu."""
+MOST_KEYS, MOST_KEYS_BACKWARD, MOST_COLUMNS, MOST_WARPS = 96, 64, 64, 8
+"""Of the kernels `attention` and `attention_backward`, as in kernels.cu."""
 
 
 class FusedOps(Ops):
@@ -50,7 +50,7 @@ class FusedOps(Ops):
     Dropout saves its key instead of a mask, and draws the same bits again in backward.
     """
 
-    logits_at_once = 2**29  # a gigabyte in bf16, so that there are few launches
+    logits_at_once = 2**30  # two gigabytes in bf16, so that there are few launches
     elements_at_once = 2**62  # flat arrays are not divided among threads of the host
 
     def __init__(
@@ -195,7 +195,7 @@ class FusedOps(Ops):
         causal: bool,
         P_drop: float,
         rng: DropoutKey | None,
-    ) -> tuple[Array, Array, Array, DropoutKey | None]:
+    ) -> tuple[Array, Array, Array, DropoutKey | None] | None:
         """In one kernel for short sequences without dropout. Otherwise it scales the queries, because with fp16 their
         product with the keys may be too large a number before it is scaled."""
         (B, T, H, d_k), (_, S, _, d_v) = q.shape, v.shape
@@ -208,11 +208,8 @@ class FusedOps(Ops):
             return by_head(self.matmul(dropped, by_head(v))), weights, dropped, kept
         weights, y = self.xp.empty((B, H, T, S), q.dtype), self.xp.empty((B, T, H, d_v), q.dtype)
         lengths = None if key_lengths is None else self._lengths_on_device(key_lengths)
-        block = WARP, min(MOST_WARPS, -(-T // QUERIES))
-        sizes = H, T, S, d_k, d_v
-        self.kernels(
-            "attention", (B * H,), block, q, k, v, lengths, weights, y, *sizes, scale, causal, *heads, dtype=q.dtype
-        )
+        arrays, sizes, block = (q, k, v, lengths, weights, y), (H, T, S, d_k, d_v), (WARP, MOST_WARPS)
+        self.kernels("attention", (B * H,), block, *arrays, *sizes, scale, causal, *heads, dtype=q.dtype)
         return y, weights, weights, None
 
     def attention_backward(

@@ -1,4 +1,4 @@
-// The operations of nn/ops.py as CUDA kernels. Each passes over memory once where the reference passes several times.
+// The operations of nn/ops.py as CUDA kernels. Each passes over memory once or twice, where the reference passes more often.
 //
 // T is the type of activations and weights: float, __half or __nv_bfloat16. Arithmetic is always in float; gradients of
 // weights and Adam's moments are float. Sums have a fixed order and no operation is atomic, so two runs give the same
@@ -243,7 +243,7 @@ __device__ int keys_seen(int query, int queries, int keys, int length, int causa
     return causal ? min(length, keys - queries + query + 1) : length;
 }
 
-// One warp for each row of scores, those of one query; B heads_and_queries rows.
+// One warp for each row of scores, those of one query. A sentence has heads_and_queries rows.
 
 template <typename T>
 __global__ void masked_softmax(const T* scores, T* weights, const int* key_lengths, int rows, int heads_and_queries,
@@ -276,9 +276,10 @@ __global__ void masked_softmax_backward(const T* dweights, const T* weights, T* 
             scale * get(weights, row * keys + key) * (get(dweights, row * keys + key) - along));
 }
 
-// Attention without dropout of the weights, in one kernel: one block for each sentence and head. Matrices are read into
-// shared memory, which all threads of the block read again and again. A warp works on QUERIES queries at a time, so that
-// each number read serves as many products; a lane has the keys lane, lane + 32, ..., or the columns lane, lane + 32.
+// Attention without dropout of the weights, in one kernel: one block of MOST_WARPS warps for each sentence and head.
+// Matrices are read into shared memory, which all threads of the block read again and again. A warp works on QUERIES
+// queries at a time, so that a number of v serves as many products; a lane has the keys lane, lane + 32, ..., or the
+// columns lane, lane + 32.
 //
 // A VIEW need not be contiguous. Q_HEADS, K_HEADS and V_HEADS are the distances, in numbers, between neighbouring
 // sentences, positions and heads in q, k and v.
@@ -288,9 +289,10 @@ __global__ void masked_softmax_backward(const T* dweights, const T* weights, T* 
 #define V_HEADS int v_sentence, int v_position, int v_head
 
 constexpr int MOST_COLUMNS = 64;  // d_k and d_v at most
-constexpr int MOST_KEYS = 96;  // forward
+constexpr int MOST_KEYS = 96;  // forward: a multiple of 32; with 128 there would not be enough shared memory
 constexpr int MOST_KEYS_BACKWARD = 64;
-constexpr int QUERIES = 4, MOST_WARPS = 8, MOST_ROWS = QUERIES * MOST_WARPS;
+constexpr int MOST_WARPS = 8;
+constexpr int QUERIES = 4, MOST_ROWS = QUERIES * MOST_WARPS;
 
 // Copy the matrix x (rows, columns), whose rows are `distance` numbers apart, to shared memory, row after row.
 template <typename T>
@@ -307,12 +309,12 @@ __global__ void attention(const T* VIEW q, const T* VIEW k, const T* VIEW v, con
     __shared__ float rows[MOST_ROWS][MOST_COLUMNS];  // of q
     __shared__ float matrix[MOST_KEYS][MOST_COLUMNS + 1];  // k, then v; one more column, since a warp reads columns
     __shared__ float shares[MOST_ROWS][MOST_KEYS];  // the weights
-    int sentence = blockIdx.x / H, head = blockIdx.x % H, lane = threadIdx.x, at_once = QUERIES * blockDim.y;
+    int sentence = blockIdx.x / H, head = blockIdx.x % H, lane = threadIdx.x;
     q += (i64)sentence * q_sentence + (i64)head * q_head;
     k += (i64)sentence * k_sentence + (i64)head * k_head;
     v += (i64)sentence * v_sentence + (i64)head * v_head;
-    for (int first = 0; first < queries; first += at_once) {
-        load(q + (i64)first * q_position, min(at_once, queries - first), d_k, q_position, rows[0], MOST_COLUMNS);
+    for (int first = 0; first < queries; first += MOST_ROWS) {
+        load(q + (i64)first * q_position, min(MOST_ROWS, queries - first), d_k, q_position, rows[0], MOST_COLUMNS);
         load(k, keys, d_k, k_position, matrix[0], MOST_COLUMNS + 1);
         __syncthreads();
         int row = QUERIES * threadIdx.y, last = min(QUERIES, queries - first - row);
@@ -361,8 +363,7 @@ __global__ void attention(const T* VIEW q, const T* VIEW k, const T* VIEW v, con
     }
 }
 
-// dy is contiguous; dq, dk and dv are laid out as q, k and v. A block has MOST_WARPS warps. Of dk and dv, warp w has the
-// rows w, w + MOST_WARPS, ...
+// dy is contiguous; dq, dk and dv are laid out as q, k and v. Of dk and dv, warp w has the rows w, w + MOST_WARPS, ...
 template <typename T>
 __global__ void attention_backward(const T* dy, const T* VIEW q, const T* VIEW k, const T* VIEW v, const T* weights,
                                    T* VIEW dq, T* VIEW dk, T* VIEW dv, int H, int queries, int keys, int d_k, int d_v, float scale, Q_HEADS,

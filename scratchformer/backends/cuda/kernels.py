@@ -55,7 +55,7 @@ class Kernel(NamedTuple):
 def parse_kernels(source: str) -> dict[str, Kernel]:
     """Parse the kernels declared in CUDA source -> name -> kernel. Raises ValueError for unsupported argument types."""
     for name, text in re.findall(r"^#define (\w+) (.+)$", source, re.MULTILINE):
-        source = source.replace(name, text)
+        source = re.sub(rf"\b{name}\b", text, source)
     found = re.findall(r"(?:template <([^>]*)>\s*)?__global__ void (\w+)\(([^)]*)\)", source)
     return {
         name: Kernel(

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from scratchformer.backends.cuda import gemm as module
+from scratchformer.backends.cuda.cublas_lt import CublasLt, find
 from scratchformer.backends.cuda.gemm import CuBlas, Gemm, GemmCall, Layout, gemm_call, layout_of, shape_and_strides
 from scratchformer.backends.device import dtype_named
 
@@ -136,10 +137,10 @@ class PretendedCublas:
         return self.at[begin].reshape(-1)[(address - begin) // self.at[begin].itemsize :]
 
 
-def a_cublas(functions, compute, handle=lambda: "handle"):
+def a_cublas(functions, tf32=False, handle=lambda: "handle"):
     """Without its constructor, which imports CuPy."""
     blas = object.__new__(CuBlas)
-    blas.cublas, blas.handle, blas.compute, blas.errors = functions, handle, compute, (RuntimeError,)
+    blas.cublas, blas.handle, blas.tf32, blas.errors = functions, handle, tf32, (RuntimeError,)
     return blas
 
 
@@ -154,7 +155,7 @@ def test_the_arguments_are_in_the_order_of_cublas(dtype, tf32, codes, stack, add
     a, b = (random.standard_normal((*stack, *shape)).astype(dtype) for shape in ((3, 4), (4, 2)))
     c = random.standard_normal((*stack, 3, 2)).astype("float32")
     expected = a.astype("float32") @ b.astype("float32") + c * add
-    blas = a_cublas(PretendedCublas(a, b, c), codes[3])
+    blas = a_cublas(PretendedCublas(a, b, c), tf32)
     call = gemm_call(*map(shape_and_strides, (a, b, c)))
     blas(call, *(Memory(SimpleNamespace(ptr=x.ctypes.data), x.dtype, x.itemsize) for x in (b, a, c)), add)
     np.testing.assert_allclose(c, expected, rtol=1e-5, atol=1e-6)
@@ -190,7 +191,7 @@ def test_if_cublas_finds_no_memory_the_pool_gives_some_back(errors, raised, empt
             raise RuntimeError(error)
         return "handle"
 
-    blas = a_cublas(SimpleNamespace(CUBLAS_OP_N=0, CUBLAS_OP_T=1, gemmEx=gemm_ex), 68, lambda: fail("handle"))
+    blas = a_cublas(SimpleNamespace(CUBLAS_OP_N=0, CUBLAS_OP_T=1, gemmEx=gemm_ex), handle=lambda: fail("handle"))
     blas.empty_pool = lambda: pool.append("emptied")
     x = np.ones((2, 2), "f4")
     array = Memory(SimpleNamespace(ptr=x.ctypes.data), x.dtype, x.itemsize)
@@ -241,3 +242,31 @@ def test_cublas_agrees_with_the_model_of_it(cupy, random, dtype, into, tf32, tol
         gemm(*there, out, add)
         expected = a.astype("float32") @ b.astype("float32") + before.astype("float32") * add
         np.testing.assert_allclose(out.get().astype("float32"), expected, rtol=tolerance, atol=20 * tolerance)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "dtype, tf32, tolerance",
+    [("float32", False, 1e-6), ("float32", True, 2e-3), ("float16", False, 2e-3), ("bfloat16", False, 1e-2)],
+)
+def test_a_bias_is_added_within_the_product(cupy, random, dtype, tf32, tolerance):
+    """Or not at all, in which case nothing is written: cuBLASLt need not have a kernel for odd sizes and places."""
+    gemm, dtype = Gemm(cupy, CuBlas(tf32), CublasLt(tf32)), dtype_named(dtype)
+    for (m, k, n), of_a, of_b, shift in itertools.product(
+        ((64, 64, 64), (33, 40, 17), (1, 5, 7)), LAYOUTS, LAYOUTS, (0, 1)
+    ):
+        a, b, bias = (random.standard_normal(shape).astype(dtype) for shape in ((m, k), (k, n), shift + n))
+        there = [with_layout(cupy.asarray(x), how, cupy) for x, how in ((a, of_a), (b, of_b))]
+        out = cupy.full((m, n), 7, dtype)
+        done = gemm.with_bias(*there, cupy.asarray(bias)[shift:], out)
+        needs_a_copy = gemm_call(*map(shape_and_strides, (*there, out))) is None
+        assert done or needs_a_copy or m != 64 or shift, "no kernel for a usual size"
+        expected = a.astype("float32") @ b.astype("float32") + bias[shift:].astype("float32") if done else 7
+        np.testing.assert_allclose(out.get().astype("float32"), expected, rtol=tolerance, atol=20 * tolerance)
+
+
+def test_without_cublas_lt_the_bias_is_left_to_a_kernel():
+    products = object.__new__(CublasLt)
+    products.library = find("libcublasLt.so.none")
+    x = np.ones((2, 2), "f4")
+    assert not Gemm(np, column_major.gemm, products).with_bias(x, x, x[0], np.empty_like(x))

@@ -396,7 +396,7 @@ def test_the_loss_scale_multiplies_the_gradient_and_is_divided_out():
 
 def test_python_and_cuda_agree_on_sizes():
     chunk = f"{fused_ops.DROPOUT_CHUNK // fused_ops.WARP} * WARP"
-    names = "WARP", "MOST_KEYS", "MOST_KEYS_BACKWARD", "MOST_COLUMNS"
+    names = "WARP", "MOST_KEYS", "MOST_KEYS_BACKWARD", "MOST_COLUMNS", "MOST_WARPS"
     for name, value in (*((name, getattr(fused_ops, name)) for name in names), ("DROPOUT_CHUNK", chunk)):
         assert f"constexpr int {name} = {value};" in SOURCE
 
