@@ -11,6 +11,7 @@ import ctypes
 import functools
 import hashlib
 import importlib.util
+import json
 import math
 import mmap
 import os
@@ -122,10 +123,11 @@ class Compiler:
     """In place of CuPy's _NVRTCProgram."""
 
     def __init__(self, src, name="", headers=(), include_names=(), name_expressions=None, method="ptx"):
-        self.source, self.instances = src, name_expressions or re.findall(r"__global__ void (\w+)\(", src)
+        self.source, self.names = src, name_expressions
+        self.instances = name_expressions or re.findall(r"__global__ void (\w+)\(", src)
 
-    def compile(self, options=(), log_stream=None):
-        """-> the path of the library, C++ name -> name in the library"""
+    def compile(self, options_of_cupy=(), log_stream=None):
+        """-> the path of the library, C++ name -> name in the library. compile_for_real.py reads what it writes."""
         if not self.source:  # CuPy asks for the version of the compiler in this way
             return b"// g++", None
         from kernels_on_cpu import has_barriers, with_shared_memory
@@ -146,6 +148,7 @@ class Compiler:
             from cupy.cuda.compiler import CompileException
 
             raise CompileException(str(error), self.source, "", options) from None
+        path.with_suffix(".json").write_text(json.dumps([self.source, self.names, options_of_cupy]))
         return bytes(path) + b"\0", names
 
     def body(self, instance):

@@ -37,6 +37,10 @@ def test_the_tests_for_a_gpu_pass_on_the_emulated_one(tmp_path):
         )
         assert done.returncode == 0, done.stdout[-10_000:] + done.stderr
         assert "skipped" not in done.stdout, done.stdout
+    command = [sys.executable, HERE / "compile_for_real.py", tmp_path / "compiled"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(done.stdout) > 90
 
 
 def test_elsewhere_the_reason_is_said(monkeypatch):
