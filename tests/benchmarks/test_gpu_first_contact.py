@@ -3,6 +3,7 @@ an emulated one."""
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -377,6 +378,7 @@ def test_all_stages_pass_on_an_emulated_gpu(on_emulated_gpu, module):
     code, entries, printed = on_emulated_gpu(stages_but(module, "-compile", "-pytorch", "races", "memory"))
     assert {entry["verdict"] for entry in entries.values()} == {"passed"} and len(entries) == 14, printed
     assert code == 0 and "Nothing that was run failed." in printed
+    assert entries["environment"]["results"]["device"]["cublas_lt"]
     assert entries["kernels"]["gpu"] == "emulated GPU" and len(entries["speed-kernels"]["results"]) == 50
     (step,) = entries["speed-base"]["results"].values()
     assert step["target_tokens_per_second"] > 0 and all(3 < loss < 6 for loss in step["losses"])
@@ -421,3 +423,68 @@ def test_kernels_that_do_not_compile_stop_only_what_needs_them(on_emulated_gpu):
     code, entries, printed = on_emulated_gpu("compile,kernels,nccl", "compile")
     assert [entry["verdict"] for entry in entries.values()] == ["passed", "failed", "not run", "passed"] and code == 1
     assert "error" in entries["compile"]["why"] and "Look closer: CUDA_LAUNCH_BLOCKING=1 python benchmarks" in printed
+
+
+# How stages are started, and what they measure, without a GPU ---------------------------------------------------------
+
+
+def test_a_test_of_any_name_is_quoted_in_the_command_to_look_closer(module, stage):
+    what = "t.py::test_x[gpu-the paper's-fp32]"
+    entry = {"log": [], "why": "wrong", "at": what, "results": {what: {"failed": "wrong"}}}
+    assert shlex.split(module.advice(stage("one"), entry)[-1])[-1] == what
+
+
+def test_an_entry_names_the_gpu_of_its_own_call(contact, stage):
+    for gpu in "new", "newer":
+        found = f"""print('@@ {{"what": "device", "name": "{gpu}"}}')"""
+        _, entries, _ = contact([stage("environment", found), stage("two")])
+        assert [entry["gpu"] for entry in entries.values()] == [gpu, gpu]
+
+
+def test_an_environment_that_cannot_be_described_has_not_failed(script, monkeypatch):
+    stages, told = script("gpu_stages"), []
+    monkeypatch.setattr(stages, "tell", lambda **record: told.append(record))
+    for name in "versions", "surroundings":
+        monkeypatch.setattr(stages, name, lambda: {}["metadata"])
+    monkeypatch.setattr(stages, "device", lambda: {"name": "GPU"})
+    stages.environment()
+    unknown = {"unknown": "'metadata'"}
+    assert [record for record in told if "what" in record] == [
+        {"what": "versions", **unknown},
+        {"what": "surroundings", **unknown},
+        {"what": "device", "name": "GPU"},
+    ]
+
+
+def test_a_hang_after_a_failed_test_shows_its_stack_and_memory_is_checked_without_a_pool(module, tmp_path):
+    """In the process of the stage `memory`, with other tests and without compute-sanitizer."""
+    (tmp_path / "cupy.py").write_text("class cuda:\n set_allocator = staticmethod(lambda to: print('allocator:', to))")
+    tests = tmp_path / "tests" / "backends" / "cuda"
+    tests.mkdir(parents=True)
+    (tmp_path / "tests" / "parallel").mkdir()
+    (tests / "test_kernels.py").write_text("""
+import faulthandler, time, gpu_stages, pytest
+pytestmark = pytest.mark.gpu
+def test_fails():
+    faulthandler.dump_traceback_later(0.2, file=gpu_stages.OUTPUT)  # again, since to get here may have taken long
+    assert False
+def test_hangs():
+    time.sleep(20)
+""")
+    (command,) = [each.command for each in module.all_stages(False) if each.name == "memory"]
+    arguments = command[command.index(sys.executable) + 2 :]
+    code = f"import sys, pathlib, gpu_stages; gpu_stages.ROOT = pathlib.Path({str(tmp_path)!r}); gpu_stages.main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments, "--seconds=60"],
+        cwd=ROOT / "benchmarks",
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if "in test_hangs" in line:
+            process.kill()
+    process.communicate()
+    assert lines[0] == "allocator: None\n" and any("in test_hangs" in line for line in lines), lines
