@@ -456,6 +456,13 @@ def test_an_environment_that_cannot_be_described_has_not_failed(script, monkeypa
     ]
 
 
+def test_without_a_repository_it_is_not_known_whether_there_are_changes(script, monkeypatch):
+    provenance = script("provenance")
+    for said, known in (None, None), ("", False), (" M a.py", True):
+        monkeypatch.setattr(provenance, "git", lambda *_: said)
+        assert provenance.surroundings()["uncommitted_changes"] is known
+
+
 def test_a_hang_after_a_failed_test_shows_its_stack_and_memory_is_checked_without_a_pool(module, tmp_path):
     """In the process of the stage `memory`, with other tests and without compute-sanitizer."""
     (tmp_path / "cupy.py").write_text("class cuda:\n set_allocator = staticmethod(lambda to: print('allocator:', to))")
