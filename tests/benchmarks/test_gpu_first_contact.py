@@ -9,9 +9,16 @@ import subprocess
 import sys
 import textwrap
 import time
+import weakref
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+
+from scratchformer.decoding.search import Hypothesis
+from scratchformer.nn.ops import Ops
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -379,7 +386,7 @@ def test_all_stages_pass_on_an_emulated_gpu(on_emulated_gpu, module):
     assert {entry["verdict"] for entry in entries.values()} == {"passed"} and len(entries) == 14, printed
     assert code == 0 and "Nothing that was run failed." in printed
     assert entries["environment"]["results"]["device"]["cublas_lt"]
-    assert entries["kernels"]["gpu"] == "emulated GPU" and len(entries["speed-kernels"]["results"]) == 50
+    assert entries["kernels"]["gpu"] == "emulated GPU" and len(entries["speed-kernels"]["results"]) == 56
     (step,) = entries["speed-base"]["results"].values()
     assert step["target_tokens_per_second"] > 0 and all(3 < loss < 6 for loss in step["losses"])
 
@@ -495,3 +502,79 @@ def test_hangs():
             process.kill()
     process.communicate()
     assert lines[0] == "allocator: None\n" and any("in test_hangs" in line for line in lines), lines
+
+
+class NumPyGpu:
+    """In place of a Gpu: the reference on NumPy arrays."""
+
+    xp, stored, batch_factor = np, np.dtype("float32"), 4
+
+    def __init__(self, number, precision):
+        ops = Ops(np)
+        ops.kernels, ops.gemm, ops.accurate = None, SimpleNamespace(blas=None), None
+        self.ops = (ops,)
+
+    def to_device(self, model):
+        pass
+
+
+def arrays_in(*things):
+    """The arrays in tuples of tuples, each once."""
+    found = {}
+    for thing in things:
+        if isinstance(thing, (tuple, list)):
+            found |= {id(each): each for each in arrays_in(*thing)}
+        elif isinstance(thing, np.ndarray):
+            found[id(thing)] = thing
+    return list(found.values())
+
+
+def test_no_byte_of_a_kernel_is_counted_twice_and_no_array_used_again(script, monkeypatch):
+    speed = script("gpu_speed")
+    monkeypatch.setattr(speed, "Gpu", NumPyGpu)
+    monkeypatch.setattr(speed, "FusedOps", lambda xp, *_: Ops(xp))
+    for name, prepare, needed in speed.calls("fp32", speed.QUICK):
+        calls = prepare(), prepare()
+        read, others = (arrays_in(call.args) for call in calls)
+        size = sum(each.nbytes for each in read)
+        written = sum(each.nbytes for each in arrays_in(calls[0]())) or size  # in place, or not for NumPy
+        assert size + written >= needed > size / 2, name
+        assert all(each.nbytes < needed / 8 for each in read if any(each is other for other in others)), name
+
+
+def test_calls_of_a_kernel_take_turns_and_their_results_are_kept(script, monkeypatch):
+    speed, made, taken, results = script("gpu_speed"), [], [], []
+
+    def prepare():
+        made.append(len(made))
+        return partial(call, made[-1])
+
+    def call(number):
+        taken.append(number)
+        result = np.zeros(1)
+        results.append(weakref.ref(result))
+        return result
+
+    def seconds_of(work, scale):
+        for _ in range(5):
+            work()
+        assert [result() is not None for result in results] == 5 * [False] + 3 * [True]
+        return 1
+
+    monkeypatch.setattr(speed, "seconds_of", seconds_of)
+    monkeypatch.setattr(speed, "copying", lambda scale: 8)
+    found = speed.bandwidth(prepare, 4, speed.QUICK._replace(between=10))
+    assert taken == [0, 1, 2, 0, 1, 2, 0, 1] and found == {"bytes_per_second": 4, "share_of_copying": 0.5}
+
+
+def test_as_many_sentences_are_translated_at_once_as_on_a_gpu(script, monkeypatch):
+    speed, batches = script("gpu_speed"), []
+    monkeypatch.setattr(speed, "Gpu", NumPyGpu)
+
+    def search(model, batch, *_):
+        batches.append(batch)
+        return [[Hypothesis([3], 0.0, 0.0)]] * len(batch)
+
+    monkeypatch.setattr(speed, "search", search)
+    speed.translating("bf16", 1, speed.QUICK._replace(sentences=300))
+    assert [len(batch) for batch in batches] == speed.ROUNDS * [256, 44]
