@@ -5,9 +5,10 @@
 The stages: import and versions; compiling the kernels; each kernel against NumPy; matrix products; gradients; runs of
 12 steps; runs that are stopped and resumed; NCCL; the other tests marked `gpu`; speed; the kernels under
 compute-sanitizer. Each is a process of its own (gpu_stages.py) with a time limit, because an error of CUDA spoils its
-process. A stage that failed is run once more with CUDA_LAUNCH_BLOCKING=1, if there is time. The result is written after
-every number, and whatever happens, the last lines say what is wrong first and which command shows more. Stages that are
-not run keep what the result said of them, so a second call can go on where the first stopped.
+process. A stage that failed is run once more with CUDA_LAUNCH_BLOCKING=1, if there is time, except the first and those
+of speed and compute-sanitizer. The result is written after every number, and whatever happens, the last lines say what
+is wrong first and which command shows more. Stages that are not run keep what the result said of them, so a second call
+can go on where the first stopped.
 
 Nothing but the standard library is imported here: a package that is missing or crashes must not end the report.
 """
@@ -21,6 +22,7 @@ import json
 import os
 import re
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -74,7 +76,7 @@ def all_stages(quick: bool) -> list[Stage]:
     """In their order: what is worth most comes first."""
 
     def command(name: str) -> tuple[str, ...]:
-        return (sys.executable, str(HERE / "gpu_stages.py"), name, *["--quick"] * quick)
+        return (sys.executable, str(HERE / "gpu_stages.py"), name, *(["--quick"] if quick else []))
 
     stages = [
         Stage("environment", 60, command("environment"), (), ""),
@@ -84,7 +86,9 @@ def all_stages(quick: bool) -> list[Stage]:
         after = "environment" if name in ("products", "nccl") else "compile"
         debug = {"NCCL_DEBUG": "WARN"} if name == "nccl" else {}
         seconds = 180 if name == "rest" else 120
-        needs = (*PACKAGES, "pytest", *["tomli_w"] * (name in ("steps", "resume", "nccl", "rest")))  # those save runs
+        needs = (*PACKAGES, "pytest")
+        if name in ("steps", "resume", "nccl", "rest"):  # those save runs
+            needs += ("tomli_w",)
         stages.append(Stage(name, seconds, command(name), needs, after, True, debug))
     for name, seconds in (
         *(("base", 60), ("base-pytorch", 60), ("base-compile", 150)),
@@ -94,9 +98,12 @@ def all_stages(quick: bool) -> list[Stage]:
     ):
         needs = (*PACKAGES, "torch") if name.endswith(("-pytorch", "-compile")) else PACKAGES
         stages.append(Stage(f"speed-{name}", seconds, command(f"speed-{name}"), needs))
-    for name, tool in ("races", "racecheck"), ("memory", "memcheck"):
-        checked = "compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *command("kernels")
-        stages.append(Stage(name, 240, checked, (*PACKAGES, "pytest")))
+    for name, options in (
+        ("races", "--tool racecheck --racecheck-detect-level error"),  # NVIDIA's kernels cause warnings
+        ("memory", "--tool memcheck --padding 512 --report-api-errors no"),
+    ):
+        checker = "compute-sanitizer", "--error-exitcode", "9", *options.split()
+        stages.append(Stage(name, 240, (*checker, *command("kernels"), "--checked"), (*PACKAGES, "pytest")))
     return stages
 
 
@@ -255,13 +262,15 @@ class Contact:
 
     def run_one(self, stage: Stage) -> None:
         before = self.entries.get(stage.name, {"verdict": NOT_RUN})
-        entry = {"verdict": NOT_RUN, "why": self.obstacle(stage), "results": {}, **self.where_and_when()}
+        entry = {"verdict": NOT_RUN, "why": self.obstacle(stage), "results": {}}
         self.entries[stage.name] = entry
+        entry |= self.where_and_when()
         try:
             if not entry["why"]:
                 attempt = Attempt(entry, self.keep)
                 self.keep()
                 attempt.run(stage, self.left(), {})
+                entry |= self.where_and_when()  # `environment` has found the GPU now
             self.verdicts[stage.name] = entry["verdict"]
             if entry["verdict"] == FAILED and stage.again and self.left() > 3 * entry["seconds"] + SECONDS_TO_BEGIN:
                 entry[AGAIN] = {}
@@ -366,7 +375,7 @@ def advice(stage: Stage, entry: Entry) -> list[str]:
     failed = [what for what, record in last["results"].items() if "failed" in record]
     what = [*failed, last["at"]][0]
     if "::" in what and stage.command[0] == sys.executable:
-        command = f"python -m pytest -m gpu -W default '{what}'"
+        command = f"python -m pytest -m gpu -W default {shlex.quote(what)}"
     else:
         command = short(" ".join(word if word != sys.executable else "python" for word in stage.command))
     lines.append("Look closer: " + " ".join([*(f"{name}={value}" for name, value in environment.items()), command]))
@@ -398,7 +407,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=9, help="for everything (default: %(default)s)")
     parser.add_argument("--stages", type=chosen_from(names), default=names, help="kernels,speed (default: all)")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="of the result (default: results/ here)")
-    parser.add_argument("--quick", action="store_true", help="a test a stage and tiny models, to see that it runs")
+    parser.add_argument("--quick", action="store_true", help="one test of each stage, and tiny models")
     given = parser.parse_args()
     if not given.minutes > 0:
         parser.error("--minutes must be positive")

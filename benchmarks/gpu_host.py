@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Callable, Iterator
@@ -198,7 +199,7 @@ def worker(name: str, precision: str) -> None:
     for beam in (1, 4):
         for positions in (FEW, MANY):
             works[f"beam {beam}, {positions} positions"] = translation(model, config, device, beam, positions)
-    calls, operations = {}, {}
+    calls = {}
     for work in works.values():
         work()
         work()
@@ -223,9 +224,12 @@ def worker(name: str, precision: str) -> None:
 
 
 class Worker:
-    """The works of the package in one directory, in a process of its own."""
+    """The works of the package in one directory, in a process of its own.
 
-    def __init__(self, root: Path, model: str, precision: str, cache: str) -> None:
+    code  what to call the package
+    """
+
+    def __init__(self, code: str, root: Path, model: str, precision: str, cache: str) -> None:
         environment = {"PYTHONPATH": str(root), "CUPY_CACHE_DIR": cache, "OPENBLAS_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
             [sys.executable, __file__, "--worker", model, precision],
@@ -234,16 +238,22 @@ class Worker:
             text=True,
             env=os.environ | environment,
         )
+        self.name = f"{model}, {code}"
         self.found = self.read()
 
     def read(self) -> dict[str, Any]:
         assert self.process.stdout
-        return json.loads(self.process.stdout.readline())
+        line = self.process.stdout.readline()
+        if not line:
+            self.process.communicate()
+            sys.exit(f"gpu_host.py: the process of {self.name} ended with exit code {self.process.returncode}")
+        return json.loads(line)
 
     def take(self) -> dict[str, float]:
         """The CPU seconds of each work, done once."""
         assert self.process.stdin
-        print(file=self.process.stdin, flush=True)
+        with suppress(BrokenPipeError):
+            print(file=self.process.stdin, flush=True)
         return self.read()
 
 
@@ -251,7 +261,7 @@ def measure(
     roots: dict[str, Path], model: str, precision: str, repetitions: int, cache: str
 ) -> Iterator[dict[str, Any]]:
     """The calls and the milliseconds of the host, for the code in each directory, which take turns."""
-    workers = {name: Worker(root, model, precision, cache) for name, root in roots.items()}
+    workers = {name: Worker(name, root, model, precision, cache) for name, root in roots.items()}
     taken: dict[str, list[dict[str, float]]] = {name: [] for name in workers}
     for repetition in range(repetitions):
         for name in sorted(workers, reverse=repetition % 2 == 0):

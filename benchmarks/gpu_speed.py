@@ -1,26 +1,32 @@
 """What gpu_first_contact.py measures of speed: STAGES has, for each stage, its numbers and the work behind each.
 
 Kernels and products are timed between CUDA events, over several calls that were all queued before the first began, so
-that they are not charged for their launch. Steps are timed by the host's clock, in the same way here and in PyTorch:
-rounds of several steps, each round from and to a GPU that has nothing to do. The fastest round counts.
+that they are not charged for their launch. Each call of a kernel has other arrays than the one before, which
+may still be in the GPU's cache. Steps are timed by the host's clock, in the same way here and in PyTorch: rounds of
+several steps, each round from and to a GPU that has nothing to do. The fastest round counts.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from functools import partial
+from itertools import cycle
 from typing import Any, Callable, Iterator, NamedTuple
 
 import numpy as np
-from cpu_decode import ALPHA, EXTRA_LENGTH, batches_by_length, random_sentences
+from cpu_decode import ALPHA, EXTRA_LENGTH, random_sentences
 from cpu_step import QUICK as TINY
 from cpu_step import micro_batches, pairs_of
 
 from scratchformer import config as configs
 from scratchformer.backends.cuda.device import STORED_AS, Gpu
+from scratchformer.backends.cuda.fused_ops import FusedOps
+from scratchformer.backends.cuda.gemm import Gemm
 from scratchformer.backends.device import dtype_named
 from scratchformer.config import Config
 from scratchformer.decoding.search import search
+from scratchformer.decoding.translator import SENTENCES_AT_ONCE
 from scratchformer.nn.attention import by_head, transposed
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.ops import using
@@ -42,6 +48,7 @@ class Scale(NamedTuple):
     changes         of the models' configurations
     matrix          rows and columns of the products
     copied          bytes that are copied to see how fast copying is
+    between         bytes that other calls of a kernel read and write before an array is used again
     parameters      of Adam
     repetitions     of a call or step in a round
     sentences       to translate
@@ -52,6 +59,7 @@ class Scale(NamedTuple):
     changes: dict[str, int]
     matrix: int
     copied: int
+    between: int
     parameters: int
     repetitions: int
     sentences: int
@@ -64,8 +72,8 @@ class Scale(NamedTuple):
         return micro_batches(pairs, 1)[0]
 
 
-FULL = Scale(833, 30, {}, 8192, 2**30, 63_082_496, 10, 256)  # 24,990 tokens a side, as in the paper
-QUICK = Scale(4, 5, TINY, 32, 2**12, 1000, 1, 4)
+FULL = Scale(833, 30, {}, 8192, 2**30, 2**28, 63_082_496, 10, 256)  # 24,990 tokens a side, as in the paper
+QUICK = Scale(4, 5, TINY, 32, 2**12, 1, 1000, 1, 4)
 
 
 def seconds_of(work: Callable[[], Any], scale: Scale) -> float:
@@ -124,55 +132,78 @@ def kernels(scale: Scale) -> Iterator[Number]:
 
 
 def bandwidth(prepare: Callable[[], Callable[[], Any]], needed: int, scale: Scale) -> dict[str, float]:
-    rate = needed / seconds_of(prepare(), scale)
+    turns = [prepare() for _ in range(1 + scale.between // needed)]
+    results = deque((call() for call in turns), maxlen=len(turns))  # while they are kept, no array takes their place
+    calls = cycle(turns)
+    rate = needed / seconds_of(lambda: results.append(next(calls)()), scale)
     return {"bytes_per_second": rate, "share_of_copying": round(rate / copying(scale), 3)}
 
 
 def calls(precision: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Callable[[], Any]], int]]:
-    """(operation, what returns a call of it, the bytes that it needs)"""
+    """(operation, what prepares a call of it with new arrays, the bytes that the call must read and write)"""
     device, config, key = Gpu(0, precision), scale.config("base").model, DropoutKey(1, 1)
-    ops, xp, normal = device.ops[-1], device.xp, partial(numbers, device, precision)
-    B, L, D, F, V = scale.pairs, scale.length, config.d_model, config.d_ff, config.vocab_size
-    x, update, hidden, gamma = normal(B * L, D), normal(B * L, D), normal(B * L, F), normal(D)
-    dgamma, A = xp.zeros(D, np.float32), x.nbytes
+    ops, xp, size = device.ops[-1], device.xp, device.stored.itemsize
+    B, L, D, F, V, h = scale.pairs, scale.length, config.d_model, config.d_ff, config.vocab_size, config.h
+    A, H, S = size * B * L * D, size * B * L * F, size * B * h * L * L  # bytes of activations, hidden units, scores
+    gamma, dgamma, lengths = numbers(device, precision, D), xp.zeros(D, np.float32), np.full(B, L)
+
+    def new(n: int, *shape: int) -> list[Any]:
+        return [numbers(device, precision, *shape) for _ in range(n)]
+
+    def heads(n: int) -> list[Any]:
+        return new(n, B, L, h, D // h)
 
     def add_norm_backward() -> Callable[[], Any]:
-        _, saved = ops.add_norm(x, update, gamma, gamma, 1e-6, 0.1, key)
-        return lambda: ops.add_norm_backward(x, saved, gamma, dgamma, dgamma, 0.1)
+        _, saved = ops.add_norm(*new(2, B * L, D), gamma, gamma, 1e-6, 0.1, key)
+        return partial(ops.add_norm_backward, *new(1, B * L, D), saved, gamma, dgamma, dgamma, 0.1)
 
-    yield "dropout", lambda: lambda: ops.dropout(x, 0.1, key), 2 * A
-    yield "add_norm", lambda: lambda: ops.add_norm(x, update, gamma, gamma, 1e-6, 0.1, key), 4 * A
+    def linear(ops: FusedOps) -> Callable[[], Any]:
+        return partial(ops.linear, *new(1, B * L, D), *new(1, D, F), *new(1, F))
+
+    yield "dropout", lambda: partial(ops.dropout, *new(1, B * L, D), 0.1, key), 2 * A
+    yield "add_norm", lambda: partial(ops.add_norm, *new(2, B * L, D), gamma, gamma, 1e-6, 0.1, key), 4 * A
     yield "add_norm_backward", add_norm_backward, 4 * A
-    yield "relu_backward", lambda: lambda: ops.relu_backward(hidden, hidden), 3 * hidden.nbytes
-    scores, lengths = normal(B, config.h, L, L), np.full(B, L)
-    S = scores.nbytes
-    yield "masked_softmax", lambda: lambda: ops.masked_softmax(scores, 0.1, lengths, True), 2 * S
-    yield "masked_softmax_backward", lambda: lambda: ops.masked_softmax_backward(scores, scores, 0.1), 3 * S
-    q, needed = normal(B, L, config.h, D // config.h), 4 * A + S
-    heads = by_head(q)
+    yield "relu_backward", lambda: partial(ops.relu_backward, *new(2, B * L, F)), 3 * H
+    without_lt = FusedOps(xp, ops.kernels, Gemm(xp, ops.gemm.blas), ops.accurate)
+    yield "linear", partial(linear, ops), A + size * D * F + H
+    yield "linear, in steps", partial(linear, without_lt), A + size * D * F + H
+    yield "masked_softmax", lambda: partial(ops.masked_softmax, *new(1, B, h, L, L), 0.1, lengths, True), 2 * S
+    yield "masked_softmax_backward", lambda: partial(ops.masked_softmax_backward, *new(2, B, h, L, L), 0.1), 3 * S
 
-    def attention_in_steps() -> Any:
-        weights = ops.masked_softmax(ops.matmul(heads, transposed(heads)), 0.1, lengths, True)
-        return ops.matmul(weights, heads)
+    def attention_in_steps(q: Any, k: Any, v: Any) -> Any:
+        weights = ops.masked_softmax(ops.matmul(by_head(q), transposed(by_head(k))), 0.1, lengths, True)
+        return ops.matmul(weights, by_head(v)), weights
 
-    def attention_backward_in_steps() -> Any:
-        dscores = ops.masked_softmax_backward(ops.matmul(heads, transposed(heads)), scores, 0.1)
-        return ops.matmul(dscores, heads), ops.matmul(transposed(dscores), heads), ops.matmul(transposed(scores), heads)
+    def attention_backward_in_steps(dy: Any, q: Any, k: Any, v: Any, weights: Any) -> Any:
+        dy, q, k, v = map(by_head, (dy, q, k, v))
+        dscores = ops.masked_softmax_backward(ops.matmul(dy, transposed(v)), weights, 0.1)
+        return ops.matmul(dscores, k), ops.matmul(transposed(dscores), q), ops.matmul(transposed(weights), dy)
 
-    yield "attention", lambda: lambda: ops.attention(q, q, q, 0.1, lengths, True, 0.0, None), needed
-    yield "attention, in steps", lambda: attention_in_steps, needed
-    yield "attention_backward", lambda: lambda: ops.attention_backward(q, q, q, q, scores, 0.1), needed + 3 * A
-    yield "attention_backward, in steps", lambda: attention_backward_in_steps, needed + 3 * A
+    forward, backward = 4 * A + S, 7 * A + S
+    yield "attention", lambda: partial(ops.attention, *heads(3), 0.1, lengths, True, 0.0, None), forward
+    yield "attention, in steps", lambda: partial(attention_in_steps, *heads(3)), forward
+    yield "attention_backward", lambda: partial(ops.attention_backward, *heads(4), *new(1, B, h, L, L), 0.1), backward
+    yield "attention_backward, in steps", lambda: partial(
+        attention_backward_in_steps, *heads(4), *new(1, B, h, L, L)
+    ), backward
     ids = pairs_of(B, L, L, V, 1).source.padded(np.arange(B))  # some words are frequent
-    E, dE, dx = normal(V, D), xp.zeros((V, D), np.float32), x.reshape(B, L, D)
-    yield "embedding", lambda: lambda: ops.embedding(ids, E, 22.6), 2 * A
-    yield "embedding_backward", lambda: lambda: ops.embedding_backward(dx, ids, 22.6, dE), 5 * A
+    rows = D * len(np.unique(ids))  # of all words that are there
+    yield "embedding", lambda: partial(ops.embedding, ids, *new(1, V, D), 22.6), A + size * rows
+    yield "embedding_backward", lambda: partial(
+        ops.embedding_backward, *new(1, B, L, D), ids, 22.6, xp.zeros((V, D), np.float32)
+    ), A + 2 * 4 * rows
     targets = ids.reshape(-1)[: ops.logits_at_once // V]
-    logits = normal(len(targets), V)
-    yield "cross_entropy", lambda: lambda: ops.cross_entropy(logits, targets, 0.9, 1e-6, out=logits), 2 * logits.nbytes
-    w, g, m, v = (xp.zeros(scale.parameters, np.float32) for _ in range(4))
-    yield "adam", lambda: lambda: ops.adam_inplace(w, g, m, v, 1e-3, 0.9, 0.98, 1e-9), 7 * w.nbytes
-    yield "divide_inplace", lambda: lambda: ops.divide_inplace(g, 3), 2 * g.nbytes
+
+    def cross_entropy(logits: Any) -> Any:
+        return ops.cross_entropy(logits, targets, 0.9, 1e-6, out=logits)
+
+    yield "cross_entropy", lambda: partial(cross_entropy, *new(1, len(targets), V)), 2 * size * len(targets) * V
+
+    def zeros(n: int) -> list[Any]:
+        return [xp.zeros(scale.parameters, np.float32) for _ in range(n)]
+
+    yield "adam", lambda: partial(ops.adam_inplace, *zeros(4), 1e-3, 0.9, 0.98, 1e-9), 7 * 4 * scale.parameters
+    yield "divide_inplace", lambda: partial(ops.divide_inplace, *zeros(1), 3), 2 * 4 * scale.parameters
 
 
 # Steps ----------------------------------------------------------------------------------------------------------------
@@ -292,7 +323,9 @@ def translating(precision: str, beam: int, scale: Scale) -> dict[str, Any]:
     device, config = Gpu(0, precision), scale.config("base").model
     model = Transformer(config, seed=0)
     device.to_device(model)
-    batches = batches_by_length(random_sentences(config.vocab_size, scale.sentences))
+    sources, at_once = random_sentences(config.vocab_size, scale.sentences), SENTENCES_AT_ONCE * device.batch_factor
+    by_length = np.argsort(sources.lengths, kind="stable")
+    batches = [sources.padded(by_length[start : start + at_once]) for start in range(0, len(by_length), at_once)]
     seconds = []
     for _ in range(ROUNDS):  # the first warms up
         began, positions = time.perf_counter(), 0

@@ -64,9 +64,17 @@ def attempt(what: str, work: Callable[[], dict[str, Any]]) -> None:
 
 
 def environment() -> None:
-    attempt("versions", versions)
-    attempt("surroundings", surroundings)
+    attempt("versions", lambda: known(versions))
+    attempt("surroundings", lambda: known(surroundings))
     attempt("device", device)
+
+
+def known(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What it returns. If it fails, the GPU may be right all the same."""
+    try:
+        return work()
+    except Exception as error:
+        return {"unknown": str(error)}
 
 
 def versions() -> dict[str, Any]:
@@ -83,17 +91,16 @@ def versions() -> dict[str, Any]:
 
 
 def surroundings() -> dict[str, Any]:
-    try:
-        from provenance import surroundings
+    from provenance import surroundings
 
-        return surroundings()
-    except Exception as error:  # the GPU may be right all the same
-        return {"unknown": str(error)}
+    return surroundings()
 
 
 def device() -> dict[str, Any]:
     """Raises if CuPy cannot use a GPU."""
     import cupy
+
+    from scratchformer.backends.cuda.cublas_lt import CublasLt
 
     runtime = cupy.cuda.runtime
     properties = runtime.getDeviceProperties(0)
@@ -107,6 +114,7 @@ def device() -> dict[str, Any]:
         "free_bytes": free,
         "cuda_of_driver": runtime.driverGetVersion(),
         "cuda_of_cupy": runtime.runtimeGetVersion(),
+        "cublas_lt": CublasLt().library is not None,
         "kernel_cache_is_writable": is_writable(Path(os.environ.get("CUPY_CACHE_DIR", os.path.expanduser("~/.cupy")))),
     }
 
@@ -160,7 +168,8 @@ def run_tests(name: str, quick: bool) -> int:
             elif report.when == "call":
                 tell(what=report.nodeid, seconds=round(report.duration, 3))
 
-    options = "-m gpu -W default --disable-warnings --tb=short -p no:cacheprovider".split()
+    # pytest's own faulthandler would cancel ours at the first test that fails.
+    options = "-m gpu -W default --disable-warnings --tb=short -p no:cacheprovider -p no:faulthandler".split()
     places = [str(ROOT / "tests" / place) for place in ("backends/cuda", "parallel")]
     return int(pytest.main([*options, "-k", TESTS[name], *places], plugins=[Reporter()]))
 
@@ -183,11 +192,17 @@ def main() -> int:
     parser.add_argument("stage")
     parser.add_argument("--seconds", type=float, help="print where the threads are shortly before these are over")
     parser.add_argument("--quick", action="store_true", help="one test, or tiny models")
+    parser.add_argument("--checked", action="store_true", help="started by compute-sanitizer")
     given = parser.parse_args()
     sys.path.insert(0, str(ROOT))
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])  # for ranks
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # ends with its parent, so that nothing is left on the GPU
+    if given.checked:
+        import cupy
+
+        cupy.cuda.set_allocator(None)  # in CuPy's pool, no access outside of an array would be noticed
+    else:  # ends with the thread that started it, so that nothing is left on the GPU; compute-sanitizer's may end early
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     faulthandler.enable(OUTPUT)
     if given.seconds:
         faulthandler.dump_traceback_later(0.9 * given.seconds, file=OUTPUT)

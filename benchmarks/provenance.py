@@ -26,10 +26,11 @@ def surroundings() -> dict[str, Any]:
         for pool in threadpool_info()
         if pool["user_api"] == "blas"
     ]
+    changes = git("status", "--porcelain", "--", "scratchformer", "benchmarks/*.py")
     return {
         "date": date.today().isoformat(),
         "commit": git("rev-parse", "HEAD"),
-        "uncommitted_changes": bool(git("status", "--porcelain", "--", "scratchformer", "benchmarks/*.py")),
+        "uncommitted_changes": None if changes is None else bool(changes),
         "hardware": {"cpu": processor(), "cores": os.cpu_count()},
         "versions": {"python": platform.python_version(), "numpy": np.__version__},
         "numpy_blas": blas,

@@ -3,14 +3,22 @@ an emulated one."""
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+import weakref
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+
+from scratchformer.decoding.search import Hypothesis
+from scratchformer.nn.ops import Ops
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -377,7 +385,8 @@ def test_all_stages_pass_on_an_emulated_gpu(on_emulated_gpu, module):
     code, entries, printed = on_emulated_gpu(stages_but(module, "-compile", "-pytorch", "races", "memory"))
     assert {entry["verdict"] for entry in entries.values()} == {"passed"} and len(entries) == 14, printed
     assert code == 0 and "Nothing that was run failed." in printed
-    assert entries["kernels"]["gpu"] == "emulated GPU" and len(entries["speed-kernels"]["results"]) == 50
+    assert entries["environment"]["results"]["device"]["cublas_lt"]
+    assert entries["kernels"]["gpu"] == "emulated GPU" and len(entries["speed-kernels"]["results"]) == 56
     (step,) = entries["speed-base"]["results"].values()
     assert step["target_tokens_per_second"] > 0 and all(3 < loss < 6 for loss in step["losses"])
 
@@ -421,3 +430,151 @@ def test_kernels_that_do_not_compile_stop_only_what_needs_them(on_emulated_gpu):
     code, entries, printed = on_emulated_gpu("compile,kernels,nccl", "compile")
     assert [entry["verdict"] for entry in entries.values()] == ["passed", "failed", "not run", "passed"] and code == 1
     assert "error" in entries["compile"]["why"] and "Look closer: CUDA_LAUNCH_BLOCKING=1 python benchmarks" in printed
+
+
+# How stages are started, and what they measure, without a GPU ---------------------------------------------------------
+
+
+def test_a_test_of_any_name_is_quoted_in_the_command_to_look_closer(module, stage):
+    what = "t.py::test_x[gpu-the paper's-fp32]"
+    entry = {"log": [], "why": "wrong", "at": what, "results": {what: {"failed": "wrong"}}}
+    assert shlex.split(module.advice(stage("one"), entry)[-1])[-1] == what
+
+
+def test_an_entry_names_the_gpu_of_its_own_call(contact, stage):
+    for gpu in "new", "newer":
+        found = f"""print('@@ {{"what": "device", "name": "{gpu}"}}')"""
+        _, entries, _ = contact([stage("environment", found), stage("two")])
+        assert [entry["gpu"] for entry in entries.values()] == [gpu, gpu]
+
+
+def test_an_environment_that_cannot_be_described_has_not_failed(script, monkeypatch):
+    stages, told = script("gpu_stages"), []
+    monkeypatch.setattr(stages, "tell", lambda **record: told.append(record))
+    for name in "versions", "surroundings":
+        monkeypatch.setattr(stages, name, lambda: {}["metadata"])
+    monkeypatch.setattr(stages, "device", lambda: {"name": "GPU"})
+    stages.environment()
+    unknown = {"unknown": "'metadata'"}
+    assert [record for record in told if "what" in record] == [
+        {"what": "versions", **unknown},
+        {"what": "surroundings", **unknown},
+        {"what": "device", "name": "GPU"},
+    ]
+
+
+def test_without_a_repository_it_is_not_known_whether_there_are_changes(script, monkeypatch):
+    provenance = script("provenance")
+    for said, known in (None, None), ("", False), (" M a.py", True):
+        monkeypatch.setattr(provenance, "git", lambda *_: said)
+        assert provenance.surroundings()["uncommitted_changes"] is known
+
+
+def test_a_hang_after_a_failed_test_shows_its_stack_and_memory_is_checked_without_a_pool(module, tmp_path):
+    """In the process of the stage `memory`, with other tests and without compute-sanitizer."""
+    (tmp_path / "cupy.py").write_text("class cuda:\n set_allocator = staticmethod(lambda to: print('allocator:', to))")
+    tests = tmp_path / "tests" / "backends" / "cuda"
+    tests.mkdir(parents=True)
+    (tmp_path / "tests" / "parallel").mkdir()
+    (tests / "test_kernels.py").write_text("""
+import faulthandler, time, gpu_stages, pytest
+pytestmark = pytest.mark.gpu
+def test_fails():
+    faulthandler.dump_traceback_later(0.2, file=gpu_stages.OUTPUT)  # again, since to get here may have taken long
+    assert False
+def test_hangs():
+    time.sleep(20)
+""")
+    (command,) = [each.command for each in module.all_stages(False) if each.name == "memory"]
+    arguments = command[command.index(sys.executable) + 2 :]
+    code = f"import sys, pathlib, gpu_stages; gpu_stages.ROOT = pathlib.Path({str(tmp_path)!r}); gpu_stages.main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments, "--seconds=60"],
+        cwd=ROOT / "benchmarks",
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if "in test_hangs" in line:
+            process.kill()
+    process.communicate()
+    assert lines[0] == "allocator: None\n" and any("in test_hangs" in line for line in lines), lines
+
+
+class NumPyGpu:
+    """In place of a Gpu: the reference on NumPy arrays."""
+
+    xp, stored, batch_factor = np, np.dtype("float32"), 4
+
+    def __init__(self, number, precision):
+        ops = Ops(np)
+        ops.kernels, ops.gemm, ops.accurate = None, SimpleNamespace(blas=None), None
+        self.ops = (ops,)
+
+    def to_device(self, model):
+        pass
+
+
+def arrays_in(*things):
+    """The arrays in tuples of tuples, each once."""
+    found = {}
+    for thing in things:
+        if isinstance(thing, (tuple, list)):
+            found |= {id(each): each for each in arrays_in(*thing)}
+        elif isinstance(thing, np.ndarray):
+            found[id(thing)] = thing
+    return list(found.values())
+
+
+def test_no_byte_of_a_kernel_is_counted_twice_and_no_array_used_again(script, monkeypatch):
+    speed = script("gpu_speed")
+    monkeypatch.setattr(speed, "Gpu", NumPyGpu)
+    monkeypatch.setattr(speed, "FusedOps", lambda xp, *_: Ops(xp))
+    for name, prepare, needed in speed.calls("fp32", speed.QUICK):
+        calls = prepare(), prepare()
+        read, others = (arrays_in(call.args) for call in calls)
+        size = sum(each.nbytes for each in read)
+        written = sum(each.nbytes for each in arrays_in(calls[0]())) or size  # in place, or not for NumPy
+        assert size + written >= needed > size / 2, name
+        assert all(each.nbytes < needed / 8 for each in read if any(each is other for other in others)), name
+
+
+def test_calls_of_a_kernel_take_turns_and_their_results_are_kept(script, monkeypatch):
+    speed, made, taken, results = script("gpu_speed"), [], [], []
+
+    def prepare():
+        made.append(len(made))
+        return partial(call, made[-1])
+
+    def call(number):
+        taken.append(number)
+        result = np.zeros(1)
+        results.append(weakref.ref(result))
+        return result
+
+    def seconds_of(work, scale):
+        for _ in range(5):
+            work()
+        assert [result() is not None for result in results] == 5 * [False] + 3 * [True]
+        return 1
+
+    monkeypatch.setattr(speed, "seconds_of", seconds_of)
+    monkeypatch.setattr(speed, "copying", lambda scale: 8)
+    found = speed.bandwidth(prepare, 4, speed.QUICK._replace(between=10))
+    assert taken == [0, 1, 2, 0, 1, 2, 0, 1] and found == {"bytes_per_second": 4, "share_of_copying": 0.5}
+
+
+def test_as_many_sentences_are_translated_at_once_as_on_a_gpu(script, monkeypatch):
+    speed, batches = script("gpu_speed"), []
+    monkeypatch.setattr(speed, "Gpu", NumPyGpu)
+
+    def search(model, batch, *_):
+        batches.append(batch)
+        return [[Hypothesis([3], 0.0, 0.0)]] * len(batch)
+
+    monkeypatch.setattr(speed, "search", search)
+    speed.translating("bf16", 1, speed.QUICK._replace(sentences=300))
+    assert [len(batch) for batch in batches] == speed.ROUNDS * [256, 44]

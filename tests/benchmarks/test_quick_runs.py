@@ -146,6 +146,13 @@ def test_gpu_host(tmp_path):
     assert 0 < positions[0]["launches"] < positions[1]["launches"]
 
 
+def test_a_worker_that_died_is_named(script, monkeypatch):
+    host = script("gpu_host")
+    monkeypatch.setattr(host.sys, "executable", "false")
+    with pytest.raises(SystemExit, match="gpu_host.py: the process of tiny, before ended with exit code 1"):
+        host.Worker("before", ROOT, "tiny", "bf16", "")
+
+
 def test_cpu_ranks(corpus, tmp_path):
     assert quick_run("cpu_ranks", tmp_path, "--data", corpus)["processes_have_the_losses_of_threads"]
 
