@@ -11,6 +11,9 @@ BLACK = black --line-length 120 --skip-magic-trailing-comma scratchformer lesson
 # All cores; a worker that has nothing left to do takes tests from another one.
 PYTEST = $(BIN)python -m pytest --numprocesses auto --dist worksteal
 
+# Where it is set, each of the hundreds of processes that the tests start would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-all check format lessons lessons-check site correctness bench clean
 
 demo: .venv/installed

@@ -8,7 +8,7 @@ import stat
 import sys
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -200,6 +200,9 @@ class Config:
 PARTS: dict[str, type] = get_type_hints(Config)
 """Name of a table -> its dataclass."""
 
+HINTS = {kind: get_type_hints(kind) for kind in PARTS.values()}
+"""Dataclass of a table -> name of a field -> its type."""
+
 # Checks ---------------------------------------------------------------------------------------------------------------
 
 
@@ -261,7 +264,7 @@ RANGES: dict[str, tuple[float, float]] = {
 
 def check(config: Any) -> None:
     """Raises UserError unless each field has a value of its type, in its range; integers become floats."""
-    for name, hint in get_type_hints(type(config)).items():
+    for name, hint in HINTS[type(config)].items():
         value, key = getattr(config, name), f"{part_of(config)}.{name}"
         if get_origin(hint) is Literal:
             choices = [choice for choice in get_args(hint) if choice]
@@ -583,6 +586,9 @@ def all_keys() -> list[str]:
     return [f"{part}.{item.name}" for part, kind in PARTS.items() for item in fields(kind)]
 
 
+KEYS = {key: key for key in all_keys()} | {key.split(".")[1]: key for key in all_keys()}
+"""Full key or name of every setting -> its full key; each name occurs in only one part."""
+
 RENAMED = {
     "bleu_every": "training.score_every",
     "training.bleu_every": "training.score_every",
@@ -595,12 +601,11 @@ RENAMED = {
 
 
 def full_key(key: str) -> str:
-    """`P_drop` -> `model.P_drop`; each field name occurs in only one part."""
-    keys = {name: name for name in all_keys()} | {name.split(".")[1]: name for name in all_keys()}
+    """`P_drop` -> `model.P_drop`"""
     key = RENAMED.get(key, key)
-    if key not in keys:
-        raise UserError(f"no setting {shown(key)}{nearest(key, list(keys))}")
-    return keys[key]
+    if key not in KEYS:
+        raise UserError(f"no setting {shown(key)}{nearest(key, list(KEYS))}")
+    return KEYS[key]
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -693,7 +698,7 @@ def from_dict(parts: dict[str, Any], where: str) -> Config:
             raise UserError(f"{where}: {part} must be a table, not {shown(values)}")
         for name, value in values.items():
             key = RENAMED.get(f"{part}.{name}", f"{part}.{name}")
-            if key not in all_keys():
+            if key not in KEYS:
                 names = [item.name for item in fields(PARTS[part])]
                 raise UserError(f"{where}: no setting {name!r} in [{part}]{nearest(name, names)}")
             settings[key] = value
@@ -705,7 +710,7 @@ def from_dict(parts: dict[str, Any], where: str) -> Config:
 
 def to_dict(config: Config) -> dict[str, Any]:
     """Nested dictionaries, as `from_dict` takes them: the settings of each table."""
-    return asdict(config)
+    return {part: dict(vars(getattr(config, part))) for part in PARTS}
 
 
 MAX_FILE_BYTES = 2**20
