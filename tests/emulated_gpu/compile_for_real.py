@@ -1,6 +1,6 @@
 """Compile what CuPy has compiled on the emulated GPU with NVIDIA's compiler, which needs no GPU, and count it.
 
-    python compile_for_real.py CUPY_CACHE_DIR
+python compile_for_real.py CUPY_CACHE_DIR
 """
 
 import json

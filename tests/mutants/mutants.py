@@ -556,13 +556,7 @@ MUTANTS = [
         "error message.",
         "PositionalEncoding",
         f"{IN_CONTRACT}float32_stays_float32[PositionalEncoding: from the start, " "dropout 0.0]",
-        [
-            Patch(
-                LAYERS,
-                "sinusoids(0, rows, x.shape[2]).astype(x.dtype)",
-                "sinusoids(0, rows, x.shape[2])",
-            )
-        ],
+        [Patch(LAYERS, "sinusoids(0, rows, x.shape[2]).astype(x.dtype)", "sinusoids(0, rows, x.shape[2])")],
     ),
     Mutant(
         "learned-positions-gradient-at-zero",
