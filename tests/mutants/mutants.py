@@ -828,11 +828,11 @@ MUTANTS = [
             Patch(
                 LAYERS,
                 """\
-        y, kept = ops.dropout(x + encoding, self.P_drop, rng)
+        y, kept = ops_of(x).dropout(x + self.encoding(x, first), self.P_drop, rng)
         return y, (kept,)
 """,
                 """\
-        y, kept = ops.dropout(x + encoding, self.P_drop, rng)
+        y, kept = ops_of(x).dropout(x + self.encoding(x, first), self.P_drop, rng)
         if rng is not None:
             self.kept = kept
         return y, ()
