@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from exercises.numeric import numeric_gradient
-from library.lesson import measure, recorded, same, show, table
+from library.lesson import measure, recorded, same, show, table, varying
 from library.one_key import RATES, found, learn_to_look, softmax, successes
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.attention import ScaledDotProductAttention
@@ -67,8 +67,11 @@ for d_k in 8, 64, 512:
         counts[d_k, name] = [found(d_k, factor, start, on_log, seed) for seed in SEEDS]
 table(
     ["d_k", "", *(f"seed {seed}" for seed in SEEDS)],
-    [[d_k, name, *values] for (d_k, name), values in counts.items()],
+    [[d_k, name, *values] for (d_k, name), values in counts.items() if d_k > 8],
 )
+for (d_k, name), values in counts.items():
+    if d_k == 8:
+        varying(f"d_k = 8, {name}: {' '.join(map(str, values))}")
 measure("d_k = 64, not divided: most of 24", max(counts[64, "not divided"]), 9, 18)
 measure("d_k = 512, not divided: most of 24", max(counts[512, "not divided"]), 1, 6)
 for d_k, hi in (64, 14), (512, 6):

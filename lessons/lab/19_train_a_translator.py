@@ -13,7 +13,7 @@ from itertools import islice
 import matplotlib.pyplot as plt
 import numpy as np
 
-from library.lesson import QUICK, ROOT, duration, measure, show, table
+from library.lesson import QUICK, ROOT, duration, measure, show, table, varying
 from library.short_run import CONFIG, LAST, ShortRun
 from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
@@ -131,7 +131,7 @@ for length in 8, 12, 24:
             6)
 print("length of the gradient at these weights:", *(f"{n} pairs" for n in COUNTS))
 for name, *found in rows:
-    print(f"    {name:10}", *found)
+    varying(f"    {name:10} {' '.join(found)}")
 model.zero_grad()
 
 # %% [markdown]
@@ -151,8 +151,8 @@ for shortest, longest in (4, 8), (9, 12), (13, 16), (17, 20), (21, 24), (25, 256
     found = unseen[(of_unseen >= shortest) & (of_unseen <= longest)][:60]
     loss, n = forward_loss(model, *train.batch(found).ids, CONFIG.training.eps_ls)
     by_length[shortest] = float(loss) / n
-    print(f"{shortest:2} to {longest:3} tokens, {len(found)} pairs:",
-          f"{by_length[shortest]:.1f} nats")
+    varying(f"{shortest:2} to {longest:3} tokens, {len(found)} pairs: "
+            f"{by_length[shortest]:.1f} nats")
 measure("25 tokens and more − 21 to 24", by_length[25] - by_length[21], 0.4, 2)
 measure("21 to 24 − 4 to 8", by_length[21] - by_length[4], -1, 1)
 measure("pairs of more than 24 tokens in the text, of 20,000",
