@@ -102,10 +102,10 @@ def greedy_search(
         log_sum = ops.log_sum_exp(logits)
         forbid_inplace(logits)
         best = logits.argmax(axis=-1)
-        log_probability[active] += ops.on_host(logits[ops.xp.arange(len(active)), best] - log_sum)
+        log_probability[active] += ops.on_host(logits.max(axis=-1) - log_sum)
         tokens = ops.on_host(best)
-        for sentence, token in zip(active, tokens):
-            written[sentence].append(int(token))
+        for sentence, token in zip(active.tolist(), tokens.tolist()):
+            written[sentence].append(token)
         kept = rows_to_keep((tokens != EOS) & (state.position < longest[active]))
         state = state.select(kept, kept)
         active, last = active[kept], tokens[kept, None]
@@ -198,22 +198,14 @@ def best_continuations(logits: Array, alive: np.ndarray, n: int) -> tuple[np.nda
     forbid_inplace(logits)
     table = logits.reshape(B, W, height, width)
     highest = table.max(axis=2) + before[:, :, None]  # (B, W, width)
-    parents, columns = divmod(top_indices(highest.reshape(B, -1), n), width)  # (B, n) each
+    parents, columns = divmod(ops.top_indices(highest.reshape(B, -1), n), width)  # (B, n) each
     row = xp.arange(B)[:, None]
     totals = table[row, parents, :, columns] + before[row, parents][:, :, None]  # (B, n, height)
     totals = totals.reshape(B, -1)
-    best = top_indices(totals, n)  # (B, n)
+    best = ops.top_indices(totals, n)  # (B, n)
     choice, place = divmod(best, height)
     tokens = place * width + columns[row, choice]
     return ops.on_host(totals[row, best]), ops.on_host(parents[row, choice]), ops.on_host(tokens)
-
-
-def top_indices(x: Array, n: int) -> Array:
-    """The indices of the n largest elements of each row (B, m), the largest first -> (B, n)"""
-    xp = ops_of(x).xp
-    top = xp.argpartition(x, x.shape[1] - n, axis=1)[:, -n:]
-    order = xp.argsort(-xp.take_along_axis(x, top, axis=1), axis=1)
-    return xp.take_along_axis(top, order, axis=1)
 
 
 TABLE_HEIGHT = 40

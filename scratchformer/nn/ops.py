@@ -277,6 +277,13 @@ class Ops:
         highest = logits.max(axis=-1)
         return highest + self.xp.log(self.xp.exp(logits - highest[..., None]).sum(axis=-1))
 
+    def top_indices(self, x: Array, n: int) -> Array:
+        """The indices of the n largest numbers of each row (B, m), the largest first -> (B, n)"""
+        xp = self.xp
+        top = xp.argpartition(x, x.shape[1] - n, axis=1)[:, -n:]
+        order = xp.argsort(-xp.take_along_axis(x, top, axis=1), axis=1)
+        return xp.take_along_axis(top, order, axis=1)
+
     # Rows -------------------------------------------------------------------------------------------------------------
 
     def gather_rows(self, x: Array, index: Array) -> Array:

@@ -12,7 +12,6 @@ import functools
 import hashlib
 import importlib.util
 import json
-import math
 import mmap
 import os
 import platform
@@ -22,8 +21,6 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
-
-import numpy as np
 
 HERE = Path(__file__).parent
 KERNELS = HERE.parent / "backends" / "cuda"
@@ -180,35 +177,6 @@ def redirect(path):
         ctypes.memmove(place, jump, len(jump))
 
 
-ARGSORT = """
-// Sorts the keys of a row, NaN last, and writes where they were. The order of equal keys stays.
-template <typename T>
-__global__ void argsort(long long* places, T* keys, long long columns) {
-    places += blockIdx.x * columns;
-    keys += blockIdx.x * columns;
-    for (long long i = 0; i < columns; i++) {
-        T key = keys[i];
-        long long place = i;
-        for (; place > 0 && (key < keys[place - 1] || (isnan(keys[place - 1]) && !isnan(key))); place--) {
-            keys[place] = keys[place - 1];
-            places[place] = places[place - 1];
-        }
-        keys[place] = key;
-        places[place] = i;
-    }
-}"""
-
-
-def argsort(dtype, places, keys, *rest):
-    """In place of thrust.argsort, whose kernels are in CuPy's wheel as machine code of a GPU."""
-    import cupy
-
-    *leading, columns = rest[-1]  # the shape
-    name = f"argsort<{dict(f='float', d='double')[dtype.char]}>"
-    sort = cupy.RawModule(code=ARGSORT, name_expressions=[name]).get_function(name)
-    sort((math.prod(leading),), (1,), tuple(map(np.uint64, (places, keys, columns))))
-
-
 def install():
     """Must come before the first import of CuPy."""
     sys.path.append(str(KERNELS))
@@ -216,12 +184,11 @@ def install():
     library()
     os.environ["CUPY_ACCELERATORS"] = ""  # CUB's kernels are machine code of a GPU
     import cupy
-    from cupy.cuda import compiler, thrust
+    from cupy.cuda import compiler
     from cupy_backends.cuda.api import runtime
 
     redirect(Path(runtime.__file__).resolve())
     compiler._NVRTCProgram = Compiler
-    thrust.argsort = argsort
     # Each array is an allocation of its own, so that an access outside of it is noticed.
     cupy.cuda.set_allocator(cupy.cuda.malloc_async)
     atexit.register(exit_with_problems)

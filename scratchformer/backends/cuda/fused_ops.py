@@ -256,9 +256,10 @@ class FusedOps(Ops):
     def _lengths_on_device(self, lengths: np.ndarray) -> Array:
         """A copy of the lengths, which all layers share."""
         before, there = self._lengths
-        if there is None or not np.array_equal(before, lengths):
+        content = lengths.dtype, lengths.tobytes()
+        if content != before:
             there = self._to_device(lengths)
-            self._lengths = lengths.copy(), there
+            self._lengths = content, there
         return there
 
     def masked_softmax(self, scores: Array, scale: float, key_lengths: Array | None, causal: bool) -> Array:
@@ -305,6 +306,12 @@ class FusedOps(Ops):
         sums = self.xp.empty(logits.shape[:-1], logits.dtype)
         self._block_per_row("log_sum_exp", sums.size, logits.dtype, self._contiguous(logits), sums, logits.shape[-1])
         return sums
+
+    def top_indices(self, x: Array, n: int) -> Array:
+        rows, m = x.shape
+        indices = self.xp.empty((rows, n), np.int32)
+        self._block_per_row("top_indices", rows, FLOAT32, self._contiguous(x), indices, m, n)
+        return indices
 
     # Rows -------------------------------------------------------------------------------------------------------------
 

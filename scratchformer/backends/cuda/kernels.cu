@@ -523,6 +523,49 @@ __global__ void log_sum_exp(const T* logits, T* sums, int V) {
     if (threadIdx.x == 0) put(sums, blockIdx.x, row.highest + logf(row.sum));
 }
 
+constexpr int THREADS = 256;  // in a block of the next kernel
+constexpr double LARGEST = 1.7976931348623157e308;
+
+__device__ bool ranks_above(double value, int index, double other, int its_index) {
+    return value > other || (value == other && index < its_index);
+}
+
+// Each of n rounds finds the number that ranks next below the last one found. Of equal numbers the first ranks highest,
+// and NaN counts as LARGEST, so that no index comes twice.
+__global__ void top_indices(const double* x, int* indices, int m, int n) {
+    __shared__ double value_of[THREADS];  // [thread]
+    __shared__ int index_of[THREADS];
+    const double* row = x + (i64)blockIdx.x * m;
+    int thread = threadIdx.x, last_index = -1;
+    double last = LARGEST;
+    for (int rank = 0; rank < n; rank++) {
+        double highest = -LARGEST;
+        int index = m;
+        for (int i = thread; i < m; i += blockDim.x) {
+            double value = fmax(fmin(row[i], LARGEST), -LARGEST);
+            if (ranks_above(last, last_index, value, i) && ranks_above(value, i, highest, index)) {
+                highest = value;
+                index = i;
+            }
+        }
+        value_of[thread] = highest;
+        index_of[thread] = index;
+        for (int half = blockDim.x / 2; half > 0; half /= 2) {  // the first half of the threads takes the better of two
+            __syncthreads();
+            int other = thread + half;
+            if (thread < half && ranks_above(value_of[other], index_of[other], value_of[thread], index_of[thread])) {
+                value_of[thread] = value_of[other];
+                index_of[thread] = index_of[other];
+            }
+        }
+        __syncthreads();
+        last = value_of[0];
+        last_index = index_of[0];
+        if (thread == 0) indices[(i64)blockIdx.x * n + rank] = last_index;
+        __syncthreads();  // before the next round overwrites them
+    }
+}
+
 // The first pass over a row finds its sums. A second pass reads it, mostly from the cache, and writes its gradient;
 // dlogits may be logits. The gradient is multiplied by *loss_scale unless that is null.
 template <typename T>

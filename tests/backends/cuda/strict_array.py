@@ -15,8 +15,6 @@ waits = []
 IN_CUPY = {
     "add",
     "arange",
-    "argpartition",
-    "argsort",
     "asarray",
     "ascontiguousarray",
     "concatenate",
@@ -35,7 +33,6 @@ IN_CUPY = {
     "ones",
     "sqrt",
     "subtract",
-    "take_along_axis",
     "where",
     "zeros",
     "zeros_like",

@@ -29,7 +29,7 @@ KEY = DropoutKey(seed=3, step=2, shard=1, site=77)
 
 
 class Poisoned:
-    """An array library whose new arrays are filled with NaN, so that no kernel can rely on zeros in them."""
+    """An array library whose new arrays are filled with NaN or -1, so that no kernel can rely on zeros in them."""
 
     def __init__(self, xp):
         self.xp = xp
@@ -38,7 +38,7 @@ class Poisoned:
         return getattr(self.xp, name)
 
     def empty(self, shape, dtype):
-        return self.xp.full(shape, np.nan, dtype)
+        return self.xp.full(shape, np.nan if np.dtype(dtype).kind in "fV" else -1, dtype)
 
 
 def fused(source=SOURCE, forward=True, loss_scale=None):
@@ -196,6 +196,11 @@ def cases(stored):
         z = (8 * normal(*shape) + offset).astype(stored)
         yield f"log_sum_exp {shape, offset}", lambda ops, of, z=z: ops.log_sum_exp(of(z))
 
+    for rows, m, n in ((3, 700, 8), (2, 5, 5), (1, 1, 1), (0, 9, 2)):
+        x = normal(rows, m, dtype="float64")
+        x[:, n:][:, ::3] = -np.inf  # as for a word that may not be written
+        yield f"top_indices {rows, m, n}", lambda ops, of, x=x, n=n: ops.top_indices(of(x), n)
+
     def adam(ops, of, w, g, m, v, norm):
         w, m, v = of(w).copy(), of(m).copy(), of(v).copy()
         ops.adam_inplace(w, of(g), m, v, 0.01, 0.9, 0.98, 1e-9, None if norm is None else of(norm))
@@ -329,6 +334,14 @@ FAULTS = {
         "for (int t = 0; t < n - 1; t++) dk_sum",
     ),
     "one warp's partial sums are left out": ("(int w = 1; w < blockDim.y", "(int w = 2; w < blockDim.y"),
+    "a barrier is missing before the best of all threads is read": (
+        "        __syncthreads();\n        last = value",
+        "        last = value",
+    ),
+    "a barrier is missing before the next round": (
+        "        __syncthreads();  // before the next round overwrites them\n",
+        "",
+    ),
     "NaN counts as finite": ("return *x - *x == 0;", "return !(*x - *x > 0 || *x - *x < 0);"),
 }
 
@@ -383,6 +396,12 @@ def test_the_kernel_draws_the_same_masks_as_numpy(shape, P_drop):
 
 
 @needs_compiler
+def test_no_index_comes_twice():
+    x = np.array([[1, np.nan, 1, -np.inf, np.nan, -np.inf]])
+    assert fused().top_indices(x, 6).tolist() == [[1, 4, 0, 2, 3, 5]]
+
+
+@needs_compiler
 def test_the_loss_scale_multiplies_the_gradient_and_is_divided_out():
     scale = np.array([512, 0], "float32")
     logits, targets = np.random.default_rng(0).standard_normal((4, 9)).astype("float16"), np.array([1, 2, 0, 3])
@@ -396,7 +415,7 @@ def test_the_loss_scale_multiplies_the_gradient_and_is_divided_out():
 
 def test_python_and_cuda_agree_on_sizes():
     chunk = f"{fused_ops.DROPOUT_CHUNK // fused_ops.WARP} * WARP"
-    names = "WARP", "MOST_KEYS", "MOST_KEYS_BACKWARD", "MOST_COLUMNS", "MOST_WARPS"
+    names = "WARP", "THREADS", "MOST_KEYS", "MOST_KEYS_BACKWARD", "MOST_COLUMNS", "MOST_WARPS"
     for name, value in (*((name, getattr(fused_ops, name)) for name in names), ("DROPOUT_CHUNK", chunk)):
         assert f"constexpr int {name} = {value};" in SOURCE
 

@@ -115,7 +115,7 @@ def test_every_kernel_is_used_in_training(open_strict):
     device = open_strict("fp16")
     for variant in ("the paper's", "dropped weights", "ViT"):
         gradient_of(replace(CONFIG, **VARIANTS[variant]), device)
-    elsewhere = {"adam_inplace", "adapt_loss_scale", "log_sum_exp"}
+    elsewhere = {"adam_inplace", "adapt_loss_scale", "log_sum_exp", "top_indices"}
     assert set(device.kernels.launches) == KERNELS.keys() - elsewhere
 
 
