@@ -11,6 +11,8 @@ from ctypes import POINTER, byref, c_char, c_int, c_int64, c_size_t, c_uint64, c
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from scratchformer.backends.cuda.gemm import ADDRESS_OF_ONE, ADDRESS_OF_ZERO, CUDA_TYPE, GemmCall, Layout, compute_type
 from scratchformer.nn.parameter import Array
 
@@ -61,7 +63,7 @@ class CublasLt:
         if self.library is None or call.batch_count != 1:
             return False
         of_b, of_a, of_bias, of_c = b.data.ptr, a.data.ptr, bias.data.ptr, c.data.ptr
-        plan = self.plan(call, a.dtype.name, alignment_of(of_b, of_a, of_bias, of_c))
+        plan = self.plan(call, a.dtype, alignment_of(of_b, of_a, of_bias, of_c))
         if plan is None:
             return False
         operation, b_layout, a_layout, c_layout, algorithm = plan
@@ -74,10 +76,10 @@ class CublasLt:
         )
         return True
 
-    def new_plan(self, call: GemmCall, dtype: str, alignment: int) -> Plan | None:
+    def new_plan(self, call: GemmCall, dtype: np.dtype, alignment: int) -> Plan | None:
         """None if cuBLASLt knows no algorithm for it. All arrays begin at a multiple of the alignment."""
-        library, stored = self.library, CUDA_TYPE[dtype]
-        operation = self._new(library.cublasLtMatmulDescCreate, compute_type(dtype, self.tf32), R_32F)
+        library, stored = self.library, CUDA_TYPE[dtype.name]
+        operation = self._new(library.cublasLtMatmulDescCreate, compute_type(dtype.name, self.tf32), R_32F)
         values = (TRANSPOSE_A, call.b.transposed), (TRANSPOSE_B, call.a.transposed), (EPILOGUE, BIAS)
         for attribute, value in values:
             self._set(library.cublasLtMatmulDescSetAttribute, operation, attribute, c_int(value))

@@ -180,18 +180,11 @@ class CuBlas:
         self.tf32 = tf32
 
     def __call__(self, call: GemmCall, b: Array, a: Array, c: Array, add: bool) -> None:
-        operations = [self.cublas.CUBLAS_OP_T if x.transposed else self.cublas.CUBLAS_OP_N for x in (call.b, call.a)]
-        alpha, beta = ADDRESS_OF_ONE, ADDRESS_OF_ONE if add else ADDRESS_OF_ZERO
-        compute = compute_type(a.dtype.name, self.tf32)
-        batched = call.batch_count > 1
-        multiply = self.cublas.gemmStridedBatchedEx if batched else self.cublas.gemmEx
-        for first in range(0, call.batch_count, MAX_BATCH):
-            of_b = operand(b, call.b, first, batched)
-            of_a = operand(a, call.a, first, batched)
-            of_c = operand(c, call.c, first, batched)
-            count = [min(MAX_BATCH, call.batch_count - first)] * batched
-            sizes = call.n, call.m, call.k
-            product = *operations, *sizes, alpha, *of_b, *of_a, beta, *of_c, *count, compute, ALGORITHM
+        beta = ADDRESS_OF_ONE if add else ADDRESS_OF_ZERO
+        multiply = self.cublas.gemmStridedBatchedEx if call.batch_count > 1 else self.cublas.gemmEx
+        for sizes, of_b, of_a, of_c, rest in arguments(call, b.dtype, a.dtype, c.dtype, self.tf32):
+            factors = b.data.ptr + of_b.offset, *of_b.layout, a.data.ptr + of_a.offset, *of_a.layout
+            product = *sizes, ADDRESS_OF_ONE, *factors, beta, c.data.ptr + of_c.offset, *of_c.layout, *rest
             if not self._is_queued(multiply, product):
                 self.empty_pool()
                 if not self._is_queued(multiply, product):
@@ -208,20 +201,36 @@ class CuBlas:
         return True
 
 
-def operand(x: Array, layout: Layout, first: int, batched: bool) -> tuple[int, ...]:
-    """How matrix number `first` of a stack is passed to cuBLAS: address, type, leading dimension, stride if batched."""
-    address, type_ = x.data.ptr, cuda_type(x.dtype)
-    if batched:
-        return address + first * layout.stride * x.itemsize, type_, layout.ld, layout.stride
-    return address, type_, layout.ld
+class Operand(NamedTuple):
+    """How matrices are passed to cuBLAS: the distance of the first from the array's address, in bytes; then their type,
+    their leading dimension and, if there are several, their stride."""
+
+    offset: int
+    layout: tuple[int, ...]
+
+
+@lru_cache(maxsize=1 << 14)
+def arguments(call: GemmCall, b: np.dtype, a: np.dtype, c: np.dtype, tf32: bool) -> list[tuple]:
+    """All but the addresses, for each MAX_BATCH matrices of a call: sizes, the operands b, a and c, and the rest."""
+    sizes = int(call.b.transposed), int(call.a.transposed), call.n, call.m, call.k
+    rest = compute_type(a.name, tf32), ALGORITHM
+    stacks = (call.b, b), (call.a, a), (call.c, c)
+    if call.batch_count == 1:
+        return [(sizes, *(operand(*stack) for stack in stacks), rest)]
+    return [
+        (sizes, *(operand(*stack, first) for stack in stacks), (min(MAX_BATCH, call.batch_count - first), *rest))
+        for first in range(0, call.batch_count, MAX_BATCH)
+    ]
+
+
+def operand(matrices: Layout, dtype: np.dtype, first: int | None = None) -> Operand:
+    """first: the number of the first matrix, if there are several"""
+    layout = CUDA_TYPE[dtype.name], matrices.ld
+    if first is None:
+        return Operand(0, layout)
+    return Operand(first * matrices.stride * dtype.itemsize, (*layout, matrices.stride))
 
 
 def compute_type(dtype: str, tf32: bool) -> int:
     """How products of this dtype are computed."""
     return COMPUTE_32F_FAST_TF32 if tf32 and dtype == "float32" else COMPUTE_32F
-
-
-@lru_cache(maxsize=None)
-def cuda_type(dtype: np.dtype) -> int:
-    """The code of a dtype in cudaDataType."""
-    return CUDA_TYPE[dtype.name]

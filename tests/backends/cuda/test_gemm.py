@@ -111,8 +111,6 @@ PARAMETERS = (
 class PretendedCublas:
     """The functions gemmEx and gemmStridedBatchedEx of CuPy's cublas, with their parameters in the same order."""
 
-    CUBLAS_OP_N, CUBLAS_OP_T = 0, 1
-
     def __init__(self, *arrays):
         self.at = {array.ctypes.data: array for array in arrays}
         self.calls = []
@@ -191,7 +189,7 @@ def test_if_cublas_finds_no_memory_the_pool_gives_some_back(errors, raised, empt
             raise RuntimeError(error)
         return "handle"
 
-    blas = a_cublas(SimpleNamespace(CUBLAS_OP_N=0, CUBLAS_OP_T=1, gemmEx=gemm_ex), handle=lambda: fail("handle"))
+    blas = a_cublas(SimpleNamespace(gemmEx=gemm_ex), handle=lambda: fail("handle"))
     blas.empty_pool = lambda: pool.append("emptied")
     x = np.ones((2, 2), "f4")
     array = Memory(SimpleNamespace(ptr=x.ctypes.data), x.dtype, x.itemsize)

@@ -434,7 +434,7 @@ def test_the_size_that_would_fit_is_found_although_the_pool_keeps_memory(begin, 
         return call
 
     functions = {name: limited(getattr(cublas, name)) for name in ("gemmEx", "gemmStridedBatchedEx")}
-    monkeypatch.setattr(blas, "cublas", SimpleNamespace(CUBLAS_OP_N=0, CUBLAS_OP_T=1, **functions))
+    monkeypatch.setattr(blas, "cublas", SimpleNamespace(**functions))
     monkeypatch.setattr(loop, "open_device", lambda *_: gpu)
     with cupy.cuda.using_allocator(pool.malloc):
         assert gpu.ops[-1].gemm.blas_with_bias.workspace.size  # it is made now, and not in the step
