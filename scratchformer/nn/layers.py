@@ -131,7 +131,8 @@ class PositionalEncoding(Layer):
     def encoding(self, x: Array, first: int) -> Array:
         """The encoding of x's positions (T, D), from a table that is made once and doubles when it is too short."""
         table, end = self.table, first + x.shape[1]
-        if table is None or type(table) is not type(x) or table.dtype != x.dtype or table.shape < (end, x.shape[2]):
+        kind = type(x), x.dtype, x.shape[2]
+        if table is None or (type(table), table.dtype, table.shape[1]) != kind or len(table) < end:
             rows = max(128, 1 << (end - 1).bit_length())
             table = self.table = ops_of(x).xp.asarray(sinusoids(0, rows, x.shape[2]).astype(x.dtype))
         return table[first:end]

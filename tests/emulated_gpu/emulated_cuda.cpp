@@ -818,11 +818,11 @@ Status cublasGemmEx(Handle* handle, int transpose_a, int transpose_b, int m, int
 // cuBLASLt: one product with a bias -------------------------------------------------------------------------------------
 
 enum { LT_TRANSPOSE_A = 3, LT_TRANSPOSE_B, LT_EPILOGUE = 7, LT_BIAS_POINTER, LT_BIAS = 4 };
-enum { LT_MOST_WORKSPACE = 1, LT_ALIGNMENT_OF_A = 5 };
+enum { LT_MOST_WORKSPACE = 1, LT_REDUCTIONS = 3, LT_ALIGNMENT_OF_A = 5 };
 
 struct LtOperation { int compute, transposed[2], epilogue; char* bias; };
 struct LtLayout { int type; long rows, columns, ld; };
-struct LtPreference { size_t workspace; unsigned alignments[4]; };
+struct LtPreference { size_t workspace; unsigned alignments[4], reductions; };
 struct LtAlgorithm { const LtOperation* made_for; size_t workspace, alignments[4], of_bias, unused; };
 struct LtResult { LtAlgorithm algorithm; size_t workspace; Status state; float waves; int reserved[4]; };
 static_assert(sizeof(LtResult) == 96);
@@ -851,14 +851,19 @@ Status cublasLtMatrixLayoutCreate(LtLayout** made, int type, size_t rows, size_t
     return *made = new LtLayout{type, (long)rows, (long)columns, ld}, 0;
 }
 
-Status cublasLtMatmulPreferenceCreate(LtPreference** made) { return *made = new LtPreference{0, {256, 256, 256, 256}}, 0; }
+Status cublasLtMatmulPreferenceCreate(LtPreference** made) { return *made = new LtPreference{0, {256, 256, 256, 256}, 7}, 0; }
 
 Status cublasLtMatmulPreferenceSetAttribute(LtPreference* preference, int attribute, const void* value, size_t size) {
     if (attribute == LT_MOST_WORKSPACE) return set_number(&preference->workspace, sizeof preference->workspace, value, size);
+    if (attribute == LT_REDUCTIONS) return set_number(&preference->reductions, sizeof preference->reductions, value, size);
     unsigned matrix = attribute - LT_ALIGNMENT_OF_A;
     if (matrix < 4) return set_number(&preference->alignments[matrix], sizeof preference->alignments[matrix], value, size);
     return problem(CUBLAS_NOT_SUPPORTED, "cuBLASLt: attribute ", attribute, " of a preference");
 }
+
+Status cublasLtMatmulDescDestroy(LtOperation* operation) { return delete operation, 0; }
+Status cublasLtMatrixLayoutDestroy(LtLayout* layout) { return delete layout, 0; }
+Status cublasLtMatmulPreferenceDestroy(LtPreference* preference) { return delete preference, 0; }
 
 // One algorithm for everything. It relies on what the preference says.
 Status cublasLtMatmulAlgoGetHeuristic(Handle*, LtOperation* operation, LtLayout*, LtLayout*, LtLayout*, LtLayout*,

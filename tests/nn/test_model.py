@@ -10,7 +10,7 @@ from scratchformer.config import TABLE3, ModelConfig, preset
 from scratchformer.nn.attention import ScaledDotProductAttention, SelfAttention
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradient_cases import FLOAT64, SMALL, padded_ids, small
-from scratchformer.nn.layers import Embedding, LayerNorm, Linear, Unembedding, sinusoids
+from scratchformer.nn.layers import Embedding, LayerNorm, Linear, PositionalEncoding, Unembedding, sinusoids
 from scratchformer.nn.loss import cross_entropy, forward_loss, loss_backward
 from scratchformer.nn.ops import Ops, ops_of
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
@@ -279,6 +279,19 @@ def test_a_fixed_offset_turns_every_position_alike():
         angle = k / 10000 ** (i / d_model)
         turn[i : i + 2, i : i + 2] = [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]
     np.testing.assert_allclose(sinusoids(k, 50, d_model), sinusoids(0, 50, d_model) @ turn, rtol=0, atol=1e-12)
+
+
+def test_the_table_of_positions_fits_what_it_is_added_to():
+    layer = PositionalEncoding()
+    for first, (T, D), dtype in (
+        (0, (3, 8), "f8"),
+        (0, (3, 6), "f8"),
+        (200, (2, 6), "f8"),
+        (0, (3, 1), "f4"),
+        (5, (3, 8), "f4"),
+    ):
+        y, _ = layer.forward(np.zeros((1, T, D), dtype), first)
+        assert y.dtype == dtype and np.array_equal(y[0], sinusoids(first, T, D).astype(dtype))
 
 
 # The loss -------------------------------------------------------------------------------------------------------------

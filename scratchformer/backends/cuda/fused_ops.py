@@ -6,6 +6,7 @@ nothing here waits for a result. The kernels are in kernels.cu; this file launch
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
@@ -36,7 +37,7 @@ NORM_THREADS = 1 << 16
 """Threads among which the flat gradient is divided to sum its squares."""
 
 MOST_KEYS, MOST_KEYS_BACKWARD, MOST_COLUMNS, MOST_WARPS = 96, 64, 64, 8
-"""Of the kernels `attention` and `attention_backward`, as in kernels.cu."""
+"""The limits of the kernels `attention` and `attention_backward`, and the warps of their blocks, as in kernels.cu."""
 
 
 class FusedOps(Ops):
@@ -50,7 +51,7 @@ class FusedOps(Ops):
     Dropout saves its key instead of a mask, and draws the same bits again in backward.
     """
 
-    logits_at_once = 2**30  # two gigabytes in bf16, so that there are few launches
+    logits_at_once = 2**30  # 2 GB in bf16, 4 GB in float32: so much, in order that there are few launches
     elements_at_once = 2**62  # flat arrays are not divided among threads of the host
 
     def __init__(
@@ -202,8 +203,9 @@ class FusedOps(Ops):
         heads = distances(q.strides, k.strides, v.strides, q.itemsize)
         drops = rng is not None and P_drop > 0
         if heads is None or drops or S > MOST_KEYS or max(d_k, d_v) > MOST_COLUMNS:
-            scaled = by_head(q) * q.dtype.type(scale)
-            weights = self.masked_softmax(self.matmul(scaled, transposed(by_head(k))), 1.0, key_lengths, causal)
+            power = 2.0 ** math.floor(math.log2(scale))  # which changes no digit of a query
+            scores = self.matmul(by_head(q) * q.dtype.type(power), transposed(by_head(k)))
+            weights = self.masked_softmax(scores, scale / power, key_lengths, causal)
             dropped, kept = self.dropout(weights, P_drop, rng)
             return by_head(self.matmul(dropped, by_head(v))), weights, dropped, kept
         weights, y = self.xp.empty((B, H, T, S), q.dtype), self.xp.empty((B, T, H, d_v), q.dtype)

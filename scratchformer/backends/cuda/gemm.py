@@ -126,6 +126,8 @@ class Gemm:
         """out = a b + bias, for matrices of one dtype -> False, and nothing is done, if that takes two kernels here."""
         if self.blas_with_bias is None or out.size == 0 or a.shape[-1] == 0:
             return False
+        if bias.dtype != out.dtype or not bias.flags.c_contiguous:
+            return False
         call = known_call(a.shape, a.strides, b.shape, b.strides, out.shape, out.strides, a.itemsize, out.itemsize)
         return call is not None and self.blas_with_bias(call, b, a, bias, out)
 
@@ -150,6 +152,7 @@ def in_numbers(shape: Shape, strides: Shape, itemsize: int) -> tuple[Shape, Shap
 
 CUDA_TYPE = {"float32": 0, "float16": 2, "bfloat16": 14}  # CUDA_R_32F, _16F and _16BF of cudaDataType, library_types.h
 COMPUTE_32F, COMPUTE_32F_FAST_TF32, ALGORITHM = 68, 77, -1  # from cublas_api.h
+SUMS_IN_FLOAT32 = 16  # CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: also where a sum is added up in parts
 
 MAX_BATCH = 1 << 15
 """Matrices of a stack in one call. With twice as many, some versions of cuBLAS are known to fail."""
@@ -178,6 +181,7 @@ class CuBlas:
         self.errors = cublas.CUBLASError, runtime.CUDARuntimeError, driver.CUDADriverError
         self.empty_pool = cupy.get_default_memory_pool().free_all_blocks
         self.tf32 = tf32
+        cublas.setMathMode(self.handle(), SUMS_IN_FLOAT32)
 
     def __call__(self, call: GemmCall, b: Array, a: Array, c: Array, add: bool) -> None:
         beta = ADDRESS_OF_ONE if add else ADDRESS_OF_ZERO
