@@ -102,7 +102,7 @@ def greedy_search(
         log_sum = ops.log_sum_exp(logits)
         forbid_inplace(logits)
         best = logits.argmax(axis=-1)
-        log_probability[active] += ops.on_host(logits.max(axis=-1) - log_sum)
+        log_probability[active] += ops.on_host(logits[ops.xp.arange(len(active)), best] - log_sum)
         tokens = ops.on_host(best)
         for sentence, token in zip(active.tolist(), tokens.tolist()):
             written[sentence].append(token)
