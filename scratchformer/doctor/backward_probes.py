@@ -13,9 +13,8 @@ from scratchformer.config import ModelConfig
 from scratchformer.doctor.findings import COMPONENTS, CheckFailed, CodeProbe, expect, expect_close
 from scratchformer.doctor.fixtures import SOURCE, TARGET, DropoutRecorder, random, shifted, with_random_vectors
 from scratchformer.nn import gradient_cases
-from scratchformer.nn.attention import Mask
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.gradcheck import gradcheck
+from scratchformer.nn.gradcheck import arrays_in, gradcheck, map_arrays, random_arrays
 from scratchformer.nn.gradient_cases import CASES, FLOAT64, SMALL, B, D, F, GradientCase, H, S, T
 from scratchformer.nn.layers import AddNorm, FeedForward, LearnedPositions, PositionalEncoding
 from scratchformer.nn.loss import forward_loss
@@ -98,8 +97,8 @@ def check_contract(case: GradientCase) -> None:
     parameters = layer.parameters()
     arrays = {name: parameter.grad for name, parameter in parameters.items()}
     y, cache = layer.forward(*inputs, rng=rng)
-    dy = random().normal(size=y.shape)
-    freeze((inputs, cache, dy))
+    dy = random_arrays(seed=0)(y.shape)
+    freeze(inputs, cache, dy)
     dx = as_tuple(layer.backward(dy, cache))
     gradient = {name: parameter.grad.copy() for name, parameter in parameters.items()}
     for name, parameter in parameters.items():
@@ -128,7 +127,7 @@ def operations() -> list[tuple[str, Callable[[Ops], Any]]]:
     """Calls of operations in `nn/ops.py` on read-only arrays. A layer may not notice that an operation changes one of
     these arguments."""
     x, kept, scores = np.ones((B, T)), np.ones((B, T), bool), np.ones((B, H, T, T))
-    freeze((x, kept, scores))
+    freeze(x, kept, scores)
     return [
         ("dropout", lambda ops: ops.dropout(x, 0.3, KEY)),
         ("dropout", lambda ops: ops.dropout_backward(x, kept, 0.3)),
@@ -146,27 +145,15 @@ def check_arguments_unchanged(call: Callable[[Ops], Any]) -> None:
     call(Ops(np))
 
 
-def freeze(thing: Any) -> None:
+def freeze(*things: Any) -> None:
     """Make every array in nested tuples and lists read-only."""
-    if isinstance(thing, np.ndarray):
-        thing.flags.writeable = False
-    elif isinstance(thing, (tuple, list)):
-        for part in thing:
-            freeze(part)
+    for array in arrays_in(*things):
+        array.flags.writeable = False
 
 
 def to_float32(array: np.ndarray) -> np.ndarray:
     """Convert floats to float32; return ids and masks as they are."""
     return array.astype("float32") if array.dtype.kind == "f" else array
-
-
-def map_arrays(function: Callable[[np.ndarray], np.ndarray], thing: Any) -> Any:
-    """Replace every array in nested tuples by function(array)."""
-    if isinstance(thing, np.ndarray):
-        return function(thing)
-    if isinstance(thing, Mask):
-        return thing._replace(key_lengths=map_arrays(function, thing.key_lengths))
-    return tuple(map_arrays(function, part) for part in thing) if isinstance(thing, tuple) else thing
 
 
 # Dropout --------------------------------------------------------------------------------------------------------------

@@ -6,23 +6,36 @@ and dL/dw, and for every direction u of x or w
     dL/dx . u  =  (L(x + h u) - L(x - h u)) / 2h  +  O(h^2)
 
 The left side uses backward, the right side only forward. Both the direction and g are random: with g all ones, the
-true gradient of a softmax is zero, and a backward that returns zeros would pass.
+true gradient of a softmax is zero, and a backward that returns zeros would pass. The same holds for LayerNorm if g is
+parallel to x, so g comes from a stream of random numbers of its own, never from one that x may come from, too.
+
+The check also keeps the contract of `Layer`: forward and backward change none of their arguments, backward adds into the
+gradients that are there, and another forward before backward makes no difference.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.parameter import Layer
+from scratchformer.nn.parameter import Layer, as_tuple
 
 STEP = 1e-5
 RELATIVE_TOLERANCE = 1e-6
 ABSOLUTE_TOLERANCE = 1e-8
 """Some true gradients are exactly zero (the bias of the keys: softmax does not see a shift), so the error of a small
 derivative is measured against ABSOLUTE_TOLERANCE / RELATIVE_TOLERANCE instead of against itself."""
+
+ENTROPY = int.from_bytes(b"scratchformer.nn.gradcheck", "big")
+"""The seed of the checker's random numbers, together with the caller's. Nobody draws test data from it by accident."""
+
+PARALLEL = 0.9999
+"""Two arrays whose correlation exceeds this were drawn from one stream. Independent ones of 4 numbers reach it once in
+10,000 times, larger ones practically never."""
 
 
 class GradientError(NamedTuple):
@@ -71,43 +84,124 @@ def gradcheck(
     inputs      what forward takes; float64 arrays are differentiated, everything else is passed on as it is
     rng         a DropoutKey, to check with dropout on (the same key draws the same mask every time)
     directions  how many random directions for each array
+    seed        of the directions and of the gradient of the output
     -> GradientReport; `.passed`, `.worst`, and print it to see both numbers of each entry
 
-    Raises: TypeError if the parameters or inputs are float32, in which differences drown in rounding.
+    In the end, weights and gradients are what they were before.
+
+    Raises: TypeError if the parameters or inputs are float32, in which differences drown in rounding. ValueError if
+    forward or backward changes one of its arguments, if backward replaces the array of a gradient instead of adding
+    into it, or if the gradient drawn for the output is parallel to an input or parameter and would show nothing.
     """
-    random = np.random.default_rng(seed)
-    floats = [index for index, value in enumerate(inputs) if is_float_array(value)]
+    draw = random_arrays(seed)
     parameters = layer.parameters()
-    for name, array in [
-        *((f"input {index}", inputs[index]) for index in floats),
-        *((name, parameter.data) for name, parameter in parameters.items()),
-    ]:
+    floats = {f"input {index}": value for index, value in enumerate(inputs) if is_float_array(value)}
+    arrays = floats | {name: parameter.data for name, parameter in parameters.items()}
+    for name, array in arrays.items():
         if array.dtype != np.float64:
             raise TypeError(f"gradient checks need float64, and {name} is {array.dtype}")
 
-    y, cache = layer.forward(*inputs, rng=rng)
-    upstream = random.standard_normal(y.shape)
-    before = {name: parameter.grad.copy() for name, parameter in parameters.items()}
-    gradients = layer.backward(upstream, cache)
-    if not isinstance(gradients, tuple):
-        gradients = (gradients,) if floats else ()
+    arguments = {f"input {index}": value for index, value in enumerate(inputs)} | arrays
+    with unchanged("forward", arguments):
+        y, cache = layer.forward(*inputs, rng=rng)
+    upstream = draw(y.shape)
+    require_not_parallel(upstream, arrays)
+    # Another call, before backward, makes the gradients of a layer wrong that remembers its last call.
+    layer.forward(*map_arrays(reordered, inputs), rng=rng and rng._replace(step=rng.step + 1))
+
+    held = {name: parameter.grad for name, parameter in parameters.items()}
+    before = {name: grad.copy() for name, grad in held.items()}
+    start = {name: draw(grad.shape) for name, grad in held.items()}  # zeros would not show a backward that overwrites
+    try:
+        for name, grad in held.items():
+            grad[...] = start[name]
+        with unchanged("backward", arguments | {"dy": upstream, "the cache": cache}):
+            gradients = layer.backward(upstream, cache)
+        for name, parameter in parameters.items():
+            if parameter.grad is not held[name]:
+                raise ValueError(
+                    f"backward replaces {name}.grad by another array, so the optimizer never sees the gradient: "
+                    "add into the array that is there, `.grad += ...`"
+                )
+        added = [grad - start[name] for name, grad in held.items()]
+    finally:
+        for name, parameter in parameters.items():
+            parameter.grad = held[name]
+            parameter.grad[...] = before[name]
 
     def loss() -> float:
         return float((layer.forward(*inputs, rng=rng)[0] * upstream).sum())
 
-    checked = [(f"input {index}", inputs[index], gradient) for index, gradient in zip(floats, gradients, strict=True)]
-    checked += [(name, parameter.data, parameter.grad - before[name]) for name, parameter in parameters.items()]
+    of_inputs = as_tuple(gradients) if floats else ()
     return GradientReport(
-        least_agreement(name, array, gradient, loss, directions, random) for name, array, gradient in checked
+        least_agreement(name, array, gradient, loss, directions, draw)
+        for (name, array), gradient in zip(arrays.items(), [*of_inputs, *added], strict=True)
     )
+
+
+def random_arrays(seed: int) -> Callable[[tuple[int, ...]], np.ndarray]:
+    """A function from a shape to an array of normal numbers, each from a stream of its own."""
+    streams = np.random.SeedSequence([ENTROPY, seed])
+    return lambda shape: np.asarray(np.random.default_rng(*streams.spawn(1)).standard_normal(shape))
 
 
 def is_float_array(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind == "f"
 
 
+def require_not_parallel(upstream: np.ndarray, arrays: dict[str, np.ndarray]) -> None:
+    """Raises ValueError if the gradient of the output is a multiple of one of the arrays, plus a constant.
+
+    Arrays of different sizes are compared where both have numbers: a longer one may begin as a shorter one does.
+    """
+    for name, array in arrays.items():
+        size = min(array.size, upstream.size)
+        a, g = (each.reshape(-1)[:size] - each.reshape(-1)[:size].mean() for each in (array, upstream))
+        if size > 3 and abs(a @ g) > PARALLEL * np.sqrt((a @ a) * (g @ g)):
+            raise ValueError(
+                f"the gradient drawn for the output is parallel to {name}, so some wrong gradients would pass: "
+                "give the check another `seed`"
+            )
+
+
+@contextmanager
+def unchanged(call: str, arguments: dict[str, Any]) -> Iterator[None]:
+    """Raises ValueError if the block changes an array in these arguments of forward or backward."""
+    before = [(name, array, array.copy()) for name, value in arguments.items() for array in arrays_in(value)]
+    yield
+    for name, array, copy in before:
+        if not np.array_equal(array, copy, equal_nan=array.dtype.kind == "f"):
+            raise ValueError(f"{call} changes {name}: write in place only into arrays that {call} has made")
+
+
+def arrays_in(*things: Any) -> Iterator[np.ndarray]:
+    """Every array in nested tuples, lists and dicts: inputs, masks, caches."""
+    for thing in things:
+        if isinstance(thing, np.ndarray):
+            yield thing
+        elif isinstance(thing, (tuple, list)):
+            yield from arrays_in(*thing)
+        elif isinstance(thing, dict):
+            yield from arrays_in(*thing.values())
+
+
+def map_arrays(function: Callable[[np.ndarray], np.ndarray], thing: Any) -> Any:
+    """The same nested tuples with every array replaced by function(array)."""
+    if isinstance(thing, np.ndarray):
+        return function(thing)
+    if isinstance(thing, tuple):
+        parts = [map_arrays(function, part) for part in thing]
+        return type(thing)(*parts) if hasattr(thing, "_fields") else tuple(parts)
+    return thing
+
+
+def reordered(array: np.ndarray) -> np.ndarray:
+    """Valid numbers for another call: floats in reverse order, the sequences of a batch of ids or lengths as well."""
+    return array.reshape(-1)[::-1].reshape(array.shape) if array.dtype.kind == "f" else array[::-1]
+
+
 def least_agreement(
-    name: str, array: np.ndarray, gradient: np.ndarray, loss: Any, directions: int, random: np.random.Generator
+    name: str, array: np.ndarray, gradient: np.ndarray, loss: Any, directions: int, draw: Any
 ) -> GradientError:
     """Try some random directions of `array`, in place, and report the one in which the gradient is furthest off."""
     if gradient.shape != array.shape:
@@ -115,7 +209,7 @@ def least_agreement(
     entries = []
     original = array.copy()
     for _ in range(directions):
-        direction = random.standard_normal(array.shape)
+        direction = draw(array.shape)
         direction /= np.sqrt((direction**2).sum())
         try:
             array[...] = original + STEP * direction

@@ -58,7 +58,13 @@ class Model(Layer, ABC):
             pass
 
     def zero_grad(self) -> None:
+        """Set all gradients to 0, in place. Raises ValueError if layers were changed and the store was not rebuilt."""
+        self.store.require(self.parameters())
         self.store.grad[...] = 0
+
+    def rebuild_store(self) -> None:
+        """After a change of layers: put the parameters, as they are now, into a new store. Adam must be made anew."""
+        self.store = ParameterStore(self.parameters())
 
     def layer_offsets(self) -> list[int]:
         """The index of each layer's first parameter in the flat arrays, ascending. The embeddings come first."""

@@ -6,7 +6,7 @@ import math
 from typing import Callable, Protocol
 
 from scratchformer.nn.ops import chunks, ops_of
-from scratchformer.nn.parameter import Array, ParameterStore
+from scratchformer.nn.parameter import Array, Layer, ParameterStore
 
 
 def noam(step: int, d_model: int = 512, warmup: int = 4000, factor: float = 1.0) -> float:
@@ -38,6 +38,7 @@ class Adam:
     m, v   (n_parameters,) arrays; t: steps taken
     map    applies a function to parts of the arrays: Python's map, or that of a thread pool
 
+    Raises:   ValueError if the model has parameters that its store does not hold.
     Differs:  eps is added outside the bias correction, as in the paper's code (at 1e-9 the difference is negligible).
     """
 
@@ -49,6 +50,8 @@ class Adam:
         map: Callable = map,
     ) -> None:
         self.store = store if isinstance(store, ParameterStore) else store.store
+        if isinstance(store, Layer):
+            self.store.require(store.parameters())
         self.map = map
         xp = ops_of(self.store.data).xp
         self.m, self.v = xp.zeros_like(self.store.data), xp.zeros_like(self.store.data)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from itertools import accumulate
+from types import FunctionType, ModuleType
 from typing import Any, Callable, Iterator
 
 import numpy as np
@@ -40,7 +42,8 @@ class Layer:
 
     The cache holds everything that backward needs. The layer itself keeps parameters, child layers and constants, and
     nothing about a call, so forward may be called several times before backward. A cache serves one backward: stacks of
-    layers empty it as they go, to free memory.
+    layers empty it as they go, to free memory. Parameters and child layers are attributes, or items of attributes that
+    are lists, tuples or dicts.
 
     `rng` is a `DropoutKey`; None means no dropout. `backward` adds into `Parameter.grad`. It returns one array for one
     float input and a tuple for several.
@@ -50,20 +53,35 @@ class Layer:
     backward: Callable[..., Any]
 
     def parameters(self) -> dict[str, Parameter]:
-        """Dotted name -> Parameter, in order of definition. A Parameter that layers share appears once."""
+        """Dotted name -> Parameter, in order of definition. A Parameter that layers share appears once.
+
+        Raises TypeError if an attribute hides a Layer or Parameter elsewhere, as in a set: it would never be trained.
+        """
         first_names: dict[int, tuple[str, Parameter]] = {}
         for name, parameter in self._named_parameters():
             first_names.setdefault(id(parameter), (name, parameter))
         return dict(first_names.values())
 
     def _named_parameters(self) -> Iterator[tuple[str, Parameter]]:
+        others, found = [], {id(self)}
         for name, value in vars(self).items():
             for path, item in enumerate_named(name, value):
+                if not isinstance(item, (Parameter, Layer)):
+                    others.append((path, item))
+                    continue
+                found.add(id(item))
                 if isinstance(item, Parameter):
                     yield path, item
-                elif isinstance(item, Layer):
+                else:
                     for inner, parameter in item._named_parameters():
                         yield f"{path}.{inner}", parameter
+        for path, item in others:
+            for hidden in hidden_in(item):
+                if id(hidden) not in found:
+                    raise TypeError(
+                        f"{type(self).__name__}.{path}: this {type(item).__name__} hides a {type(hidden).__name__} from "
+                        "parameters(), so it would not be trained: keep it in an attribute, a list, a tuple or a dict"
+                    )
 
     def zero_grad(self) -> None:
         """Set all gradients to 0, in place."""
@@ -77,12 +95,34 @@ def as_tuple(gradients: Any) -> tuple:
 
 
 def enumerate_named(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """The value under its name, or the items of a list under `name.0`, `name.1`, ..."""
-    if isinstance(value, list):
-        for index, item in enumerate(value):
-            yield f"{name}.{index}", item
+    """The value under its name, or the items of a list, tuple or dict under `name.0` or `name.key`."""
+    if isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, (list, tuple)):
+        items = dict(enumerate(value)).items()
     else:
         yield name, value
+        return
+    for key, item in items:
+        yield from enumerate_named(f"{name}.{key}", item)
+
+
+def hidden_in(value: Any) -> Iterator[Layer | Parameter]:
+    """The layers and parameters that an object refers to: in a set, an object of another class, a closure, ..."""
+    seen, waiting = set(), [value]
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen or isinstance(each, (type, ModuleType, ParameterStore)):
+            continue
+        seen.add(id(each))
+        if isinstance(each, (Layer, Parameter)):
+            yield each
+        elif isinstance(each, FunctionType):  # not the names of its module
+            waiting += [each.__closure__, each.__defaults__, each.__kwdefaults__]
+        elif getattr(each, "dtype", None) == object:
+            waiting += each.ravel().tolist()
+        else:
+            waiting += gc.get_referents(each)
 
 
 class ParameterStore:
@@ -93,6 +133,7 @@ class ParameterStore:
 
     data, grad  (n_parameters,) arrays; each Parameter's `data` and `grad` are views into them
     stored      the array that the layers read: `data` itself, or a copy of it with less precision
+    views       name -> these two views
     """
 
     def __init__(self, parameters: dict[str, Parameter]) -> None:
@@ -112,9 +153,29 @@ class ParameterStore:
         self.data, self.grad, self.stored = data, grad, data if stored is None else stored
         self.after_change = after_change
         self.refresh()
-        grads = self.named_views(grad)
-        for name, view in self.named_views(self.stored).items():
-            self.parameters[name].data, self.parameters[name].grad = view, grads[name]
+        weights, gradients = self.named_views(self.stored), self.named_views(grad)
+        self.views = {name: (weights[name], gradients[name]) for name in self.parameters}
+        for name, parameter in self.parameters.items():
+            parameter.data, parameter.grad = self.views[name]
+
+    def require(self, parameters: dict[str, Parameter]) -> None:
+        """Raises ValueError unless these are the parameters of the store, and still views into its arrays."""
+        for name in [*parameters, *self.parameters]:
+            if name not in parameters or self.parameters.get(name) is not parameters[name]:
+                raise ValueError(
+                    f"the model's store does not hold its {name}, so it would not be trained: after a change of "
+                    "layers, call model.rebuild_store() and make a new Adam"
+                    if name in parameters
+                    else f"the model's store holds {name}, which the model no longer has: after a change of layers, "
+                    "call model.rebuild_store() and make a new Adam"
+                )
+            data, grad = self.views[name]
+            if parameters[name].data is not data or parameters[name].grad is not grad:
+                which = "data" if parameters[name].data is not data else "grad"
+                raise ValueError(
+                    f"{name}.{which} was replaced by another array, which the optimizer does not see: write into it, "
+                    f"`{which}[...] = ...`, or call model.rebuild_store() and make a new Adam"
+                )
 
     def refresh(self) -> None:
         """After a change of `data`: update what is made of it, such as the copy that the layers read."""

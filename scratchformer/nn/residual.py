@@ -60,9 +60,8 @@ class Residual(Layer, ABC):
         """dy -> the part of dx that goes around the sublayer, dupdate"""
 
     def _named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        yield from self.sublayer._named_parameters()
-        for name, parameter in self.norm._named_parameters():
-            yield f"norm.{name}", parameter
+        for name, parameter in super()._named_parameters():
+            yield name.removeprefix("sublayer."), parameter
 
 
 class PostNorm(Residual):

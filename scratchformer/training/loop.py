@@ -23,7 +23,14 @@ from scratchformer.parallel.communicator import Communicator
 from scratchformer.parallel.launcher import stop_signals
 from scratchformer.text.batches import steps
 from scratchformer.training.run import RunDirectory, require_tokenizer
-from scratchformer.training.saving import broadcast_progress, find_newest, restore, save, take_pretrained
+from scratchformer.training.saving import (
+    broadcast_progress,
+    find_newest,
+    require_loadable,
+    restore,
+    save,
+    take_pretrained,
+)
 from scratchformer.training.tasks import task_of
 from scratchformer.training.trainer import PendingStep, Trainer
 from scratchformer.training.validation import score, validate
@@ -106,9 +113,10 @@ def train(trainer: Trainer) -> str:
     """Train until there is a reason to stop, save, and return the reason.
 
     A resumed run does at each step what an uninterrupted one does. Raises UserError, without
-    saving, if the loss is not finite.
+    saving, if the loss is not finite, and before the first step if `require_loadable` does.
     """
     settings, began = trainer.config.training, time.perf_counter()
+    require_loadable(trainer)
     reason = reason_to_stop(trainer, Stop(), began)
     if reason:
         return reason

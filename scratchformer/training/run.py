@@ -28,6 +28,7 @@ from scratchformer.preparation.prepared import is_prepared
 from scratchformer.text.tokenizer import Tokenizer, load_tokenizer, read_tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, CheckpointDirectory, Progress
+from scratchformer.training.model_code import other_code
 
 
 class Lock:
@@ -284,6 +285,9 @@ def load_model(
     file, trained, tokenizer = read_trained(RunDirectory(Path(path)), checkpoint)
     model = new_model(trained.config.model, seed=0, dtype=dtype)
     checkpoints.copy_into(trained.weights, model.store.named_views(model.store.data), file)
+    remark = other_code(trained.progress.code, model, file)
+    if remark:
+        print(remark, file=sys.stderr)
     device.to_device(model)
     return Trained(model, tokenizer, trained.config, file, device, threads)
 

@@ -15,10 +15,12 @@ from scratchformer.config import Config
 from scratchformer.errors import UserError
 from scratchformer.nn.ops import ops_of, using
 from scratchformer.nn.parameter import Array
+from scratchformer.nn.sizes import parameter_counts
 from scratchformer.parallel.agreement import require_agreement
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.training import checkpoints, messages
 from scratchformer.training.checkpoints import Checkpoint, Progress
+from scratchformer.training.model_code import code_of, other_code
 from scratchformer.training.run import RunDirectory, checkpoint_file, is_until
 
 if TYPE_CHECKING:
@@ -46,10 +48,32 @@ def save(trainer: Trainer) -> Path:
     return path
 
 
+def require_loadable(trainer: Trainer) -> None:
+    """Raises UserError if the model is not the one that the optimizer trains, or its checkpoints could not be loaded.
+
+    Training begins with this, so that a model changed by hand is refused before it costs hours.
+    """
+    model, counts = trainer.model, parameter_counts(trainer.config.model)
+    try:
+        model.store.require(model.parameters())
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    if trainer.optimizer.store is not model.store:
+        raise UserError("the model has another store than when its trainer was made: change its layers before that")
+    if model.store.data.size != sum(counts.values()):
+        raise UserError(
+            f"the model has {model.store.data.size:,} weights, but one of its configuration has "
+            f"{sum(counts.values()):,}, so its checkpoints could not be loaded; nn/sizes.py counts them"
+        )
+
+
 def checkpoint(trainer: Trainer) -> Checkpoint:
     """Everything that a run needs to go on as if it had not stopped."""
     state, tokenizer_checksum = trainer.device.state(), trainer.tokenizer.checksum if trainer.tokenizer else 0
-    trainer.progress = replace(trainer.progress, device_state=state, tokenizer_checksum=tokenizer_checksum)
+    code = code_of(trainer.model)
+    trainer.progress = replace(
+        trainer.progress, device_state=state, tokenizer_checksum=tokenizer_checksum, code=code
+    )
     with using(*trainer.device.ops):
         weights, moments = (
             {name: ops_of(view).on_host(view) for name, view in views.items()}
@@ -111,6 +135,7 @@ def restore(trainer: Trainer, path: Path | None, found: Checkpoint | None) -> No
                 raise UserError(f"{path}: the training text is not the one this run began with")
             checkpoints.copy_into(found.weights, weight_views(trainer), path)
             checkpoints.copy_into(found.moments, moment_views(trainer), path)
+            trainer.remarks += filter(None, [other_code(found.progress.code, trainer.model, path)])
         for array in (trainer.model.store.data, trainer.optimizer.m, trainer.optimizer.v):
             trainer.between_devices.broadcast_inplace(array)
         trainer.model.store.refresh()
@@ -135,12 +160,14 @@ def take_pretrained(trainer: Trainer) -> None:
             run = RunDirectory(Path(pretrained))
             run.require()
             path = checkpoint_file(run.checkpoints, None)
-            views, found = weight_views(trainer), checkpoints.load(path).weights
+            loaded = checkpoints.load(path)
+            views, found = weight_views(trainer), loaded.weights
             fitting = {name: view for name, view in views.items() if name in found and found[name].shape == view.shape}
             if not fitting:
                 raise UserError(f"{path}: no weight of it fits this model")
             checkpoints.copy_into({name: found[name] for name in fitting}, fitting, path)
             new = "".join(f"; new: {name}" for name in views if name not in fitting)
             trainer.remarks.append(f"{len(fitting)} of {len(views)} weights are those of {path}{new}")
+            trainer.remarks += filter(None, [other_code(loaded.progress.code, trainer.model, path)])
         trainer.between_devices.broadcast_inplace(trainer.model.store.data)
         trainer.model.store.refresh()

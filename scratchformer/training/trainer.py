@@ -89,7 +89,7 @@ class Trainer:
         n_replicas = min(self.threads, -(-settings.accumulation // ranks.size))
         with using(*self.device.ops):
             self.parallel = DataParallel(self.model, n_replicas, self.between_devices, gradient_dtype, self.device.ops)
-            self.optimizer = Adam(self.model.store, (settings.beta1, settings.beta2), settings.eps, self.parallel.map)
+            self.optimizer = Adam(self.model, (settings.beta1, settings.beta2), settings.eps, self.parallel.map)
         self.blas_threads = self.threads // n_replicas
         n_threads = 0 if self.device.is_async else self.threads * ranks.size
         products = self.device.products
@@ -142,7 +142,7 @@ class Trainer:
             learning_rate = noam(step, self.config.model.d_model, settings.warmup, settings.lr_factor)
             self.optimizer.step(learning_rate, grad_norm)
             self.device.adapt_loss_scale(grad_norm)
-            self.model.zero_grad()
+            self.model.store.grad[...] = 0
             read_back = partial(self.device.read_back, check=self.between_devices.check)
             loss, norm = read_back(loss_sum / n_tokens), read_back(grad_norm)
 

@@ -1141,7 +1141,7 @@ model, loss_sum = self.replicas[replica], 0.0
         "The gradient of the last step is still there when the next begins.",
         "Trainer.step",
         f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-        [Patch(TRAINER, "            self.model.zero_grad()\n", "")],
+        [Patch(TRAINER, "            self.model.store.grad[...] = 0\n", "")],
     ),
     Mutant(
         "clipped-before-divided",

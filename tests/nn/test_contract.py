@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from scratchformer.nn.dropout import DropoutKey, keep_scale
+from scratchformer.nn.gradcheck import arrays_in, map_arrays, random_arrays
 from scratchformer.nn.gradient_cases import CASES, FLOAT64, small
 from scratchformer.nn.layers import Linear
 from scratchformer.nn.loss import forward_loss, loss_backward
@@ -27,33 +28,14 @@ def gradients_of_parameters(layer):
     return [parameter.grad.copy() for parameter in layer.parameters().values()]
 
 
-def upstream(y, seed=0):
+def upstream(y):
     """A random gradient of y, an array of y's shape and dtype."""
-    return np.asarray(np.random.default_rng(seed).normal(size=y.shape)).astype(y.dtype)
-
-
-def arrays_in(*things):
-    """Every array in nested tuples and lists: inputs, masks, caches."""
-    for thing in things:
-        if isinstance(thing, np.ndarray):
-            yield thing
-        elif isinstance(thing, (tuple, list)):
-            yield from arrays_in(*thing)
+    return random_arrays(seed=0)(y.shape).astype(y.dtype)
 
 
 def assert_all_equal(found, expected, **tolerance):
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, **({"rtol": 0, "atol": 0} | tolerance))
-
-
-def map_arrays(function, thing):
-    """The same nested inputs with every array replaced by function(array)."""
-    if isinstance(thing, np.ndarray):
-        return function(thing)
-    if isinstance(thing, tuple):
-        parts = [map_arrays(function, part) for part in thing]
-        return type(thing)(*parts) if hasattr(thing, "_fields") else tuple(parts)
-    return thing
 
 
 # Empty arrays ---------------------------------------------------------------------------------------------------------

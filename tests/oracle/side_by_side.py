@@ -16,6 +16,7 @@ import torch
 import twins
 
 from scratchformer.config import ModelConfig
+from scratchformer.nn.gradcheck import random_arrays
 from scratchformer.nn.gradient_cases import CASES, distance_to_kink
 from scratchformer.nn.loss import Smoothing, cross_entropy, loss_backward
 from scratchformer.nn.ops import Ops, ops_of
@@ -69,7 +70,7 @@ def layer_differences(layer, inputs, rng=None):
     twin, tensors = twins.twin_of(layer), [leaf(value) for value in inputs]
     with taped_dropout() as tape:
         y, cache = layer.forward(*inputs, rng=rng)
-    upstream = np.random.default_rng(0).standard_normal(y.shape)
+    upstream = random_arrays(seed=0)(y.shape)
     layer.zero_grad()
     gradients = layer.backward(upstream, cache)
 

@@ -18,6 +18,7 @@ from scratchformer.decoding.generation import generate
 from scratchformer.decoding.search import search
 from scratchformer.errors import UserError
 from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.gradcheck import random_arrays
 from scratchformer.nn.gradient_cases import CASES
 from scratchformer.nn.loss import batch_loss_backward, loss_backward
 from scratchformer.nn.models import new_model
@@ -137,7 +138,7 @@ def layer_gradients(case, xp=np):
     for parameter in parameters:
         parameter.data, parameter.grad = (xp.asarray(each, "float32") for each in (parameter.data, parameter.grad))
     y, cache = layer.forward(*(xp.asarray(x, "float32") if isinstance(x, np.ndarray) else x for x in inputs))
-    dy = xp.asarray(np.random.default_rng(0).normal(size=y.shape), "float32")
+    dy = xp.asarray(random_arrays(seed=0)(y.shape), "float32")
     results = [y, *as_tuple(layer.backward(dy, cache)), *(parameter.grad for parameter in parameters)]
     return [ops_of(each).on_host(each) for each in results]
 
