@@ -55,7 +55,7 @@ class Layer:
     def parameters(self) -> dict[str, Parameter]:
         """Dotted name -> Parameter, in order of definition. A Parameter that layers share appears once.
 
-        Raises TypeError if an attribute hides a Layer or Parameter elsewhere, as in a set: it would never be trained.
+        Raises TypeError if an attribute hides one elsewhere, as in a set: it would never be trained.
         """
         first_names: dict[int, tuple[str, Parameter]] = {}
         for name, parameter in self._named_parameters():
@@ -63,25 +63,24 @@ class Layer:
         return dict(first_names.values())
 
     def _named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        others, found = [], {id(self)}
+        found, others = set[int](), {}
         for name, value in vars(self).items():
             for path, item in enumerate_named(name, value):
-                if not isinstance(item, (Parameter, Layer)):
-                    others.append((path, item))
-                    continue
-                found.add(id(item))
                 if isinstance(item, Parameter):
+                    found.add(id(item))
                     yield path, item
-                else:
+                elif isinstance(item, Layer):
                     for inner, parameter in item._named_parameters():
+                        found.add(id(parameter))
                         yield f"{path}.{inner}", parameter
-        for path, item in others:
-            for hidden in hidden_in(item):
-                if id(hidden) not in found:
-                    raise TypeError(
-                        f"{type(self).__name__}.{path}: this {type(item).__name__} hides a {type(hidden).__name__} from "
-                        "parameters(), so it would not be trained: keep it in an attribute, a list, a tuple or a dict"
-                    )
+                else:
+                    others[path] = item
+        for path, item in others.items():
+            if any(id(parameter) not in found for parameter in parameters_behind(item)):
+                raise TypeError(
+                    f"{type(self).__name__}.{path}: this {type(item).__name__} hides parameters, which would not be "
+                    "trained: keep layers and parameters in attributes, lists, tuples or dicts"
+                )
 
     def zero_grad(self) -> None:
         """Set all gradients to 0, in place."""
@@ -107,17 +106,17 @@ def enumerate_named(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield from enumerate_named(f"{name}.{key}", item)
 
 
-def hidden_in(value: Any) -> Iterator[Layer | Parameter]:
-    """The layers and parameters that an object refers to: in a set, an object of another class, a closure, ..."""
+def parameters_behind(value: Any) -> Iterator[Parameter]:
+    """The parameters that an object refers to, directly or not: a set, a closure, an object of another class, ..."""
     seen, waiting = set(), [value]
     while waiting:
         each = waiting.pop()
         if id(each) in seen or isinstance(each, (type, ModuleType, ParameterStore)):
             continue
         seen.add(id(each))
-        if isinstance(each, (Layer, Parameter)):
+        if isinstance(each, Parameter):
             yield each
-        elif isinstance(each, FunctionType):  # not the names of its module
+        elif isinstance(each, FunctionType):  # but not the names of its module
             waiting += [each.__closure__, each.__defaults__, each.__kwdefaults__]
         elif getattr(each, "dtype", None) == object:
             waiting += each.ravel().tolist()

@@ -22,7 +22,9 @@ def code_of(model: Layer) -> dict[str, int]:
 
     The functions of a class's module belong to its code. Comments, docstrings and layout don't.
     """
-    kinds = {kind for used in [*classes_of(model), FastOps] for kind in used.__mro__ if issubclass(kind, (Layer, Ops))} - {Layer}
+    kinds = {
+        kind for used in [*classes_of(model), FastOps] for kind in used.__mro__ if issubclass(kind, (Layer, Ops))
+    } - {Layer}
     of_modules = {name: functions_in(vars(sys.modules[name])) for name in {kind.__module__ for kind in kinds}}
     return {
         kind.__qualname__: zlib.crc32((functions_in(vars(kind)) + of_modules[kind.__module__]).encode())
@@ -40,7 +42,9 @@ def other_code(found: dict[str, int], model: Layer, path: Path) -> str:
     if not names:
         return ""
     shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-    return f"{path}: trained with other code of {shown}; if that code computes something else, the output is meaningless"
+    return (
+        f"{path}: trained with other code of {shown}; if that code computes something else, the output is meaningless"
+    )
 
 
 def classes_of(layer: Layer) -> set[type]:

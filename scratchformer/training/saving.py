@@ -71,9 +71,7 @@ def checkpoint(trainer: Trainer) -> Checkpoint:
     """Everything that a run needs to go on as if it had not stopped."""
     state, tokenizer_checksum = trainer.device.state(), trainer.tokenizer.checksum if trainer.tokenizer else 0
     code = code_of(trainer.model)
-    trainer.progress = replace(
-        trainer.progress, device_state=state, tokenizer_checksum=tokenizer_checksum, code=code
-    )
+    trainer.progress = replace(trainer.progress, device_state=state, tokenizer_checksum=tokenizer_checksum, code=code)
     with using(*trainer.device.ops):
         weights, moments = (
             {name: ops_of(view).on_host(view) for name, view in views.items()}

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from scratchformer.nn import gradcheck as module
 from scratchformer.nn import gradient_cases
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
 from scratchformer.nn.dropout import DropoutKey
@@ -115,6 +116,19 @@ def test_gamma_outside_the_means_of_layer_norm_is_refused(random):
         assert wrong(gradcheck(layer, x)) == {"input 0"}
 
 
+class NoNormGradient(Ops):
+    def layer_norm_backward(self, dy, saved, gamma, dgamma, dbeta):
+        return 0 * super().layer_norm_backward(dy, saved, gamma, dgamma, dbeta)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_zeros_as_the_gradient_of_a_norm_are_refused_wherever_x_comes_from(seed):
+    """LayerNorm's gradient is zero along x: it must not come from the generator that a caller takes for x."""
+    x = np.random.default_rng(seed).normal(size=(B, T, D))
+    with using(NoNormGradient(np)):
+        assert wrong(gradcheck(LayerNorm(D, FLOAT64, eps=1e-9), x, seed=seed)) == {"input 0"}
+
+
 class RepeatedWordsOverwrite(Ops):
     def embedding_backward(self, dx, ids, scale, dE):
         dE[ids] += dx * scale
@@ -186,6 +200,104 @@ def test_a_loss_gradient_that_confuses_equal_logits_is_refused():
         assert not check(case).passed
 
 
+# The contract of a layer ----------------------------------------------------------------------------------------------
+
+
+class Overwrites(Linear):
+    def backward(self, dy, cache):
+        self.weight.grad[...] = 0
+        return super().backward(dy, cache)
+
+
+class RemembersItsLastCall(Linear):
+    def forward(self, x, rng=None):
+        self.last = x
+        return super().forward(x)[0], ()
+
+    def backward(self, dy, cache):
+        return super().backward(dy, (self.last,))
+
+
+class RemembersItsLastMask(Layer):
+    def forward(self, x, rng=None):
+        y, self.kept = ops_of(x).dropout(x, 0.3, rng)
+        return y, ()
+
+    def backward(self, dy, cache):
+        return ops_of(dy).dropout_backward(dy, self.kept, 0.3)
+
+
+@pytest.mark.parametrize(
+    "kind, refused", [(Overwrites, {"weight"}), (RemembersItsLastCall, {"weight"}), (RemembersItsLastMask, {"input 0"})]
+)
+def test_a_gradient_that_is_right_for_one_first_call_only_is_refused(kind, refused, random):
+    layer = kind(D, F, random, FLOAT64) if issubclass(kind, Linear) else kind()
+    report = gradcheck(layer, random.normal(size=(B, T, D)), rng=DropoutKey(1, 1))
+    assert wrong(report) == refused
+
+
+class Replaces(Linear):
+    def backward(self, dy, cache):
+        self.bias.grad = dy.sum(axis=(0, 1))
+        return dy @ self.weight.data.T
+
+
+class CutsLoose(Linear):
+    def backward(self, dy, cache):
+        dx = super().backward(dy, cache)
+        self.bias.grad = self.bias.grad.copy()
+        return dx
+
+
+class ChangesDy(Linear):
+    def backward(self, dy, cache):
+        dx = super().backward(dy, cache)
+        dy *= 2
+        return dx
+
+
+class ChangesItsCache(Linear):
+    def forward(self, x, rng=None):
+        y, (x,) = super().forward(x)
+        return y, {"x": [x.copy()]}
+
+    def backward(self, dy, cache):
+        dx = super().backward(dy, tuple(cache["x"]))
+        cache["x"][0][...] = 0
+        return dx
+
+
+class ChangesX(Linear):
+    def forward(self, x, rng=None):
+        x[x < -1] = 0
+        return super().forward(x)
+
+
+class ChangesItsWeight(Linear):
+    def forward(self, x, rng=None):
+        self.weight.data *= 0.9
+        return super().forward(x)
+
+
+@pytest.mark.parametrize(
+    "kind, complaint",
+    [
+        (Replaces, r"backward replaces bias\.grad by another array"),
+        (CutsLoose, r"backward replaces bias\.grad by another array"),
+        (ChangesDy, "backward changes dy"),
+        (ChangesItsCache, "backward changes the cache"),
+        (ChangesX, "forward changes input 0"),
+        (ChangesItsWeight, "forward changes weight"),
+    ],
+)
+def test_a_layer_that_breaks_its_contract_is_refused(kind, complaint, random):
+    layer = kind(D, F, random, FLOAT64)
+    grad = layer.bias.grad
+    with pytest.raises(ValueError, match=complaint):
+        gradcheck(layer, random.normal(size=(B, T, D)))
+    assert layer.bias.grad is grad and not grad.any()
+
+
 # What the checker asks for --------------------------------------------------------------------------------------------
 
 
@@ -213,9 +325,22 @@ def test_gradients_must_match_the_inputs_in_shape_and_number(kind, random):
         gradcheck(kind(D, F, random, FLOAT64), random.normal(size=(B, D)))
 
 
-def test_a_check_leaves_inputs_and_parameters_as_they_were(random):
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("shape", [(B, T, D), (B, 2 * T, D)])
+def test_a_gradient_parallel_to_an_input_is_refused(sign, shape, random, monkeypatch):
+    monkeypatch.setattr(module, "random_arrays", lambda seed: np.random.default_rng(seed).standard_normal)
+    x = 5 + sign * np.random.default_rng(7).normal(size=shape)
+    with pytest.raises(ValueError, match="is parallel to input 0"):
+        gradcheck(LayerNorm(D, FLOAT64), x, seed=7)
+    assert gradcheck(LayerNorm(D, FLOAT64), x, seed=8).passed
+
+
+def test_a_check_leaves_inputs_weights_and_gradients_as_they_were(random):
     layer, x = FeedForward(D, F, random, FLOAT64), random.normal(size=(B, D))
-    arrays = [x, *(parameter.data for parameter in layer.parameters().values())]
+    parameters = layer.parameters().values()
+    for parameter in parameters:
+        parameter.grad[...] = random.normal(size=parameter.shape)
+    arrays = [x, *(parameter.data for parameter in parameters), *(parameter.grad for parameter in parameters)]
     before = [array.copy() for array in arrays]
     gradcheck(layer, x)
     assert all(np.array_equal(array, copy) for array, copy in zip(arrays, before, strict=True))

@@ -8,7 +8,9 @@ import pytest
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
 from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.layers import Linear
 from scratchformer.nn.loss import cross_entropy, loss_backward
+from scratchformer.nn.optim import Adam
 from scratchformer.text.batches import batches_in_order
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.data import read_corpus, train_tokenizer
@@ -263,6 +265,41 @@ def test_without_validation_text(begin):
     trainer.data = trainer.data._replace(val=None, val_text=None)
     assert train(trainer) == "4 steps done"
     assert trainer.run.checkpoints.preferred() == trainer.run.checkpoints.of_step(4)
+
+
+def forget_beta(trainer):
+    """A norm without beta, as somebody would try it, and a store that knows."""
+    del trainer.model.encoder.layers[0].feed_forward.norm.beta
+    trainer.model.rebuild_store()
+
+
+def forget_beta_and_make_a_new_optimizer(trainer):
+    forget_beta(trainer)
+    trainer.optimizer = Adam(trainer.model)
+
+
+def replace_a_layer(trainer):
+    layer = trainer.model.encoder.layers[0].feed_forward.sublayer
+    layer.outer = Linear(32, 16, np.random.default_rng(0), "float32")
+
+
+@pytest.mark.parametrize(
+    "change, complaint",
+    [
+        (replace_a_layer, r"store does not hold its encoder\.layers\.0\.feed_forward\.outer\.weight"),
+        (forget_beta, "the model has another store than when its trainer was made"),
+        (
+            forget_beta_and_make_a_new_optimizer,
+            r"the model has [\d,]+ weights, but one of its configuration has [\d,]+,",
+        ),
+    ],
+)
+def test_a_model_whose_checkpoints_could_not_be_loaded_is_refused_before_the_first_step(begin, change, complaint):
+    trainer = begin()
+    change(trainer)
+    with pytest.raises(UserError, match=complaint):
+        train(trainer)
+    assert trainer.progress.step == 0 and not trainer.run.checkpoints.steps()
 
 
 def test_a_line_that_a_crash_cut_short_costs_no_other(own_run):

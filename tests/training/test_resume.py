@@ -1,3 +1,4 @@
+import importlib
 import json
 import random
 import signal
@@ -6,11 +7,16 @@ import sys
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from scratchformer.errors import UserError
+from scratchformer.nn import attention, layers, transformer
+from scratchformer.nn.layers import FeedForward
+from scratchformer.nn.ops import Ops
 from scratchformer.training import checkpoints, loop
 from scratchformer.training import trainer as trainer_module
+from scratchformer.training.model_code import code_of
 from scratchformer.training.run import RunDirectory, checkpoint_file, load_run
 
 LONG = {"steps": 90, "save_every": 7, "validate_every": 10, "accumulation": 3}
@@ -237,6 +243,61 @@ def test_a_changed_configuration_file_is_noticed(own_run, small_config):
     own_run.write_config(small_config(warmup=21))
     with pytest.raises(UserError, match="step_00000012.*training.warmup is 21, was 20"):
         finish(own_run, small_config(warmup=21))
+
+
+class SquaredRelu(FeedForward):
+    def forward(self, x, rng=None):
+        y, cache = super().forward(x, rng=rng)
+        return y**2, cache
+
+
+@pytest.mark.parametrize(
+    "owner, name, value, named",
+    [
+        (FeedForward, "forward", SquaredRelu.forward, "of FeedForward; if that code computes something else"),
+        (Ops, "gelu", lambda self, x: x, "of Ops; if"),
+        (transformer, "FeedForward", SquaredRelu, "of SquaredRelu; if"),
+        (layers, "sinusoids", lambda *arguments: None, "of AddNorm, Embedding, FeedForward, Linear and 2 more; if"),
+        (
+            attention,
+            "softmax_of_a_learner",
+            lambda x: x,
+            "of CrossAttention, ScaledDotProductAttention, SelfAttention; if",
+        ),
+    ],
+)
+def test_weights_trained_in_other_code_are_told(own_run, small_config, capsys, monkeypatch, owner, name, value, named):
+    load_run(own_run.path)
+    assert not finish(own_run, small_config()) and not capsys.readouterr().err
+    monkeypatch.setattr(owner, name, value, raising=False)
+    load_run(own_run.path)
+    assert f"best.safetensors: trained with other code {named}" in capsys.readouterr().err
+    (remark,) = loop.resume(own_run, small_config())[1]
+    assert f"step_00000012.safetensors: trained with other code {named}" in remark
+
+
+def test_comments_docstrings_and_layout_are_not_code(tmp_path, monkeypatch):
+    versions = [
+        "from scratchformer.nn.layers import Linear\nclass Own(Linear):\n    def f(self, x):\n        return x + 1\n",
+        "from scratchformer.nn.layers import Linear\nclass Own(Linear):\n    def f(self, x):\n"
+        "        'Adds 1.'\n\n        return (x +\n            1)  # one\n",
+        "from scratchformer.nn.layers import Linear\nclass Own(Linear):\n    def f(self, x):\n        return x + 2\n",
+    ]
+    found = []
+    for number, text in enumerate(versions):
+        (tmp_path / f"own_layer_{number}.py").write_text(text, encoding="utf-8")
+        monkeypatch.syspath_prepend(tmp_path)
+        own = importlib.import_module(f"own_layer_{number}")
+        found.append(code_of(own.Own(2, 2, np.random.default_rng(0), "float32"))["Own"])
+    assert found[0] == found[1] != found[2]
+
+
+def test_a_checkpoint_that_says_nothing_of_its_code_is_taken_as_it_is(own_run, capsys):
+    path = own_run.checkpoints.best
+    found = checkpoints.load(path)
+    checkpoints.save(path, replace(found, progress=replace(found.progress, code={})))
+    load_run(own_run.path)
+    assert not capsys.readouterr().err
 
 
 def test_changed_text_is_noticed(begin, small_config, corpus, tmp_path):
