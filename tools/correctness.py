@@ -200,8 +200,10 @@ def summary(found: dict[str, Any], matrix: dict[str, list[str]]) -> str:
     """The table that the README shows."""
     gradients, layers = found["gradients"], oracle_of_layers(found)
     public = sum(mutant.origin != CLASSIC for mutant in MUTANTS)
-    in_layers = [mutant.name for mutant in MUTANTS if mutant.patches[0].file.startswith("scratchformer/nn/")]
-    in_layers = [name for name in in_layers if name in matrix]
+    of_layers = [
+        mutant for mutant in MUTANTS if mutant.suspect and mutant.patches[0].file.startswith("scratchformer/nn/")
+    ]
+    in_layers = [mutant.name for mutant in of_layers if mutant.name in matrix]
     unseen = sum("gradients" not in matrix[name] for name in in_layers)
     named = sum(mutant.suspect in found["suspects"].get(mutant.name, []) for mutant in MUTANTS)
     rows = {

@@ -26,6 +26,7 @@ from plant import mutant_named
 SUITES = {
     "gradients": "tests/nn/test_gradients.py",
     "contract": "tests/nn/test_contract.py",
+    "checks": "tests/nn/test_gradcheck.py tests/nn/test_parameters.py",
     "flow": "tests/nn/test_flow.py tests/nn/test_vision.py",
     "definitions": "tests/nn/test_model.py tests/nn/test_sequence_layers.py",
     "oracle": "tests/oracle",

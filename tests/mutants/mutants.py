@@ -110,6 +110,9 @@ TEXT_ENCODER = "scratchformer/nn/text_encoder.py"
 SEQUENCE_LAYERS = "scratchformer/nn/sequence_layers.py"
 LOSS = "scratchformer/nn/loss.py"
 OPTIM = "scratchformer/nn/optim.py"
+GRADCHECK = "scratchformer/nn/gradcheck.py"
+PARAMETER = "scratchformer/nn/parameter.py"
+MODEL = "scratchformer/nn/model.py"
 VISION = "scratchformer/nn/vision.py"
 INCREMENTAL = "scratchformer/decoding/incremental.py"
 GENERATION = "scratchformer/decoding/generation.py"
@@ -123,6 +126,7 @@ CHECKPOINTS = "scratchformer/training/checkpoints.py"
 LOOP = "scratchformer/training/loop.py"
 TRAINER = "scratchformer/training/trainer.py"
 SAVING = "scratchformer/training/saving.py"
+MODEL_CODE = "scratchformer/training/model_code.py"
 VALIDATION = "scratchformer/training/validation.py"
 GRADIENT = "scratchformer/parallel/gradient.py"
 DATA_PARALLEL = "scratchformer/training/data_parallel.py"
@@ -133,6 +137,8 @@ DIFFERENCES = "tests/nn/test_gradients.py::test_backward_agrees_with_finite_diff
 IN_CONTRACT = "tests/nn/test_contract.py::test_"
 IN_FLOW = "tests/nn/test_flow.py::test_"
 IN_MODEL = "tests/nn/test_model.py::test_"
+IN_GRADCHECK = "tests/nn/test_gradcheck.py::test_"
+IN_PARAMETERS = "tests/nn/test_parameters.py::test_"
 IN_MASKING = "tests/text/test_masking.py::test_"
 IN_VISION = "tests/nn/test_vision.py::test_"
 IN_SEQUENCE_LAYERS = "tests/nn/test_sequence_layers.py::test_"
@@ -1732,5 +1738,129 @@ model, loss_sum = self.replicas[replica], 0.0
                 "for index, hypotheses in zip(sorted(indices), found):",
             )
         ],
+    ),
+    # The checks themselves ------------------------------------------------------------------------------------------------
+    Mutant(
+        "check-draws-as-its-callers",
+        CLASSIC,
+        "The gradient check draws the gradient of the output from `default_rng(seed)`, from which callers take x: it is "
+        "parallel to x, along which the gradient of a LayerNorm is zero.",
+        "",
+        f"{IN_GRADCHECK}zeros_as_the_gradient_of_a_norm_are_refused_wherever_x_comes_from[0]",
+        [
+            Patch(
+                GRADCHECK,
+                "lambda shape: np.asarray(np.random.default_rng(*streams.spawn(1)).standard_normal(shape))",
+                "np.random.default_rng(seed).standard_normal",
+            )
+        ],
+    ),
+    Mutant(
+        "check-accepts-a-parallel-gradient",
+        CLASSIC,
+        "The gradient check goes on if its gradient of the output is parallel to an input.",
+        "",
+        f"{IN_GRADCHECK}a_gradient_parallel_to_an_input_is_refused",
+        [Patch(GRADCHECK, "    require_not_parallel(upstream, arrays)\n", "")],
+    ),
+    Mutant(
+        "check-begins-at-zero",
+        CLASSIC,
+        "The gradient check begins with gradients of zero, so that it does not notice `.grad[...] = g`.",
+        "",
+        f"{IN_GRADCHECK}a_gradient_that_is_right_for_one_first_call_only_is_refused[Overwrites-refused0]",
+        [Patch(GRADCHECK, "start = {name: draw(grad.shape) for", "start = {name: 0 * draw(grad.shape) for")],
+    ),
+    Mutant(
+        "check-accepts-a-replaced-gradient",
+        CLASSIC,
+        "The gradient check reads a gradient that backward has put in place of the one that the optimizer reads.",
+        "",
+        f"{IN_GRADCHECK}a_layer_that_breaks_its_contract_is_refused[Replaces-backward replaces bias\\\\.grad by another array]",
+        [Patch(GRADCHECK, "if parameter.grad is not held[name]:", "if False:")],
+    ),
+    Mutant(
+        "check-ignores-changed-arguments",
+        CLASSIC,
+        "The gradient check does not notice that backward changes dy, an input or its cache.",
+        "",
+        f"{IN_GRADCHECK}a_layer_that_breaks_its_contract_is_refused[ChangesDy-backward changes dy]",
+        [
+            Patch(
+                GRADCHECK,
+                "if not np.array_equal(array, copy, equal_nan",
+                "if False and np.array_equal(array, copy, equal_nan",
+            )
+        ],
+    ),
+    Mutant(
+        "check-of-a-single-call",
+        CLASSIC,
+        "The gradient check calls forward once before backward, so that a layer may remember its last call.",
+        "",
+        f"{IN_GRADCHECK}a_gradient_that_is_right_for_one_first_call_only_is_refused[RemembersItsLastCall-refused1]",
+        [
+            Patch(
+                GRADCHECK,
+                "    layer.forward(*map_arrays(reordered, inputs), rng=rng and rng._replace(step=rng.step + 1))\n",
+                "",
+            )
+        ],
+    ),
+    Mutant(
+        "layers-in-dicts-are-overlooked",
+        CLASSIC,
+        "The parameters of layers in a dict are neither checked nor trained.",
+        "",
+        f"{IN_PARAMETERS}layers_in_dicts_and_tuples_are_found_and_checked",
+        [Patch(PARAMETER, "        items = value.items()\n", "        return\n")],
+    ),
+    Mutant(
+        "layers-in-tuples-are-overlooked",
+        CLASSIC,
+        "The parameters of layers in a tuple are neither checked nor trained.",
+        "",
+        f"{IN_PARAMETERS}layers_in_dicts_and_tuples_are_found_and_checked",
+        [Patch(PARAMETER, "isinstance(value, (list, tuple))", "isinstance(value, list)")],
+    ),
+    Mutant(
+        "hidden-parameters-are-overlooked",
+        CLASSIC,
+        "A layer in a set, a closure or another object is neither checked nor trained, and nothing is said.",
+        "",
+        f"{IN_PARAMETERS}a_layer_that_would_not_be_found_is_refused_by_name",
+        [Patch(PARAMETER, "if any(id(parameter) not in found for parameter in parameters_behind(item)):", "if False:")],
+    ),
+    Mutant(
+        "adam-trains-the-layers-of-yesterday",
+        CLASSIC,
+        "Adam takes a model with a layer that its store does not hold, and never changes that layer.",
+        "",
+        f"{IN_PARAMETERS}a_layer_put_into_a_finished_model_is_refused_until_the_store_is_rebuilt",
+        [Patch(OPTIM, "            self.store.require(store.parameters())\n", "            pass\n")],
+    ),
+    Mutant(
+        "zero-grad-of-the-layers-of-yesterday",
+        CLASSIC,
+        "`zero_grad` leaves the gradient of a layer that the model's store does not hold.",
+        "",
+        f"{IN_PARAMETERS}a_layer_put_into_a_finished_model_is_refused_until_the_store_is_rebuilt",
+        [Patch(MODEL, "        self.store.require(self.parameters())\n", "")],
+    ),
+    Mutant(
+        "checkpoints-that-nobody-can-load",
+        CLASSIC,
+        "A model with other parameters than its configuration has is trained, and its checkpoints are refused.",
+        "",
+        f"{IN_LOOP}a_model_whose_checkpoints_could_not_be_loaded_is_refused_before_the_first_step",
+        [Patch(SAVING, "if model.store.data.size != sum(counts.values()):", "if False:")],
+    ),
+    Mutant(
+        "weights-in-other-code",
+        CLASSIC,
+        "Weights that were trained with a patched activation are loaded without a word and translate nonsense.",
+        "",
+        f"{IN_RESUME}weights_trained_in_other_code_are_told",
+        [Patch(MODEL_CODE, "if found.get(name) != now.get(name)", "if found.keys() != now.keys()")],
     ),
 ]
