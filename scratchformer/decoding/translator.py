@@ -10,7 +10,7 @@ import numpy as np
 from scratchformer.backends.device import Device
 from scratchformer.backends.mkl import product_threads
 from scratchformer.decoding.search import Hypothesis, search
-from scratchformer.errors import UserError
+from scratchformer.errors import UserError, require_list
 from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel.forks import map_in_processes
@@ -65,7 +65,7 @@ class Translator:
         self.group = group * device.batch_factor
 
     def translate(self, sentences: list[str], beam: int = 4, alpha: float = 0.6) -> list[str]:
-        """The best translation of each sentence."""
+        """The best translation of each sentence. Raises ValueError for a single sentence, which is not in a list."""
         return [best[0].text for best in self.stream(sentences, beam, alpha)]
 
     def stream(
@@ -83,6 +83,7 @@ class Translator:
         sentence that is longer than MAX_TOKENS, than the model's table of learned positions or than memory allows, and
         names it by `place`, a function of its index.
         """
+        require_list(sentences)
         remaining, n_read, ops = iter(sentences), 0, self.device.frozen_ops()
         while chunk := list(islice(remaining, 1 if interactive else LINES_AT_ONCE)):
             yield from self._chunk(chunk, beam, alpha, nbest, lambda index: place(n_read + index), ops)
