@@ -85,7 +85,7 @@ def evaluate(args: argparse.Namespace) -> None:
     for system, lines in zip(systems, translations):
         assessment = evaluation.assess(lines, references, language, args.paper)
         results.append(evaluation.Evaluation(system, files, assessment))
-        if remark := system.remark_on(sources):
+        if remark := system.translator.unknown.remark():
             tell(f"{system.name}: {remark}")
     for doubt in doubts(translations[0], references, language):
         tell(doubt)

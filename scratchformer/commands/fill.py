@@ -28,7 +28,7 @@ def fill(args: argparse.Namespace) -> None:
     from scratchformer.backends.mkl import product_threads
     from scratchformer.decoding.filling import Filler
     from scratchformer.nn.text_encoder import TextEncoder
-    from scratchformer.text.tokenizer import Tokenizer, UnknownTokens
+    from scratchformer.text.tokenizer import Tokenizer
     from scratchformer.training.run import RunDirectory, load_model, require_task
 
     require_task(RunDirectory(args.path), "masked-language-model")
@@ -36,11 +36,11 @@ def fill(args: argparse.Namespace) -> None:
     model, tokenizer, config, *_ = load_model(args.path, args.checkpoint, device=device)
     assert isinstance(model, TextEncoder) and isinstance(tokenizer, Tokenizer)
     filler = Filler(model, tokenizer, config.data.max_length, device)
-    lines, unknown = InputLines([STANDARD_INPUT]), UnknownTokens(tokenizer)
+    lines = InputLines([STANDARD_INPUT])
     if interactive := not args.texts and lines.are_typed():
         tell("Type a text with [MASK] and press Enter to fill it in; Ctrl-D ends.")
     with product_threads(threads):
-        for index, text in enumerate(unknown.watch(args.texts or lines)):
+        for index, text in enumerate(args.texts or lines):
             place = "the text" if len(args.texts) == 1 else f"text {index + 1}" if args.texts else lines.place(index)
             if not text.strip():
                 print(flush=interactive)
@@ -57,5 +57,5 @@ def fill(args: argparse.Namespace) -> None:
                 name = "[MASK]" if len(filled.candidates) == 1 else f"[MASK] {number}"
                 shown = ", ".join(f"{each.text} {each.probability:.3f}" for each in candidates)
                 print(printable(f"  {name}: {shown}"), flush=interactive)
-    if remark := unknown.remark():
+    if remark := filler.unknown.remark():
         tell(remark)

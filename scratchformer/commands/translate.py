@@ -40,7 +40,7 @@ def translate(args: argparse.Namespace) -> None:
     scratchformer translate runs/tiny --beam 4 sentences.en > sentences.de
     """
     from scratchformer.decoding.tree_parser import TreeParser
-    from scratchformer.text.tokenizer import TokenizerPair, UnknownTokens
+    from scratchformer.text.tokenizer import TokenizerPair
 
     loaded = load_translator(args, args.path, args.checkpoint)
     translator = TreeParser(loaded) if isinstance(loaded.tokenizer, TokenizerPair) else loaded
@@ -50,14 +50,12 @@ def translate(args: argparse.Namespace) -> None:
     lines = InputLines(args.files or [STANDARD_INPUT])
     if interactive := lines.are_typed():
         tell("Type a sentence and press Enter to translate it; Ctrl-D ends.")
-    unknown = UnknownTokens(loaded.tokenizer)
-    text = unknown.watch(lines)
-    found = translator.stream(text, **options, nbest=args.nbest, interactive=interactive, place=lines.place)
+    found = translator.stream(lines, **options, nbest=args.nbest, interactive=interactive, place=lines.place)
     for number, best in enumerate(found, 1):
         for translation in best:
             beginning = f"{number}\t{translation.score:.4f}\t" if args.nbest > 1 else ""
             print(beginning + translation.text, flush=interactive)
-    if remark := unknown.remark():
+    if remark := loaded.unknown.remark():
         tell(remark)
 
 

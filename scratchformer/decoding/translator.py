@@ -15,7 +15,7 @@ from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel.forks import map_in_processes
 from scratchformer.text.batches import encode_sequences
-from scratchformer.text.tokenizer import Tokenizer
+from scratchformer.text.tokenizer import Tokenizer, UnknownTokens
 
 SENTENCES_AT_ONCE = 64
 LINES_AT_ONCE = 1024
@@ -49,6 +49,7 @@ class Translator:
     threads  cores to use on a CPU; the number changes no translation, only the last bit of a score
     device   where the model's weights are
     group    how many sentences a CPU translates together
+    unknown  counts the unknown tokens of all sentences so far
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Translator:
         self.model, self.tokenizer, self.extra_length, self.device = model, tokenizer, extra_length, device
         self.threads = 1 if device.is_async else threads
         self.group = group * device.batch_factor
+        self.unknown = UnknownTokens(tokenizer)
 
     def translate(self, sentences: list[str], beam: int = 4, alpha: float = 0.6) -> list[str]:
         """The best translation of each sentence. Raises ValueError for a single sentence, which is not in a list."""
@@ -122,6 +124,7 @@ class Translator:
         translations = [[Translation("", 0.0)]] * len(sentences)
         sources = encode_sequences(self.tokenizer.encode, sentences)
         self._require_lengths(sources.lengths, place)
+        self.unknown.count(sentences, sources.ids)
         by_length = np.argsort(sources.lengths, kind="stable")
         by_length = by_length[[bool(sentences[index].strip()) for index in by_length]]
         groups = self._groups(by_length, sources.lengths)

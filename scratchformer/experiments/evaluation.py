@@ -22,7 +22,6 @@ from scratchformer.experiments.paper_bleu import PaperScore, paper_bleu_and_gap
 from scratchformer.files import user_error, whole_file
 from scratchformer.text.bleu import Scores, bleu_metric, corpus_scores
 from scratchformer.text.corpora import ParallelFiles, find_split, plain_or_gz, read_lines
-from scratchformer.text.tokenizer import UnknownTokens
 from scratchformer.training.run import RunDirectory, require_place
 
 N_SAMPLES = 1000
@@ -307,13 +306,6 @@ class System(NamedTuple):
         title = f"translate with {self.name}"
         shown = tqdm(translations, title, len(sentences), unit=" sentences", disable=None, leave=False)
         return [best[0].text for best in shown]
-
-    def remark_on(self, sentences: list[str]) -> str:
-        """Say in a line how many tokens of the sentences are unknown; "" if the model knows them all."""
-        unknown = UnknownTokens(self.translator.tokenizer)
-        for _ in unknown.watch(sentences):
-            pass
-        return unknown.remark()
 
 
 class Evaluation(NamedTuple):

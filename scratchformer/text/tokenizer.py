@@ -8,11 +8,12 @@ does the work; this file chooses its options.
 import io
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unicodedata import is_normalized, normalize
 
+import numpy as np
 import sentencepiece
 
 from scratchformer.errors import UserError, in_one_line, require_list
@@ -139,11 +140,9 @@ class Tokenizer:
             _raise_if_size_impossible(vocab_size, str(error))
             raise UserError(f"sentencepiece cannot learn a vocabulary from this text: {in_one_line(error)}") from error
         learned = cls(model.getvalue())
-        learned.unlearned = {
-            each: sum(text.count(each) for text in texts)
-            for each in sorted(set().union(*texts))
-            if UNK in learned._processor.encode(each)
-        }
+        if "model_type" not in options:
+            unknown = [each for each in sorted(set().union(*texts)) if UNK in learned._processor.encode(each)]
+            learned.unlearned = {each: sum(text.count(each) for text in texts) for each in unknown}
         return learned
 
     def __reduce__(self) -> tuple[type["Tokenizer"], tuple[bytes], dict[str, Any]]:
@@ -298,17 +297,15 @@ class UnknownTokens:
         self.tokenizer = tokenizer
         self.n_sentences = self.n_tokens = self.n_unknown = self.n_decomposed = 0
 
-    def watch(self, sentences: Iterable[str]) -> Iterator[str]:
-        """Yield the sentences, and count each as it passes."""
+    def count(self, sentences: Sequence[str], ids: np.ndarray) -> None:
+        """Add sentences, whose ids stand one after another in a flat array."""
+        self.n_sentences += len(sentences)
+        self.n_tokens += int(np.count_nonzero(ids != EOS))
+        self.n_unknown += int(np.count_nonzero(ids == UNK))
         for sentence in sentences:
-            [ids] = self.tokenizer.encode([sentence])
-            self.n_sentences += 1
-            self.n_tokens += len(ids)
-            self.n_unknown += ids.count(UNK)
             if not is_normalized("NFC", sentence):
-                [composed] = self.tokenizer.encode([normalize("NFC", sentence)])
-                self.n_decomposed += self._n_unfamiliar(composed) < self._n_unfamiliar(ids)
-            yield sentence
+                found, composed = self.tokenizer.encode([sentence, normalize("NFC", sentence)])
+                self.n_decomposed += self._n_unfamiliar(composed) < self._n_unfamiliar(found)
 
     def _n_unfamiliar(self, ids: Sequence[int]) -> int:
         """The number of tokens that are UNK, or a byte of a character without a piece."""
@@ -321,7 +318,7 @@ class UnknownTokens:
             found.append(f"{self.n_unknown:,} of {self.n_tokens:,} tokens of the input are unknown to the model")
         if self.n_decomposed:
             found.append(
-                f"{self.n_decomposed:,} of {self.n_sentences:,} sentences have letters that it knows in Unicode's NFC "
-                "only: normalize the text, as with `uconv -x any-nfc`"
+                f"{self.n_decomposed:,} of {self.n_sentences:,} sentences have letters that the model knows in "
+                "Unicode's NFC only: normalize the text, as with `uconv -x any-nfc`"
             )
         return "; ".join(found)

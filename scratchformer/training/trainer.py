@@ -98,9 +98,8 @@ class Trainer:
             messages.other_threads(n_threads, before.threads, cores * ranks.size) if before.threads else "",
             messages.other_products(products, before.products),
             self.device.drawback() if self.is_main else "",
+            unlearned_remark(tokenizer) if self.is_main and tokenizer else "",
         )
-        if self.is_main and tokenizer:
-            remarks += (unlearned_remark(tokenizer),)
         self.remarks = [remark for remark in remarks if remark]
         self.n_pending = 0  # steps that have begun and not ended
         self.busy_since = 0.0
