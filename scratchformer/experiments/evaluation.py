@@ -20,7 +20,7 @@ from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError, printable
 from scratchformer.experiments.paper_bleu import PaperScore, paper_bleu_and_gap
 from scratchformer.files import user_error, whole_file
-from scratchformer.text.bleu import Scores, bleu_metric, corpus_scores
+from scratchformer.text.bleu import Scores, bleu_metric, corpus_scores, require_pairs
 from scratchformer.text.corpora import ParallelFiles, find_split, plain_or_gz, read_lines
 from scratchformer.training.run import RunDirectory, require_place
 
@@ -240,6 +240,8 @@ def compare(hypotheses: list[str], others: list[str], references: list[str], lan
     from sacrebleu.metrics import CHRF
     from sacrebleu.significance import PairedTest
 
+    require_pairs(hypotheses, references)
+    require_pairs(others, references)
     metrics = {"BLEU": bleu_metric(language), "chrF": CHRF()}
     test: Any = PairedTest([("other", others), ("ours", hypotheses)], metrics, [references], "bs", N_SAMPLES)
     signatures, results = test()
