@@ -1,5 +1,7 @@
 """The exception for mistakes of the user, and messages in one line that a terminal can show."""
 
+from typing import Any
+
 
 class UserError(ValueError):
     """Bad input, or a state that only the user can repair. The message is one line that says what is wrong and where.
@@ -25,3 +27,9 @@ def printable(text: str) -> str:
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
     )
+
+
+def require_list(items: Any, of: str = "strings") -> None:
+    """Raises ValueError for a string, whose letters would be taken for items, and for None."""
+    if items is None or isinstance(items, (str, bytes)):
+        raise ValueError(f"a list of {of} belongs here, not {items!r:.60}")

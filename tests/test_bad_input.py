@@ -169,7 +169,6 @@ def test_a_bad_configuration_file(refused, tmp_path):
         (["plot", "run", "loss", "--sentence", "a dog"], "--sentence is for the figure attention"),
         (["plot", "run", "loss", "--checkpoint", "best"], "--checkpoint is for the figures attention and positions"),
         (["doctor", "--code", "--data", "."], "--code examines only the code"),
-        (["score", "a", "--reference", "b", "--language", "fr"], "--language is for --paper"),
     ],
 )
 def test_words_that_mean_nothing(refused, arguments, complaint):

@@ -126,6 +126,17 @@ def test_the_number_of_threads_changes_no_translation(cli, trained, type_in):
     assert printed[0] == printed[1] and printed[0].out.count("\n") == 70 * len(LINES)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_unknown_tokens_are_told_after_the_translations(cli, trained, type_in, threads):
+    lines = ["a dog", "the 🙂 dog", "ho\u0308rt"] * 50
+    type_in("\n".join(lines))
+    code, printed, said = cli("translate", trained.path, "--threads", threads)
+    assert code == 0 and printed.count("\n") == len(lines)
+    n_tokens = sum(map(len, load_run(trained.path).tokenizer.encode(lines)))
+    assert said.startswith(f"100 of {n_tokens} tokens of the input are unknown to the model; 50 of 150 sentences have ")
+    assert said.count("\n") == 1 and "Unicode's NFC" in said
+
+
 def test_a_hyphen_is_standard_input(cli, trained, tmp_path, type_in):
     (tmp_path / "one.en").write_text("a dog\n", encoding="utf-8")
     expected = "".join(f"{line}\n" for line in load_run(trained.path).translate(["a dog", "a cat"]))

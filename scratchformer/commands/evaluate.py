@@ -48,7 +48,7 @@ def add_score(commands: Commands) -> None:
     reference = "the reference translations, line by line"
     parser.add_argument("--reference", type=path, required=True, metavar="F", help=reference)
     add_scores(parser, "FILE", "compare with the translations in this file")
-    add_option(parser, "--language L", word, "of the text, for --paper (default: de)")
+    add_option(parser, "--language L", word, "of the text: it decides what BLEU counts as a token (default: de)", "de")
 
 
 def evaluate(args: argparse.Namespace) -> None:
@@ -60,6 +60,7 @@ def evaluate(args: argparse.Namespace) -> None:
     scratchformer evaluate runs/big --against runs/base
     """
     from scratchformer.experiments import evaluation
+    from scratchformer.text.bleu import doubts
     from scratchformer.training.run import RunDirectory
 
     if args.against_checkpoint and not args.against:
@@ -80,13 +81,17 @@ def evaluate(args: argparse.Namespace) -> None:
         translations = [systems[0].translate(sources)]
         write(translations[0])
         translations += [system.translate(sources) for system in systems[1:]]
-    language = data.target_language if args.paper else None
-    results = []
+    language, results = data.target_language, []
     for system, lines in zip(systems, translations):
-        results.append(evaluation.Evaluation(system, files, evaluation.assess(lines, references, language)))
+        assessment = evaluation.assess(lines, references, language, args.paper)
+        results.append(evaluation.Evaluation(system, files, assessment))
+        if remark := system.translator.unknown.remark():
+            tell(f"{system.name}: {remark}")
+    for doubt in doubts(translations[0], references, language):
+        tell(doubt)
     for result in results:
         record_scores(result.system.run, result.as_record())
-    comparisons = evaluation.compare(translations[0], translations[1], references) if args.against else []
+    comparisons = evaluation.compare(translations[0], translations[1], references, language) if args.against else []
     print_scores(args.json, results, comparisons, [system.name for system in systems])
 
 
@@ -158,14 +163,15 @@ def score(args: argparse.Namespace) -> None:
     scratchformer score translations.de --reference test.de --paper
     """
     from scratchformer.experiments import evaluation
+    from scratchformer.text.bleu import doubts
 
-    if args.language and not args.paper:
-        raise UserError("--language is for --paper: without it, the language plays no part")
     files = [args.hypotheses, args.against] if args.against else [args.hypotheses]
     *translations, references = evaluation.read_parallel(*files, args.reference)
-    language = (args.language or "de") if args.paper else None
-    results = [evaluation.assess(lines, references, language) for lines in translations]
-    comparisons = evaluation.compare(translations[0], translations[1], references) if args.against else []
+    language = args.language
+    results = [evaluation.assess(lines, references, language, args.paper) for lines in translations]
+    for doubt in doubts(translations[0], references, language):
+        tell(doubt)
+    comparisons = evaluation.compare(translations[0], translations[1], references, language) if args.against else []
     print_scores(args.json, results, comparisons, [printable(str(file)) for file in files])
 
 

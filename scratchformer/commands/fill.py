@@ -57,3 +57,5 @@ def fill(args: argparse.Namespace) -> None:
                 name = "[MASK]" if len(filled.candidates) == 1 else f"[MASK] {number}"
                 shown = ", ".join(f"{each.text} {each.probability:.3f}" for each in candidates)
                 print(printable(f"  {name}: {shown}"), flush=interactive)
+    if remark := filler.unknown.remark():
+        tell(remark)

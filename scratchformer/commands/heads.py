@@ -55,7 +55,7 @@ def heads(args: argparse.Namespace) -> None:
     is_bundled = not (data.directory or data.files or args.source or args.reference)
     pairs = bundled.read_text("test") if is_bundled else read_text(args, data)
     translator = load_run(args.path, args.checkpoint)
-    text = text_of(translator, pairs, args.sentences)
+    text = text_of(translator, pairs, args.sentences, data.target_language)
     if len(text.encoded) < FEWEST:
         raise UserError(f"{len(text.encoded)} sentence pairs that can be used; at least {FEWEST} are needed")
     examples, pronouns = None, []

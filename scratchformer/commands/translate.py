@@ -55,6 +55,8 @@ def translate(args: argparse.Namespace) -> None:
         for translation in best:
             beginning = f"{number}\t{translation.score:.4f}\t" if args.nbest > 1 else ""
             print(beginning + translation.text, flush=interactive)
+    if remark := loaded.unknown.remark():
+        tell(remark)
 
 
 class InputLines:

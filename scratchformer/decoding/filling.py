@@ -10,7 +10,7 @@ from scratchformer.backends.device import Device
 from scratchformer.errors import UserError
 from scratchformer.nn.ops import ops_of, using
 from scratchformer.nn.text_encoder import TextEncoder
-from scratchformer.text.tokenizer import BOS, EOS, MASK, MASK_PIECE, Tokenizer
+from scratchformer.text.tokenizer import BOS, EOS, MASK, MASK_PIECE, Tokenizer, UnknownTokens
 
 
 class Candidate(NamedTuple):
@@ -34,10 +34,12 @@ class Filler:
 
     max_length  the most tokens of a text, with start and end
     device      where the model's weights are
+    unknown     counts the unknown tokens of all texts so far
     """
 
     def __init__(self, model: TextEncoder, tokenizer: Tokenizer, max_length: int, device: Device = Device()) -> None:
         self.model, self.tokenizer, self.max_length, self.device = model, tokenizer, max_length, device
+        self.unknown = UnknownTokens(tokenizer)
 
     def fill(self, text: str, top: int = 5, place: str = "the text") -> Filling:
         """The `top` most likely pieces of each [MASK], and the text with the best.
@@ -69,6 +71,7 @@ class Filler:
     def _encode(self, text: str, place: str) -> np.ndarray:
         """Ids (T,) from BOS to EOS."""
         [ids] = self.tokenizer.encode([text])
+        self.unknown.count([text], np.array(ids))
         # The space before a [MASK] belongs to the word that is hidden.
         pieces = self.tokenizer.pieces(ids)
         belongs = [piece == "▁" and after == MASK_PIECE for piece, after in zip(pieces, [*pieces[1:], ""])]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scratchformer.decoding.incremental import begin_generation, generation_step
-from scratchformer.errors import UserError
+from scratchformer.errors import UserError, require_list
 from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.ops import ops_of
 from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
@@ -85,8 +85,9 @@ def generate(
             changed, and with it all keys and values. So a token is drawn after at least half a window, or after
             all tokens while there are fewer
 
-    Raises UserError if the model's probabilities are not finite, ValueError for an empty prompt.
+    Raises UserError if the model's probabilities are not finite, ValueError for an empty prompt and for text.
     """
+    require_list(prompt, "ids")
     if not len(prompt):
         raise ValueError("the prompt is empty; [BOS] begins a new text")
     limit = window or sys.maxsize

@@ -10,12 +10,12 @@ import numpy as np
 from scratchformer.backends.device import Device
 from scratchformer.backends.mkl import product_threads
 from scratchformer.decoding.search import Hypothesis, search
-from scratchformer.errors import UserError
+from scratchformer.errors import UserError, require_list
 from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel.forks import map_in_processes
 from scratchformer.text.batches import encode_sequences
-from scratchformer.text.tokenizer import Tokenizer
+from scratchformer.text.tokenizer import Tokenizer, UnknownTokens
 
 SENTENCES_AT_ONCE = 64
 LINES_AT_ONCE = 1024
@@ -49,6 +49,7 @@ class Translator:
     threads  cores to use on a CPU; the number changes no translation, only the last bit of a score
     device   where the model's weights are
     group    how many sentences a CPU translates together
+    unknown  counts the unknown tokens of all sentences so far
     """
 
     def __init__(
@@ -63,9 +64,10 @@ class Translator:
         self.model, self.tokenizer, self.extra_length, self.device = model, tokenizer, extra_length, device
         self.threads = 1 if device.is_async else threads
         self.group = group * device.batch_factor
+        self.unknown = UnknownTokens(tokenizer)
 
     def translate(self, sentences: list[str], beam: int = 4, alpha: float = 0.6) -> list[str]:
-        """The best translation of each sentence."""
+        """The best translation of each sentence. Raises ValueError for a single sentence, which is not in a list."""
         return [best[0].text for best in self.stream(sentences, beam, alpha)]
 
     def stream(
@@ -83,6 +85,7 @@ class Translator:
         sentence that is longer than MAX_TOKENS, than the model's table of learned positions or than memory allows, and
         names it by `place`, a function of its index.
         """
+        require_list(sentences)
         remaining, n_read, ops = iter(sentences), 0, self.device.frozen_ops()
         while chunk := list(islice(remaining, 1 if interactive else LINES_AT_ONCE)):
             yield from self._chunk(chunk, beam, alpha, nbest, lambda index: place(n_read + index), ops)
@@ -121,6 +124,7 @@ class Translator:
         translations = [[Translation("", 0.0)]] * len(sentences)
         sources = encode_sequences(self.tokenizer.encode, sentences)
         self._require_lengths(sources.lengths, place)
+        self.unknown.count(sentences, sources.ids)
         by_length = np.argsort(sources.lengths, kind="stable")
         by_length = by_length[[bool(sentences[index].strip()) for index in by_length]]
         groups = self._groups(by_length, sources.lengths)

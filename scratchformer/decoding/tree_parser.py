@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from scratchformer.decoding.translator import Translation, Translator
+from scratchformer.errors import require_list
 from scratchformer.text.tokenizer import TokenizerPair
 from scratchformer.text.trees import Parse, phrase_labels, tree_of
 
@@ -29,7 +30,10 @@ class TreeParser:
         self.phrases = phrase_labels(piece.removeprefix("▁") for piece in target.pieces(range(target.vocab_size)))
 
     def parse(self, sentences: Sequence[Sequence[str]], beam: int = 1, alpha: float = 0.0) -> list[Parse]:
-        """The best tree over the words of each sentence; none may be empty."""
+        """The best tree over the words of each sentence; none may be empty. Raises ValueError for a string of words."""
+        require_list(sentences)
+        for words in sentences:
+            require_list(words)
         outputs = self.translator.translate([" ".join(words) for words in sentences], beam, alpha)
         return [tree_of(output.split(), words, self.phrases) for output, words in zip(outputs, sentences)]
 
@@ -43,6 +47,7 @@ class TreeParser:
         place: Callable[[int], str] = lambda index: f"sentence {index + 1}",
     ) -> Iterator[list[Translation]]:
         """The `nbest` best trees of each line in Penn brackets, best first. Arguments: `Translator.stream`."""
+        require_list(lines)
         waiting: deque[list[str]] = deque()
 
         def texts() -> Iterator[str]:

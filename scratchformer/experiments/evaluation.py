@@ -20,7 +20,7 @@ from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError, printable
 from scratchformer.experiments.paper_bleu import PaperScore, paper_bleu_and_gap
 from scratchformer.files import user_error, whole_file
-from scratchformer.text.bleu import Scores, corpus_scores
+from scratchformer.text.bleu import Scores, bleu_metric, corpus_scores, require_pairs
 from scratchformer.text.corpora import ParallelFiles, find_split, plain_or_gz, read_lines
 from scratchformer.training.run import RunDirectory, require_place
 
@@ -191,17 +191,17 @@ class Assessment(NamedTuple):
         ]
 
 
-def assess(hypotheses: list[str], references: list[str], paper_language: str | None = None) -> Assessment:
-    """sacreBLEU's scores, and if a language is given, the score by the paper's script for text of that language.
+def assess(hypotheses: list[str], references: list[str], language: str = "de", with_paper: bool = False) -> Assessment:
+    """sacreBLEU's scores of text in this language, and if asked for, the score by the paper's script.
 
     Raises UserError if there is nothing to score or the two lists differ in length.
     """
-    scores = corpus_scores(hypotheses, references)
-    if paper_language is None:
+    scores = corpus_scores(hypotheses, references, language)
+    if not with_paper:
         return Assessment(scores)
-    paper_language = printable(paper_language)  # it will be printed, and may come from a run's file
-    paper, steps = paper_bleu_and_gap(scores.bleu, hypotheses, references, paper_language)
-    return Assessment(scores, paper, steps, paper_language)
+    language = printable(language)  # it will be printed, and may come from a run's file
+    paper, steps = paper_bleu_and_gap(scores.bleu, hypotheses, references, language)
+    return Assessment(scores, paper, steps, language)
 
 
 # Two systems ----------------------------------------------------------------------------------------------------------
@@ -232,15 +232,17 @@ class Comparison(NamedTuple):
         return f"{name if difference > 0 else other_name} is better: by {abs(difference):.2f}, p = {self.p_value:.3f}"
 
 
-def compare(hypotheses: list[str], others: list[str], references: list[str]) -> list[Comparison]:
+def compare(hypotheses: list[str], others: list[str], references: list[str], language: str = "de") -> list[Comparison]:
     """Compare two systems by BLEU and chrF on test sets drawn with replacement from the sentences of this one.
 
     The draw is seeded: the same translations give the same result. It takes 72 kB of memory for each sentence.
     """
-    from sacrebleu.metrics import BLEU, CHRF
+    from sacrebleu.metrics import CHRF
     from sacrebleu.significance import PairedTest
 
-    metrics = {"BLEU": BLEU(), "chrF": CHRF()}
+    require_pairs(hypotheses, references)
+    require_pairs(others, references)
+    metrics = {"BLEU": bleu_metric(language), "chrF": CHRF()}
     test: Any = PairedTest([("other", others), ("ours", hypotheses)], metrics, [references], "bs", N_SAMPLES)
     signatures, results = test()
     comparisons = []

@@ -35,10 +35,11 @@ POSITIONS_AT_ONCE = 4096
 
 
 class Text(NamedTuple):
-    """Sentence pairs, and the same as ids."""
+    """Sentence pairs, and the same as ids; language: of the targets, which decides what BLEU counts as a token."""
 
     pairs: Pairs
     encoded: EncodedPairs
+    language: str = "de"
 
     @property
     def n_tokens(self) -> np.ndarray:
@@ -49,10 +50,10 @@ class Text(NamedTuple):
         """The pairs where `keep`, (sentences,) bool, is True."""
         ids, numbers = self.encoded, self.encoded.line_numbers[keep]
         encoded = EncodedPairs(ids.source.select(keep), ids.target.select(keep), numbers, ids.max_length, 0)
-        return Text(select(self.pairs, keep), encoded)
+        return Text(select(self.pairs, keep), encoded, self.language)
 
 
-def text_of(translator: Translator, pairs: Pairs, n_sentences: int) -> Text:
+def text_of(translator: Translator, pairs: Pairs, n_sentences: int, language: str = "de") -> Text:
     """The first pairs of which no side is longer than MAX_LENGTH tokens, or than the model's table of positions.
 
     Raises UserError if there are none.
@@ -61,7 +62,7 @@ def text_of(translator: Translator, pairs: Pairs, n_sentences: int) -> Text:
     longest = min(MAX_LENGTH, config.max_positions) if config.positions == "learned" else MAX_LENGTH
     encoded = encode_pairs(translator.tokenizer.encode, pairs, longest, longest)
     fitting = select(pairs, np.isin(pairs.line_numbers, encoded.line_numbers))
-    return Text(fitting, encoded).part(np.arange(len(encoded)) < n_sentences)
+    return Text(fitting, encoded, language).part(np.arange(len(encoded)) < n_sentences)
 
 
 def select(pairs: Pairs, keep: np.ndarray) -> Pairs:
@@ -216,4 +217,4 @@ def pruning_curve(translator: Translator, text: Text, order: Sequence[int], bleu
 
 def greedy_bleu(translator: Translator, text: Text) -> float:
     """sacreBLEU, 0 to 100, of greedy translations."""
-    return corpus_scores(translator.translate(text.pairs.source, beam=1), text.pairs.target).bleu
+    return corpus_scores(translator.translate(text.pairs.source, beam=1), text.pairs.target, text.language).bleu

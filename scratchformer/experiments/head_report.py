@@ -25,6 +25,7 @@ from scratchformer.experiments.head_importance import (
 )
 from scratchformer.experiments.head_roles import MOSTLY, Roles, alignment_accuracies, corrected_z, roles_of_heads
 from scratchformer.experiments.statistics import Correlation, mean_and_error, rank_correlation
+from scratchformer.text.bleu import bleu_metric
 from scratchformer.text.bundled import Example
 
 N_RANDOM = 5
@@ -44,6 +45,7 @@ class HeadReport(NamedTuple):
     roles          see Roles
     alignment      accuracy against the gold alignment, of attention and of baselines; empty without annotations
     curves         name of an order -> the model while heads are removed in this order
+    tokenizer      sacreBLEU's, with which BLEU was computed
     """
 
     names: list[str]
@@ -59,6 +61,7 @@ class HeadReport(NamedTuple):
     roles: Roles
     alignment: dict[str, float]
     curves: dict[str, Curve]
+    tokenizer: str
 
     def as_json(self) -> dict[str, Any]:
         """Everything, for JSON; heads by name."""
@@ -69,6 +72,7 @@ class HeadReport(NamedTuple):
             "tokens": self.n_tokens,
             "loss": self.loss,
             "bleu": self.bleu,
+            "tokenizer": self.tokenizer,
             "heads": {name: {key: flat[key][head] for key in flat} for head, name in enumerate(self.names)},
             "correlations": {name: found._asdict() for name, found in self.correlations.items()},
             "roles": [
@@ -97,7 +101,7 @@ class HeadReport(NamedTuple):
         width = max(map(len, self.names))
         lines = [
             f"{len(self.names)} heads, {self.n_sentences} sentence pairs, {self.n_tokens} target tokens: "
-            f"loss {self.loss:.4f} nats a token, BLEU {self.bleu:.2f} (greedy)",
+            f"loss {self.loss:.4f} nats a token, BLEU {self.bleu:.2f} (greedy, tok:{self.tokenizer})",
             "",
             f"{'without':{width}} {'loss':>8}  {'BLEU':>6} {'|dL/dxi|':>9}  role: score (a head that knows nothing)",
         ]
@@ -232,4 +236,5 @@ def measure_heads(
         roles,
         alignment,
         curves,
+        bleu_metric(text.language).tokenizer.signature(),
     )

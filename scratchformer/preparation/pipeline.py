@@ -61,7 +61,7 @@ from scratchformer.text.corpora import (
     read_pairs,
     stream_blocks,
 )
-from scratchformer.text.tokenizer import UNK, Tokenizer
+from scratchformer.text.tokenizer import UNK, Tokenizer, unlearned_remark
 
 LINES_PER_BLOCK = 10_000
 """A block is about 2 MB of text, which takes a fraction of a second."""
@@ -272,6 +272,8 @@ def learn_vocabulary(out: Path, options: Options, n_pairs: int, invalidate: Inva
     invalidate()
     tokenizer.save(out / TOKENIZER)
     summary = f"{options.vocab_size:,} pieces, learnt from {sample:,} of {n_pairs:,} pairs"
+    if remark := unlearned_remark(tokenizer):
+        summary += f"; {remark}"
     return StageResult({"sample": sample}, summary)
 
 

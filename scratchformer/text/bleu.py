@@ -4,9 +4,19 @@ A BLEU score is only meaningful together with its tokenization and smoothing, so
 signature. The paper's own scores (§6.1) come from another script, which `experiments.paper_bleu` reproduces.
 """
 
-from typing import NamedTuple
+import re
+from typing import Any, NamedTuple
+from unicodedata import is_normalized
 
-from scratchformer.errors import UserError
+from scratchformer.errors import UserError, require_list
+
+TOKENIZERS = {
+    "zh": ("zh", "zho", "chi", "cmn", "yue", "lzh", "cn"),
+    "ja-mecab": ("ja", "jpn", "jp"),
+    "ko-mecab": ("ko", "kor"),
+    "char": ("th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bur", "bo", "bod", "tib", "dz", "dzo"),
+}
+"""sacreBLEU's tokenizer -> the codes of the languages that it is for. All other languages have 13a."""
 
 
 class Scores(NamedTuple):
@@ -26,15 +36,30 @@ class Scores(NamedTuple):
     n_sentences: int
 
 
-def corpus_scores(hypotheses: list[str], references: list[str]) -> Scores:
-    """Compute corpus BLEU (cased, 13a tokenization, exponential smoothing) and chrF of plain, detokenized text.
+def bleu_metric(language: str) -> Any:
+    """sacreBLEU's BLEU with the tokenizer for a language, whose code may name a country, as in zh_TW.
+
+    Japanese and Korean are cut into characters where `pip install 'sacrebleu[ja,ko]'` has not been run.
+    """
+    from sacrebleu.metrics import BLEU  # imported here: it takes 0.1 s, and most commands do not score
+
+    code = re.split("[-_]", language.lower())[0]
+    name = next((name for name, codes in TOKENIZERS.items() if code in codes), "13a")
+    try:
+        return BLEU(tokenize=name)
+    except (RuntimeError, AssertionError):  # MeCab is not installed, or with another dictionary
+        return BLEU(tokenize="char")
+
+
+def corpus_scores(hypotheses: list[str], references: list[str], language: str = "") -> Scores:
+    """Compute corpus BLEU (cased, exponential smoothing) and chrF of plain, detokenized text in this language.
 
     Raises UserError if there is nothing to score or the two lists differ in length.
     """
-    from sacrebleu.metrics import BLEU, CHRF  # imported here: it takes 0.1 s, and most commands do not score
+    from sacrebleu.metrics import CHRF
 
     require_pairs(hypotheses, references)
-    bleu, chrf = BLEU(), CHRF()
+    bleu, chrf = bleu_metric(language), CHRF()
     bleu_score = bleu.corpus_score(hypotheses, [references])
     chrf_score = chrf.corpus_score(hypotheses, [references])
     return Scores(
@@ -48,8 +73,30 @@ def corpus_scores(hypotheses: list[str], references: list[str]) -> Scores:
     )
 
 
+def doubts(hypotheses: list[str], references: list[str], language: str = "") -> list[str]:
+    """Say in a line each why the BLEU score of these translations means little; mostly there is nothing to say."""
+    bleu, found = bleu_metric(language), []
+    n_long = sum(len(bleu.tokenizer(reference).split()) >= 4 for reference in references)
+    if n_long < len(references) / 10:
+        used = bleu.tokenizer.signature()
+        name = "; for a language without spaces, set data.target_language, or --language of `scratchformer score`"
+        found.append(
+            f"BLEU means little: it counts up to four tokens in a row, and {n_long} of {len(references)} references "
+            f"have four (tok:{used}); compare by chrF{name if used == '13a' else ''}"
+        )
+    n_other, n_ours = (sum(not is_normalized("NFC", text) for text in texts) for texts in (references, hypotheses))
+    if n_other > len(references) / 100 and not n_ours:
+        found.append(
+            f"{n_other} of {len(references)} references are not in Unicode's NFC, but all translations are: equal "
+            "letters count as different; normalize the references, as with `uconv -x any-nfc`"
+        )
+    return found
+
+
 def require_pairs(hypotheses: list[str], references: list[str]) -> None:
     """Raises UserError unless there are translations, and as many references."""
+    require_list(hypotheses)
+    require_list(references)
     if len(hypotheses) != len(references):
         raise UserError(f"{len(hypotheses)} translations cannot be scored against {len(references)} references")
     if not hypotheses:

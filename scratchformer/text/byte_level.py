@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from scratchformer.errors import UserError, in_one_line, printable
+from scratchformer.errors import UserError, in_one_line, printable, require_list
 from scratchformer.files import user_error
 from scratchformer.text.tokenizer import N_SPECIALS, Tokenizer, _text_ids
 
@@ -79,6 +79,7 @@ class ByteLevelTokenizer(Tokenizer):
 
     def encode(self, sentences: list[str]) -> list[list[int]]:
         """Return the ids of each text, without BOS and EOS."""
+        require_list(sentences)
         return [self._processor.encode(sentence).ids for sentence in sentences]
 
     def decode(self, sentences: Iterable[Sequence[int]]) -> list[str]:

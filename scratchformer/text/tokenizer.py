@@ -8,13 +8,15 @@ does the work; this file chooses its options.
 import io
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unicodedata import is_normalized, normalize
 
+import numpy as np
 import sentencepiece
 
-from scratchformer.errors import UserError
+from scratchformer.errors import UserError, in_one_line, require_list
 from scratchformer.files import user_error, whole_file
 
 PAD, EOS, BOS, UNK = 0, 1, 2, 3  # `nn.ops` defines PAD as well, since neither package imports the other
@@ -25,6 +27,12 @@ MASK_PIECE = "[MASK]"
 # sentencepiece reserves the names of special pieces: with the plain name "</s>", a text that contains "</s>" could not
 # be encoded. Names with spaces cannot occur in text, because sentencepiece writes every space there as "▁".
 PAD_PIECE, EOS_PIECE, BOS_PIECE, UNK_PIECE = " <pad> ", " </s> ", " <s> ", " <unk> "
+
+BYTE = re.compile("<0x[0-9A-F]{2}>")
+"""The piece of a byte, in a model that was trained with `byte_fallback`."""
+
+UNLEARNABLE = "\N{LOWER FIVE EIGHTHS BLOCK}"
+"""sentencepiece skips every sentence with this character, which it writes for unknown ones, and says nothing."""
 
 TOO_LARGE = re.compile(r"Vocabulary size too high .* value <= (\d+)")
 TOO_SMALL = re.compile(r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)")
@@ -40,9 +48,13 @@ class Tokenizer:
     Text is taken as it is (no Unicode normalization), except that a run of spaces becomes one space. A character that
     was not in the training text becomes UNK or, if the model was trained with `byte_fallback`, its UTF-8 bytes.
 
+    unlearned  characters of the text it was just trained on that become UNK nevertheless -> how often they occur
+
     Raises UserError if `serialized` is not a sentencepiece model, or one with other special ids than ours; the message
     names it by `origin`.
     """
+
+    unlearned: Mapping[str, int] = {}
 
     def __init__(self, serialized: bytes, origin: str = "the tokenizer"):
         processor = sentencepiece.SentencePieceProcessor()
@@ -70,7 +82,7 @@ class Tokenizer:
         """Learn `vocab_size` pieces (special pieces, bytes and single characters included) from both languages.
 
         The same sentences give the same model, byte for byte. Every character of the text becomes a piece, so the
-        training text itself contains no UNK.
+        training text itself contains no UNK, but for the few characters that sentencepiece cannot learn (`unlearned`).
 
         masks: whether the piece MASK_PIECE, with the id MASK, is one of them: a masked language model needs it
 
@@ -97,6 +109,7 @@ class Tokenizer:
 
     @classmethod
     def _train(cls, sentences: Iterable[str], vocab_size: int, **options: Any) -> "Tokenizer":
+        require_list(sentences)
         # A list, because sentencepiece turns an exception of a generator into its own RuntimeError.
         texts = [sentence for sentence in sentences if sentence.strip()]
         if not texts:
@@ -104,7 +117,8 @@ class Tokenizer:
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(texts),
+                # NUL is a character that it cannot learn either, but it reads the others of the sentence.
+                sentence_iterator=(text.replace(UNLEARNABLE, "\0") for text in texts),
                 model_writer=model,
                 vocab_size=max(vocab_size, N_SPECIALS),  # for less, sentencepiece does not say how much it needs
                 character_coverage=1.0,
@@ -124,12 +138,16 @@ class Tokenizer:
             )
         except RuntimeError as error:
             _raise_if_size_impossible(vocab_size, str(error))
-            raise
-        return cls(model.getvalue())
+            raise UserError(f"sentencepiece cannot learn a vocabulary from this text: {in_one_line(error)}") from error
+        learned = cls(model.getvalue())
+        if "model_type" not in options:
+            unknown = [each for each in sorted(set().union(*texts)) if UNK in learned._processor.encode(each)]
+            learned.unlearned = {each: sum(text.count(each) for text in texts) for each in unknown}
+        return learned
 
-    def __reduce__(self) -> tuple[type["Tokenizer"], tuple[bytes]]:
+    def __reduce__(self) -> tuple[type["Tokenizer"], tuple[bytes], dict[str, Any]]:
         """Pickle it, for another process."""
-        return type(self), (self.serialized,)
+        return type(self), (self.serialized,), {"unlearned": self.unlearned}
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
@@ -152,7 +170,11 @@ class Tokenizer:
         return self._processor.get_piece_size()
 
     def encode(self, sentences: list[str]) -> list[list[int]]:
-        """Return the ids of each sentence, without BOS and EOS. No text is ever encoded as PAD, EOS or BOS."""
+        """Return the ids of each sentence, without BOS and EOS. No text is ever encoded as PAD, EOS or BOS.
+
+        Raises ValueError for a single sentence.
+        """
+        require_list(sentences)
         return self._processor.encode(sentences)
 
     def decode(self, sentences: Iterable[Sequence[int]]) -> list[str]:
@@ -179,7 +201,7 @@ class TokenizerPair(Tokenizer):
     """Two vocabularies: it encodes sentences of the source, and decodes those of the target."""
 
     def __init__(self, source: Tokenizer, target: Tokenizer) -> None:
-        self.source, self.target = source, target
+        self.source, self.target, self.unlearned = source, target, source.unlearned
         self.serialized = PAIR + len(source.serialized).to_bytes(8, "big") + source.serialized + target.serialized
 
     @classmethod
@@ -252,3 +274,51 @@ def _raise_if_size_impossible(vocab_size: int, message: str) -> None:
             f"vocab_size {vocab_size} is too small for this text: its characters and the special pieces "
             f"alone need {found[1]}"
         )
+
+
+# Unknown tokens -------------------------------------------------------------------------------------------------------
+
+
+def unlearned_remark(tokenizer: Tokenizer) -> str:
+    """Say in a line which characters the tokenizer could not learn from its training text; "" if it learned all."""
+    if not tokenizer.unlearned:
+        return ""
+    first = ", ".join(f"U+{ord(each):04X} ({count:,})" for each, count in list(tokenizer.unlearned.items())[:5])
+    return (
+        f"{sum(tokenizer.unlearned.values()):,} characters of the training text have no piece, and count as unknown: "
+        f"sentencepiece cannot learn {first}{', ...' if len(tokenizer.unlearned) > 5 else ''}"
+    )
+
+
+class UnknownTokens:
+    """Counts the tokens of an input that are UNK, and the sentences that Unicode's NFC would make more familiar."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.n_sentences = self.n_tokens = self.n_unknown = self.n_decomposed = 0
+
+    def count(self, sentences: Sequence[str], ids: np.ndarray) -> None:
+        """Add sentences, whose ids stand one after another in a flat array."""
+        self.n_sentences += len(sentences)
+        self.n_tokens += int(np.count_nonzero(ids != EOS))
+        self.n_unknown += int(np.count_nonzero(ids == UNK))
+        for sentence in sentences:
+            if not is_normalized("NFC", sentence):
+                found, composed = self.tokenizer.encode([sentence, normalize("NFC", sentence)])
+                self.n_decomposed += self._n_unfamiliar(composed) < self._n_unfamiliar(found)
+
+    def _n_unfamiliar(self, ids: Sequence[int]) -> int:
+        """The number of tokens that are UNK, or a byte of a character without a piece."""
+        return sum(piece == UNK_PIECE.strip() or bool(BYTE.fullmatch(piece)) for piece in self.tokenizer.pieces(ids))
+
+    def remark(self) -> str:
+        """Say in a line how many tokens are unknown; "" if the model knows them all."""
+        found = []
+        if self.n_unknown:
+            found.append(f"{self.n_unknown:,} of {self.n_tokens:,} tokens of the input are unknown to the model")
+        if self.n_decomposed:
+            found.append(
+                f"{self.n_decomposed:,} of {self.n_sentences:,} sentences have letters that the model knows in "
+                "Unicode's NFC only: normalize the text, as with `uconv -x any-nfc`"
+            )
+        return "; ".join(found)

@@ -214,7 +214,7 @@ class ProgressLog:
     """Writes what happens to log.jsonl, to the progress bar and, for validations, to a line above it."""
 
     def __init__(self, trainer: Trainer, bar: tqdm) -> None:
-        self.trainer, self.bar = trainer, bar
+        self.trainer, self.bar, self.remark = trainer, bar, ""
 
     def log_steps(self, pending: list[PendingStep], keep: int = 0) -> None:
         """Wait for the oldest pending steps, until `keep` are left, and log them."""
@@ -235,9 +235,13 @@ class ProgressLog:
         )
 
     def log_score(self, name: str, entry: dict[str, Any]) -> None:
-        """Log the score, and print a line."""
+        """Log the score, and print a line; a remark on it is printed once."""
         self._log(name.lower(), entry)
-        self._print(f"step {entry['step']}: validation {name} {entry[name.lower()]:.2f}")
+        signature = f"  ({entry['signature']})" if "signature" in entry else ""
+        self._print(f"step {entry['step']}: validation {name} {entry[name.lower()]:.2f}{signature}")
+        if entry.get("remark", self.remark) != self.remark:
+            self.remark = entry["remark"]
+            self._print(self.remark)
 
     def _log(self, event: str, entry: dict[str, Any]) -> None:
         if self.trainer.is_main:

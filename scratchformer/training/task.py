@@ -94,7 +94,7 @@ class Task(ABC):
         if ranks.rank == 0 and not pretrained:
             learned = self.train_tokenizer(corpus, config)
         serialized = ranks.broadcast_bytes(learned.serialized if learned else b"")
-        tokenizer = read_tokenizer(serialized) if serialized else None
+        tokenizer = learned or (read_tokenizer(serialized) if serialized else None)
         if tokenizer and pretrained:
             config = configs.with_settings(config, {"model.vocab_size": tokenizer.vocab_size})
         config = self.settled(config, tokenizer)

@@ -22,7 +22,7 @@ from scratchformer.parallel.agreement import require_agreement
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.parallel.cores import share_of_cores
 from scratchformer.text.batches import BatchPlan
-from scratchformer.text.tokenizer import Tokenizer
+from scratchformer.text.tokenizer import Tokenizer, unlearned_remark
 from scratchformer.training import messages
 from scratchformer.training.checkpoints import Progress
 from scratchformer.training.data_parallel import DataParallel
@@ -98,6 +98,7 @@ class Trainer:
             messages.other_threads(n_threads, before.threads, cores * ranks.size) if before.threads else "",
             messages.other_products(products, before.products),
             self.device.drawback() if self.is_main else "",
+            unlearned_remark(tokenizer) if self.is_main and tokenizer else "",
         )
         self.remarks = [remark for remark in remarks if remark]
         self.n_pending = 0  # steps that have begun and not ended

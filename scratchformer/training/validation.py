@@ -16,7 +16,7 @@ from scratchformer.nn.model import Model
 from scratchformer.nn.ops import PAD, Ops, ops_of, using
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.text.batches import Batch, Examples, batches_in_order
-from scratchformer.text.bleu import corpus_scores
+from scratchformer.text.bleu import corpus_scores, doubts
 from scratchformer.training import checkpoints
 from scratchformer.training.saving import checkpoint
 
@@ -128,8 +128,10 @@ def validation_bleu(trainer: Trainer) -> dict[str, Any]:
     translations = [""] * len(source)
     for rank, message in enumerate(ranks.all_gather_bytes(json.dumps(share).encode())):
         translations[rank :: ranks.size] = json.loads(message)
-    scores = corpus_scores(translations, target)
-    return {"bleu": scores.bleu, "signature": scores.bleu_signature}
+    language = trainer.config.data.target_language
+    scores = corpus_scores(translations, target, language)
+    remarks = {"remark": found[0]} if (found := doubts(translations, target, language)) else {}
+    return {"bleu": scores.bleu, "signature": scores.bleu_signature} | remarks
 
 
 def score(trainer: Trainer) -> dict[str, Any]:

@@ -1,14 +1,22 @@
 import itertools
+import re
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
 from scratchformer.decoding import translator as module
+from scratchformer.decoding.generation import generate
 from scratchformer.decoding.search import search
 from scratchformer.decoding.translator import Translator
+from scratchformer.decoding.tree_parser import TreeParser
 from scratchformer.errors import UserError
+from scratchformer.experiments.evaluation import compare
+from scratchformer.nn.gradient_cases import SMALL
+from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.transformer import Transformer
+from scratchformer.text.bleu import corpus_scores
+from scratchformer.text.tokenizer import UNK, Tokenizer, TokenizerPair
 from scratchformer.training.run import load_run
 
 SENTENCES = [
@@ -87,6 +95,37 @@ def test_an_error_in_a_process_is_raised(translator, monkeypatch):
     monkeypatch.setattr(module, "search", fails)
     with pytest.raises(ZeroDivisionError):
         Translator(translator.model, translator.tokenizer, threads=2).translate(SENTENCES)
+
+
+@pytest.mark.parametrize("single", ["a dog", b"a dog", None])
+def test_a_single_text_is_refused_where_a_list_belongs(translator, single):
+    model, words = translator.model, TokenizerPair(translator.tokenizer, Tokenizer.train_words(["S /S"]))
+    for call in (
+        translator.translate,
+        lambda text: next(translator.stream(text)),
+        translator.tokenizer.encode,
+        words.encode,
+        lambda text: Tokenizer.train(text, 20),
+        TreeParser(Translator(model, words)).parse,
+        lambda text: TreeParser(Translator(model, words)).parse([text]),
+        lambda text: next(TreeParser(Translator(model, words)).stream(text)),
+        lambda text: next(generate(LanguageModel(SMALL), text, 1)),
+        lambda text: corpus_scores(text, ["a dog"]),
+        lambda text: corpus_scores(["a dog"], text),
+        lambda text: compare(text, text, text),
+    ):
+        with pytest.raises(ValueError, match=f"^a list of (strings|ids) belongs here, not {re.escape(repr(single))}$"):
+            call(single)
+
+
+def test_unknown_tokens_are_counted_over_all_chunks(translator, monkeypatch):
+    monkeypatch.setattr(module, "LINES_AT_ONCE", 4)
+    for threads in (1, 2):
+        fresh = Translator(translator.model, translator.tokenizer, threads=threads, group=2)
+        fresh.translate(SENTENCES + ["ho\u0308rt"])
+        ids = [each for ids in translator.tokenizer.encode(SENTENCES + ["ho\u0308rt"]) for each in ids]
+        assert (fresh.unknown.n_unknown, fresh.unknown.n_tokens) == (ids.count(UNK), len(ids)) and UNK in ids
+        assert (fresh.unknown.n_decomposed, fresh.unknown.n_sentences) == (1, len(SENTENCES) + 1)
 
 
 def test_no_sentences(translator):

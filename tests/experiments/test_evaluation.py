@@ -244,6 +244,36 @@ def test_score_agrees_with_evaluate(cli, own_run, named, tmp_path):
     assert {"bleu", "chrf", "paper_bleu", "paper", "gap", "n_sentences"} < scored.keys()
 
 
+def test_the_language_decides_what_bleu_counts(cli, begin, corpus, named, tmp_path):
+    files = {"data.train_source": str(corpus / "train.en"), "data.train_target": str(corpus / "train.de")}
+    trainer, out = begin(target_language="th", steps=3, **files), tmp_path / "out"
+    loop.train(trainer)
+    run = trainer.run.path
+    command = ["evaluate", run, *named, "--output", out, "--against", run]
+    evaluated = json.loads(cli(*command, "--json").out)
+    expected = corpus_scores(load_run(run).translate(SOURCES), REFERENCES, "th")
+    assert evaluated["bleu"] == expected.bleu != corpus_scores(out.read_text().splitlines(), REFERENCES).bleu
+    assert "|tok:char|" in evaluated["bleu_signature"] and "|tok:char|" in evaluated["comparison"][0]["signature"]
+    scored = json.loads(cli("score", out, *named[2:], "--language", "th", "--against", out, "--json").out)
+    assert (scored["bleu"], scored["bleu_signature"]) == (evaluated["bleu"], evaluated["bleu_signature"])
+    assert "|tok:char|" in scored["comparison"][0]["signature"]
+    assert f"  ({evaluated['bleu_signature']})\n" in cli(*command).out
+
+
+def test_unknown_tokens_and_doubtful_references_are_told(cli, own_run, tmp_path):
+    sources, references = tmp_path / "odd.en", tmp_path / "odd.de"
+    sources.write_text("the 🙂 dog\na cat\n", encoding="utf-8")
+    references.write_text("u\u0308\nho\u0308rt\n", encoding="utf-8")
+    code, printed, said = cli("evaluate", own_run.path, "--source", sources, "--reference", references)
+    assert code == 0 and printed.startswith("BLEU 0.00")
+    unknown, few, decomposed = said.splitlines()
+    n_tokens = sum(map(len, load_run(own_run.path).tokenizer.encode(["the 🙂 dog", "a cat"])))
+    assert unknown == f"{own_run.path} (best): 1 of {n_tokens} tokens of the input are unknown to the model"
+    assert few.startswith("BLEU means little: ") and "0 of 2 references have four (tok:13a)" in few
+    assert decomposed.startswith("2 of 2 references are not in Unicode's NFC")
+    assert cli("score", sources, "--reference", references).err.splitlines() == [few, decomposed]
+
+
 def test_score_as_text(cli, test_files):
     code, printed, said = cli(
         "score",

@@ -11,6 +11,7 @@ from scratchformer.experiments import heads, statistics
 from scratchformer.nn.head_gate import gated
 from scratchformer.nn.loss import forward_loss
 from scratchformer.nn.transformer import Transformer
+from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.corpora import Pairs
 from scratchformer.text.tokenizer import Tokenizer
 
@@ -162,6 +163,14 @@ def test_a_curve_begins_with_all_heads_and_ends_with_none(translator, text):
     second = importance.pruning_curve(translator, text, order[:1]).losses[1]
     without = importance.losses_without_each(translator, text).sum(axis=0).reshape(-1)[order[0]]
     assert second == pytest.approx(without / text.n_tokens.sum())
+
+
+def test_bleu_is_that_of_the_language(translator):
+    thai = importance.text_of(translator, PAIRS, 100, "th")
+    translations = translator.translate(thai.pairs.source, beam=1)
+    expected = corpus_scores(translations, thai.pairs.target, "th").bleu
+    assert importance.greedy_bleu(translator, thai.part(np.ones(len(thai.encoded), bool))) == expected
+    assert expected != corpus_scores(translations, thai.pairs.target).bleu
 
 
 def test_removed_heads_are_missing_from_translations_too(translator, text):

@@ -1321,8 +1321,8 @@ model, loss_sum = self.replicas[replica], 0.0
         [
             Patch(
                 VALIDATION,
-                "corpus_scores(translations, target)",
-                "corpus_scores([f'<s>{text} </s>' for text in translations], target)",
+                "corpus_scores(translations, target, language)",
+                "corpus_scores([f'<s>{text} </s>' for text in translations], target, language)",
             )
         ],
     ),
@@ -1337,14 +1337,14 @@ model, loss_sum = self.replicas[replica], 0.0
             Patch(
                 VALIDATION,
                 """\
-    scores = corpus_scores(translations, target)
+    scores = corpus_scores(translations, target, language)
 """,
                 """\
     guesses = {}
     for batch in batches_in_order(trainer.data.val, trainer.config.training.tokens_per_batch):
         logits, _ = trainer.model.forward(batch.source_ids, batch.target_in_ids)
         guesses.update(zip(batch.indices, trainer.tokenizer.decode(logits.argmax(axis=-1))))
-    scores = corpus_scores([guesses[i] for i in range(len(guesses))], target)
+    scores = corpus_scores([guesses[i] for i in range(len(guesses))], target, language)
 """,
             )
         ],

@@ -172,6 +172,20 @@ def test_characters_that_are_not_in_the_sample(tmp_path, prepared):
     assert read_manifest(out).splits["train"].unk_share == 0 and read_manifest(out).byte_fallback
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_characters_that_cannot_be_learnt_are_told(tmp_path, prepared, workers):
+    text = [("the dog ▅", "der Hund ▅▅")] * 3
+    corpus = CorpusFiles([write_pair(tmp_path / "files", "train", text)], None, None)
+    out, told = prepared("unlearnt", corpus, vocab_size=25, workers=workers)
+    assert (
+        "9 characters of the training text have no piece, and count as unknown: sentencepiece cannot learn U+2585 (9)"
+        in told[1]
+    )
+    assert read_manifest(out).splits["train"].unk_share == 6 / sum(
+        len(ids) for pair in text for ids in Tokenizer.load(out / "tokenizer.model").encode(list(pair))
+    )
+
+
 def same_files(files_of, out, other, but=("stages.json",)):
     mine, theirs = (
         {path.name: data for path, data in files_of(directory).items() if path.name not in but}

@@ -1,9 +1,11 @@
 import math
+from unicodedata import normalize
 
 import pytest
+from sacrebleu.tokenizers import tokenizer_char, tokenizer_ja_mecab, tokenizer_ko_mecab
 
 from scratchformer.errors import UserError
-from scratchformer.text.bleu import corpus_scores
+from scratchformer.text.bleu import bleu_metric, corpus_scores, doubts
 
 REFERENCES = ["The quick brown fox jumps over the lazy dog.", "Ein Hund läuft über die Straße."]
 
@@ -54,3 +56,79 @@ def test_different_numbers_of_sentences():
 def test_nothing_to_score():
     with pytest.raises(UserError, match="no translations"):
         corpus_scores([], [])
+
+
+# --- the tokenizer of the language
+
+CHINESE = ["我爱你们大家", "他今天不来了吗", "好"]
+WITHOUT_SPACES = ["th", "lo", "km", "my", "bo", "tha"]
+
+
+@pytest.mark.parametrize("language", ["zh", "ja", "ko", *WITHOUT_SPACES])
+def test_perfect_translations_without_spaces(language):
+    assert corpus_scores(CHINESE, CHINESE, language).bleu == pytest.approx(100)
+    assert corpus_scores(CHINESE, CHINESE, "de").bleu == 0
+
+
+def test_a_score_of_chinese_worked_out_by_hand():
+    scores = corpus_scores(["我爱你们大"], ["我爱你们大家"], "zh")  # precisions 5/5, 4/4, 3/3, 2/2; 5 tokens against 6
+    assert scores.bleu == pytest.approx(100 * math.exp(1 - 6 / 5)) and "|tok:zh|" in scores.bleu_signature
+
+
+@pytest.mark.parametrize(
+    "tokenizer, languages",
+    [
+        ("zh", ["zh", "ZH", "zh-cn", "zh_TW", "zho", "cmn", "yue"]),
+        ("char", WITHOUT_SPACES),
+        ("13a", ["de", "en", "de-AT", "", "a", "xx", "zha", "jav", "kor2", "chinese"]),
+    ],
+)
+def test_the_language_decides_the_tokenizer(tokenizer, languages):
+    assert {bleu_metric(language).tokenizer.signature() for language in languages} == {tokenizer}
+
+
+@pytest.mark.parametrize(
+    "module, name, languages",
+    [
+        (tokenizer_ja_mecab, "TokenizerJaMecab", ["ja", "jpn", "ja_JP"]),
+        (tokenizer_ko_mecab, "TokenizerKoMecab", ["ko", "kor", "ko-KR"]),
+    ],
+)
+def test_japanese_and_korean_are_cut_into_characters_without_mecab(monkeypatch, module, name, languages):
+    monkeypatch.setattr(module, "MeCab", None)
+    assert {bleu_metric(language).tokenizer.signature() for language in languages} == {"char"}
+
+    class Installed(tokenizer_char.TokenizerChar):
+        def signature(self):
+            return name
+
+    monkeypatch.setattr(module, name, Installed)
+    assert {bleu_metric(language).tokenizer.signature() for language in languages} == {name}
+
+
+# --- doubts
+
+
+@pytest.mark.parametrize(
+    "references, language, complaint",
+    [
+        (REFERENCES, "de", ""),
+        (CHINESE, "zh", ""),
+        (CHINESE, "a", "0 of 3 references have four (tok:13a); compare by chrF; for a language without spaces, set "),
+        (["ja"] * 20, "de", "0 of 20 references have four (tok:13a)"),
+        (["ja"] * 18 + REFERENCES, "de", ""),
+        (["好"] * 20, "zh", "0 of 20 references have four (tok:zh); compare by chrF"),
+    ],
+)
+def test_references_that_are_too_short_for_bleu(references, language, complaint):
+    found = doubts(references, references, language)
+    assert len(found) == bool(complaint) and complaint in "".join(found)
+    assert "without spaces" not in "".join(found) or "tok:13a" in complaint
+
+
+def test_references_in_another_normalization_than_the_translations():
+    decomposed = [normalize("NFD", text) for text in REFERENCES]
+    assert corpus_scores(REFERENCES, decomposed).bleu < 90
+    [found] = doubts(REFERENCES, decomposed)
+    assert found.startswith("1 of 2 references are not in Unicode's NFC, but all translations are: ")
+    assert doubts(decomposed, decomposed) == doubts(REFERENCES, REFERENCES) == []

@@ -1,3 +1,4 @@
+import pickle
 import re
 
 import numpy as np
@@ -5,7 +6,7 @@ import pytest
 import sentencepiece
 
 from scratchformer.errors import UserError
-from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, UnknownTokens, unlearned_remark
 
 ENGLISH = [
     f"the {size} {animal} sees a {color} house"
@@ -170,6 +171,40 @@ def test_too_small_a_vocabulary_names_the_smallest(vocab_size, byte_fallback):
         Tokenizer.train(TEXT, smallest - 1, byte_fallback)
 
 
+@pytest.mark.parametrize("character", ["▅", "\0"])
+def test_a_character_that_sentencepiece_cannot_learn_spoils_no_other(character):
+    lines = [f"the{character} dog", f"{character}{character} a cat"]
+    for text in (lines, lines + TEXT):
+        learned = Tokenizer.train(text, 30 if text is lines else 90)
+        assert [ids.count(UNK) for ids in learned.encode(lines)] == [1, 1]  # one for successive characters
+        assert learned.decode(learned.encode(lines)) == ["the ⁇  dog", " ⁇  a cat"]
+        assert pickle.loads(pickle.dumps(learned)).unlearned == learned.unlearned == {character: 3}
+        assert unlearned_remark(learned) == (
+            "3 characters of the training text have no piece, and count as unknown: sentencepiece cannot learn "
+            f"U+{ord(character):04X} (3)"
+        )
+    as_bytes = Tokenizer.train(lines, 280, byte_fallback=True)
+    assert as_bytes.decode(as_bytes.encode(lines)) == lines and not unlearned_remark(as_bytes)
+
+
+@pytest.mark.parametrize("text", [TEXT, ["a\u3000b \xa0\u2028\r\ufeff\ufffd\ufffe\U0010ffff"]])
+def test_all_other_text_is_learnt(text):
+    learned = Tokenizer.train(text, 90 if text is TEXT else 15)
+    assert not any(UNK in ids for ids in learned.encode(text)) and unlearned_remark(learned) == ""
+
+
+@pytest.mark.slow
+def test_the_rarest_character_of_a_large_text_is_told():
+    """sentencepiece computes the share of the characters that it has learnt in float32."""
+    learned = Tokenizer.train([*[f"{number:020} " * 60 for number in range(28_000)], "ß"], 40)
+    assert learned.encode(["ß"])[0].count(UNK) == 1 and learned.unlearned == {"ß": 1}
+
+
+def test_an_error_of_sentencepiece_is_one_line():
+    with pytest.raises(UserError, match="^sentencepiece cannot learn a vocabulary from this text: INTERNAL: .*$"):
+        Tokenizer.train(["▁▁"], 10)
+
+
 @pytest.mark.parametrize("sentences", [[], ["", " \t"]])
 def test_no_text(sentences):
     with pytest.raises(UserError, match="no text"):
@@ -222,3 +257,35 @@ def test_loading_a_model_with_other_specials(tmp_path):
     )
     with pytest.raises(UserError, match=r"other\.model has other special ids .* = 0, 1, 2, 3: -1, 2, 1, 0"):
         Tokenizer.load(tmp_path / "other.model")
+
+
+# --- unknown tokens
+
+
+UNKNOWN = "{} of {} tokens of the input are unknown to the model"
+DECOMPOSED = (
+    "{} of {} sentences have letters that the model knows in Unicode's NFC only: normalize the text, as with "
+    "`uconv -x any-nfc`"
+)
+
+
+@pytest.mark.parametrize(
+    "sentences, n_unknown, n_decomposed",
+    [
+        (["the dog", "der große Hund", ""], 0, 0),
+        (["the 🙂 dog", "東京 dog"], 2, 0),
+        (["fu\u0308r", "gro\u0308ßere A\u0308pfel", "東 dog"], 4, 2),
+        (["e\u0301"], 1, 0),  # é is as unknown
+        (["e\u0301 a\u0308"], 2, 1),
+    ],
+)
+def test_unknown_tokens_are_counted(tokenizer, byte_tokenizer, sentences, n_unknown, n_decomposed):
+    n_tokens = sum(map(len, tokenizer.encode(sentences)))
+    for learned, n in (tokenizer, n_unknown), (byte_tokenizer, 0):
+        unknown = UnknownTokens(learned)
+        assert unknown.remark() == ""
+        unknown.count(sentences[:1], np.array(learned.encode(sentences[:1])[0] + [EOS]))
+        unknown.count(sentences[1:], np.array([each for ids in learned.encode(sentences[1:]) for each in ids]))
+        expected = [UNKNOWN.format(n, n_tokens)] * bool(n)
+        expected += [DECOMPOSED.format(n_decomposed, len(sentences))] * bool(n_decomposed)
+        assert unknown.remark() == "; ".join(expected)

@@ -12,6 +12,7 @@ from scratchformer.nn.layers import Linear
 from scratchformer.nn.loss import cross_entropy, loss_backward
 from scratchformer.nn.optim import Adam
 from scratchformer.text.batches import batches_in_order
+from scratchformer.text.tokenizer import UNK
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.data import read_corpus, train_tokenizer
 from scratchformer.training.loop import Stop, reason_to_stop, train
@@ -130,12 +131,44 @@ def test_the_best_checkpoint_is_that_of_the_lowest_validation_loss(begin):
     assert best.moments == {}
 
 
-def test_bleu_is_logged_with_its_signature(begin):
-    trainer = begin(steps=4, score_every=2)
+@pytest.mark.parametrize("language, tokenizer", [("de", "13a"), ("zh_TW", "zh"), ("th", "char")])
+def test_bleu_is_logged_and_shown_with_its_signature(begin, corpus, capfd, language, tokenizer):
+    sides = {"source": "en", "target": "de"}
+    files = {
+        f"{split}_{side}": str(corpus / f"{split}.{end}") for split in ("train", "val") for side, end in sides.items()
+    }
+    trainer = begin(steps=4, score_every=2, target_language=language, **files)
     train(trainer)
-    entries = trainer.run.read_log("bleu")
+    entries, shown = trainer.run.read_log("bleu"), capfd.readouterr().err
     assert [entry["step"] for entry in entries] == [2, 4]
-    assert all(0 <= entry["bleu"] <= 100 and "tok:13a" in entry["signature"] for entry in entries)
+    for entry in entries:
+        assert 0 <= entry["bleu"] <= 100 and f"|tok:{tokenizer}|" in entry["signature"]
+        assert f"validation BLEU {entry['bleu']:.2f}  ({entry['signature']})\n" in shown
+
+
+def test_references_that_are_too_short_for_bleu_are_told_once(begin, tmp_path, capfd):
+    for split, n in ("train", 40), ("val", 20):
+        for language, line in ("en", "a dog\n"), ("zh", "我爱你们大家\n"):
+            (tmp_path / f"{split}.{language}").write_text(line * n, encoding="utf-8")
+    files = {
+        f"{split}_{side}": str(tmp_path / f"{split}.{language}")
+        for split in ("train", "val")
+        for side, language in (("source", "en"), ("target", "zh"))
+    }
+    for language, n_told in ("de", 1), ("zh", 0):
+        train(begin(language, steps=4, score_every=1, vocab_size=24, target_language=language, **files))
+        assert capfd.readouterr().err.count("BLEU means little: ") == n_told
+
+
+def test_characters_that_cannot_be_learnt_are_told(begin, corpus, tmp_path):
+    for language in ("en", "de"):
+        text = (corpus / f"train.{language}").read_text(encoding="utf-8")
+        (tmp_path / f"train.{language}").write_text(text.replace("\n", "▅\n"), encoding="utf-8")
+        (tmp_path / f"val.{language}").write_text(text, encoding="utf-8")
+    trainer = begin(**{"data.directory": str(tmp_path)})
+    assert "200 characters of the training text have no piece" in trainer.remarks[-1]
+    assert not any(UNK in ids for ids in trainer.tokenizer.encode(trainer.data.val_text.source))
+    assert begin("other").remarks == []
 
 
 def test_bleu_of_perfect_translations_is_100(begin, monkeypatch):

@@ -24,6 +24,9 @@ def test_a_masked_language_model_fills_in(cli, refused, pretrained):
     lines = printed.out.splitlines()
     assert printed.code == 0 and len(lines) == 5 and lines[0].endswith("sleeps.") and ", " in lines[1]
     assert [line[: line.index(":")] for line in lines if ":" in line] == ["  [MASK]", "  [MASK] 1", "  [MASK] 2"]
+    assert printed.err == ""
+    unknown = cli("fill", pretrained.path, "The [MASK] 東 sleeps.", "東 [MASK]").err
+    assert unknown.startswith("2 of ") and unknown.endswith(" tokens of the input are unknown to the model\n")
     assert "is for masked-language-model" in refused("translate", pretrained.path)
     for argument, complaint in [
         ("The dog sleeps.", "the text: no [MASK] to fill in"),
