@@ -179,6 +179,21 @@ def test_a_budget_of_minutes(begin):
     assert trainer.run.checkpoints.of_step(trainer.progress.step).exists()
 
 
+def test_without_validation_text_only_what_the_user_names_is_refused(cli, refused, corpus, tmp_path):
+    files = [
+        word
+        for side, end in (("source", "en"), ("target", "de"))
+        for word in (f"--train-{side}", corpus / f"train.{end}")
+    ]
+    command = ["train", "multi30k", *files, "--out", tmp_path / "run", "--set", "vocab_size=60"]
+    for setting in ("patience=3", "score_every=2", "validate_every=2"):
+        said = refused(*command, "--set", setting)
+        assert f"training.{setting} has no effect" in said and "give --val-source" in said
+    assert not (tmp_path / "run").exists()
+    small = [word for each in ("steps=2", "N=1", "d_model=16", "d_ff=16", "warmup=1") for word in ("--set", each)]
+    assert cli(*command, *small).code == 0  # the preset's score_every
+
+
 def test_patience(begin):
     trainer = begin(patience=2, validate_every=1, lr_factor=1e-9, steps=1000)
     trainer.progress = replace(trainer.progress, best_loss=0.0)
