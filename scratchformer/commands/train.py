@@ -161,6 +161,8 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
         for remark in trainer.remarks:
             say(f"{run.path}: {remark}")
     say(f"{run.path}: {trainer.summary()}")
+    if trainer.data.val is None:
+        say(f"{run.path}: without validation text, nothing is validated, scored or stopped early")
     if trainer.is_main:
         tell_contradictions(trainer)
     reason = loop.train(trainer)

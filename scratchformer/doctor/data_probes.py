@@ -374,8 +374,8 @@ def probe_batches(steps: Steps) -> Iterator[Finding]:
         "little: a position of padding takes as much time as a real token",
         f"{steps.padding:.0%} of the positions of a batch",
         verdict(steps.padding, 0.3, 0.6),
-        "few examples of similar length: raise training.bucket_fineness, or lower training.tokens_per_batch if one batch "
-        "holds most of the text",
+        "few examples of similar length: raise training.bucket_fineness, or lower training.tokens_per_batch if one "
+        "batch holds most of the text",
     )
     epochs = steps.total / steps.per_epoch
     yield Finding(

@@ -128,7 +128,10 @@ def probe_task(config: Config, corpus: Any, tokenizer: Tokenizer | None) -> Prob
         config = task.settled(config, tokenizer)
         data = task.encode(corpus, tokenizer, config)
     except UserError as error:
-        expected, causes = "vocabulary, lengths and batch size suit the data", "settings for more data or shorter ones"
+        expected, causes = (
+            "vocabulary, lengths and batch size suit the data",
+            "a vocabulary, a length or a batch that does not suit the data",
+        )
         yield Finding("examples", expected, str(error), "FAIL", causes)
         return Examined(config)
     yield from data_probes.probe_examples(data, task, config)
@@ -160,7 +163,8 @@ def probe_setup(config: Config, run: RunDirectory | None, data: Any, tokenizer: 
         first = setup_probes.first_pass(config)
         yield from setup_probes.probe_new_model(first, config.model)
     if run:
-        yield from setup_probes.probe_run(run, examined.examples and data_probes.sample_batch(examined.examples))
+        batch = data_probes.sample_batch(examined.examples) if examined.examples else None
+        yield from setup_probes.probe_run(run, batch)
     yield from setup_probes.probe_machine(config, run)
     if first:
         positions = steps.positions if steps else training.tokens_per_batch * training.accumulation

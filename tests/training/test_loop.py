@@ -191,7 +191,26 @@ def test_without_validation_text_only_what_the_user_names_is_refused(cli, refuse
         assert f"training.{setting} has no effect" in said and "give --val-source" in said
     assert not (tmp_path / "run").exists()
     small = [word for each in ("steps=2", "N=1", "d_model=16", "d_ff=16", "warmup=1") for word in ("--set", each)]
-    assert cli(*command, *small).code == 0  # the preset's score_every
+    result = cli(*command, *small)  # with the preset's score_every
+    assert result.code == 0 and "without validation text, nothing is validated, scored" in result.err
+
+
+@pytest.mark.parametrize(
+    "settings, expected",
+    [
+        (["warmup=20"], "warm-up, 20 of 12 steps (167%); sum of learning rates, "),
+        (["warmup=20", "steps=1000", "max_tokens=60"], "warm-up, 20 of 1 steps (2000%); "),
+        (["warmup=6", "lr_factor=0.7"], ""),
+    ],
+    ids=str,
+)
+def test_what_doctor_would_fail_is_said_once_when_a_training_begins(cli, small_settings, tmp_path, settings, expected):
+    changes = [word for each in settings for word in ("--set", each)]
+    result = cli("train", "tiny", *small_settings, *changes, "--out", tmp_path / "run")
+    remarks = [line for line in result.err.splitlines() if "`scratchformer doctor`" in line]
+    beginning = f"{tmp_path}/run: `scratchformer doctor` would fail this configuration: "
+    assert result.code == 0 and len(remarks) == bool(expected)
+    assert all(line.startswith(beginning + expected) for line in remarks)
 
 
 def test_patience(begin):
