@@ -12,10 +12,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from scratchformer import limits
 from scratchformer.config import PRESETS
 from scratchformer.doctor import data_probes, diagnosis, setup_probes
 from scratchformer.doctor.findings import Fault, Finding, suspects, verdict
 from scratchformer.nn.layers import Linear
+from scratchformer.parallel import cores
 from scratchformer.text import bundled
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import checkpoints, loop
@@ -355,6 +357,16 @@ def test_a_memory_that_is_too_small(probe_setup, monkeypatch):
 def test_a_system_that_does_not_report_its_memory(probe_setup, monkeypatch):
     monkeypatch.setattr(setup_probes, "machine_memory_bytes", lambda: None)
     assert probe_setup()["memory"].verdict == "skipped"
+
+
+@pytest.mark.parametrize(
+    "quota, seen", [(None, "4"), (8.0, "4"), (2.5, "2: the container's quota is 2.5 processors")], ids=str
+)
+def test_the_cores_that_a_container_allows_are_shown(monkeypatch, quota, seen):
+    monkeypatch.setattr(limits, "cpu_quota", lambda root=None: quota)
+    for module in (cores, setup_probes):
+        monkeypatch.setattr(module, "core_numbers", lambda: [0, 1, 2, 3])
+    assert setup_probes.probe_cores().seen == seen
 
 
 def test_a_tied_model_that_repeats_what_it_reads_is_no_fault(probe_setup):

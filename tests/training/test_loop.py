@@ -185,13 +185,14 @@ def test_without_validation_text_only_what_the_user_names_is_refused(cli, refuse
         for side, end in (("source", "en"), ("target", "de"))
         for word in (f"--train-{side}", corpus / f"train.{end}")
     ]
-    command = ["train", "multi30k", *files, "--out", tmp_path / "run", "--set", "vocab_size=60"]
+    small = ("vocab_size=60", "steps=2", "N=1", "d_model=16", "d_ff=16", "warmup=1")
+    settings = [word for each in small for word in ("--set", each)]
+    command = ["train", "multi30k", *files, "--out", tmp_path / "run", *settings]
     for setting in ("patience=3", "score_every=2", "validate_every=2"):
         said = refused(*command, "--set", setting)
         assert f"training.{setting} has no effect" in said and "give --val-source" in said
     assert not (tmp_path / "run").exists()
-    small = [word for each in ("steps=2", "N=1", "d_model=16", "d_ff=16", "warmup=1") for word in ("--set", each)]
-    result = cli(*command, *small)  # with the preset's score_every
+    result = cli(*command)  # with the preset's score_every
     assert result.code == 0 and "without validation text, nothing is validated, scored" in result.err
 
 
