@@ -672,6 +672,40 @@ MAY_CHANGE = PATHS | WHEN_TO_STOP | WHEN_TO_SAVE | HARDWARE | SEARCH
 other difference would make it another run."""
 
 
+NEEDS_VALIDATION = {f"training.{name}" for name in ("patience", "validate_every", "score_every")}
+
+
+def require_effect(config: Config, named: Collection[str], has_validation: bool) -> None:
+    """Raises UserError if a setting means nothing beside the others.
+
+    named           the settings that the user gave: a preset may have values that a configuration does not need
+    has_validation  whether there is anything to validate with
+    """
+    model, training, task = config.model, config.training, config.data.task
+    reasons: dict[str, str] = {}
+    if not has_validation:
+        reasons |= dict.fromkeys(NEEDS_VALIDATION, "there is no validation text; give --val-source and --val-target")
+    if model.architecture != "encoder-decoder":
+        reasons |= dict.fromkeys(SEARCH, f"data.task={task} has no search")
+    if model.architecture == "vision":
+        of_text = ("model.vocab_size", "model.tied", "model.max_positions", "data.max_length", "data.byte_fallback")
+        reasons |= dict.fromkeys(of_text, f"data.task={task} reads no text")
+    else:
+        of_images = ("model.image_size", "model.patch_size")
+        reasons |= dict.fromkeys(of_images, f"data.task={task} reads no images")
+        if model.positions != "learned":
+            reasons["model.max_positions"] = "only learned positions have a limit: give model.positions=learned"
+    if not training.eps_ls:
+        reasons["training.spread"] = "nothing is spread without label smoothing: give training.eps_ls above 0"
+    if training.average_last > training.keep:
+        reasons["training.average_last"] = f"fewer checkpoints are kept: give training.keep={training.average_last}"
+    values = flat(config)
+    given = {*named, "training.patience"}  # no preset stops early
+    for key in sorted(given & reasons.keys()):
+        if values[key]:  # 0 and false ask for nothing
+            raise UserError(f"{key}={values[key]} has no effect: {reasons[key]}, or leave it out")
+
+
 def require_same(made_with: Config, config: Config, path: Path, may_change: Collection[str] = MAY_CHANGE) -> None:
     """Raises UserError if settings outside `may_change` differ between `config` and `made_with`, read from `path`."""
     then, now = flat(made_with), flat(config)

@@ -9,14 +9,27 @@ import scratchformer
 
 PACKAGE = Path(scratchformer.__file__).parent
 OPEN_TO_ALL = {"__init__", "__main__"}  # modules at the top, which may import everything
-UP_TO_DECODING = {"errors", "locks", "files", "config", "parallel", "nn", "backends", "text", "preparation", "decoding"}
+UP_TO_DECODING = {
+    "errors",
+    "limits",
+    "locks",
+    "files",
+    "config",
+    "parallel",
+    "nn",
+    "backends",
+    "text",
+    "preparation",
+    "decoding",
+}
 MAY_IMPORT = {
     "errors": set(),
+    "limits": set(),
     "locks": {"errors"},
     "files": {"errors"},
     "config": {"errors"},
-    "parallel": {"errors"},
-    "nn": {"errors", "config"},
+    "parallel": {"errors", "limits"},
+    "nn": {"errors", "limits", "config"},
     "backends": {"errors", "config", "nn", "parallel"},
     "text": {"errors", "locks", "files"},
     "preparation": {"errors", "locks", "files", "text"},

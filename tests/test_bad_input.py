@@ -247,7 +247,10 @@ def out(tmp_path):
     [
         (["--data", "{tmp_path}"], "neither train.en nor train.en.gz"),
         (
-            ["--set", "train_source={corpus}/train.en", "--set", "train_target={corpus}/val.de"],
+            [
+                *("--set", "train_source={corpus}/train.en", "--set", "train_target={corpus}/val.de"),
+                *("--set", "val_source={corpus}/val.en", "--set", "val_target={corpus}/val.de"),
+            ],
             "train.en has 100 lines",
         ),
         (["--set", "max_length=1"], "at most max_length = 1 tokens"),

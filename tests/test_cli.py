@@ -76,20 +76,10 @@ def test_resume_says_what_it_skipped(cli, own_run):
 def test_files_named_one_by_one_with_windows_line_ends(cli, corpus, small_settings, tmp_path):
     for path in corpus.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    code, _, said = cli(
-        "train",
-        "--out",
-        tmp_path / "run",
-        *small_settings[2:],
-        "--set",
-        "steps=2",
-        "--train-source",
-        tmp_path / "train.en",
-        "--train-target",
-        tmp_path / "train.de",
-        "--seed",
-        5,
-    )
+    sides = [("train", "source", "en"), ("train", "target", "de"), ("val", "source", "en"), ("val", "target", "de")]
+    files = [word for split, side, end in sides for word in (f"--{split}-{side}", tmp_path / f"{split}.{end}")]
+    others = [*small_settings[2:], "--set", "steps=2", "--seed", 5]
+    code, _, said = cli("train", "--out", tmp_path / "run", *files, *others)
     assert code == 0, said
     config = configs.load(tmp_path / "run" / "config.toml")
     assert (config.training.seed, config.data.train_source) == (5, str(tmp_path / "train.en"))

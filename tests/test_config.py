@@ -276,3 +276,50 @@ def test_a_byte_order_mark_is_skipped(write):
 
 def test_toml_is_written_in_tables():
     assert list(configs.tomllib.loads(to_toml(BASE))) == ["model", "data", "training", "decoding"]
+
+
+@pytest.mark.parametrize(
+    "preset, changes, validates, complaint",
+    [
+        ("tiny", {"patience": 3}, False, "training.patience=3 has no effect: there is no validation text"),
+        ("tiny", {"score_every": 9}, False, "training.score_every=9 has no effect"),
+        ("tiny", {"validate_every": 9}, False, "training.validate_every=9 has no effect"),
+        ("gpt-tiny", {"beam": 8}, True, "decoding.beam=8 has no effect: data.task=language-model has no search"),
+        ("antecedent", {"alpha": 0.5}, True, "decoding.alpha=0.5 has no effect"),
+        ("vit-digits", {"vocab_size": 90}, True, "model.vocab_size=90 has no effect: data.task=digits reads no text"),
+        ("tiny", {"patch_size": 4}, True, "model.patch_size=4 has no effect: data.task=translation reads no images"),
+        ("tiny", {"max_positions": 300}, True, "only learned positions have a limit: give model.positions=learned"),
+        ("gpt-tiny", {"spread": "uniform"}, True, "training.spread=uniform has no effect: nothing is spread"),
+        ("tiny", {"average_last": 9}, True, "fewer checkpoints are kept: give training.keep=9"),
+    ],
+    ids=str,
+)
+def test_a_setting_without_effect_is_refused_if_the_user_names_it(preset, changes, validates, complaint):
+    config, named = with_settings(PRESETS[preset], changes), [configs.full_key(key) for key in changes]
+    with pytest.raises(UserError) as refusal:
+        configs.require_effect(config, named, validates)
+    assert complaint in str(refusal.value)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_what_a_preset_does_not_need_is_not_refused(preset):
+    configs.require_effect(PRESETS[preset], [], has_validation=False)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"positions": "learned", "max_positions": 300},
+        {"keep": 9, "average_last": 9},
+        {"patience": 3, "score_every": 9, "beam": 8, "spread": "uniform"},
+    ],
+    ids=str,
+)
+def test_settings_with_an_effect_are_accepted(changes):
+    named = [configs.full_key(key) for key in changes]
+    configs.require_effect(with_settings(PRESETS["tiny"], changes), named, has_validation=True)
+
+
+def test_what_is_switched_off_may_be_named():
+    config = with_settings(PRESETS["multi30k"], {"score_every": 0})
+    configs.require_effect(config, ["training.score_every"], has_validation=False)

@@ -41,6 +41,18 @@ def absolute(path: str | Iterable[str]) -> str | tuple[str, ...]:
     return os.path.abspath(path) if isinstance(path, str) else tuple(map(os.path.abspath, path))
 
 
+def require_effect(config: Config, args: argparse.Namespace) -> None:
+    """Raises UserError if a setting that --set names means nothing beside the others, or nothing without validation."""
+    from scratchformer.training.data import has_validation_text
+
+    configs.require_effect(config, named_settings(args), has_validation_text(config.data))
+
+
+def named_settings(args: argparse.Namespace) -> list[str]:
+    """The settings that --set names."""
+    return [configs.parse_setting(text)[0] for text in args.settings]
+
+
 def adapt_to_data(config: Config, args: argparse.Namespace) -> tuple[Config, str]:
     """The configuration with the settings that its prepared text requires, and a line that says what this changes.
 
@@ -48,4 +60,4 @@ def adapt_to_data(config: Config, args: argparse.Namespace) -> tuple[Config, str
     """
     from scratchformer.training.data import follow_preparation
 
-    return follow_preparation(config, [configs.parse_setting(text)[0] for text in args.settings])
+    return follow_preparation(config, named_settings(args))

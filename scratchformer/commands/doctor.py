@@ -7,8 +7,8 @@ import textwrap
 from pathlib import Path
 
 from scratchformer import config as configs
-from scratchformer.commands.configuration import adapt_to_data, load_config, with_options
-from scratchformer.commands.options import Commands, add_command, add_data, add_settings, word
+from scratchformer.commands.configuration import adapt_to_data, load_config, require_effect, with_options
+from scratchformer.commands.options import Commands, add_command, add_data, add_pretrained, add_settings, word
 from scratchformer.errors import UserError
 
 
@@ -17,6 +17,7 @@ def add(commands: Commands) -> None:
     preset = "as for train, or a run's directory: then its weights and its log are examined, too"
     parser.add_argument("preset", type=word, nargs="?", default="tiny", metavar="PRESET|FILE.toml|RUN", help=preset)
     add_data(parser)
+    add_pretrained(parser)
     only_code = "examine only the code, not the configuration, the text and the machine"
     parser.add_argument("--code", action="store_true", help=only_code)
     records = "print one JSON object per probe, and one for the diagnosis"
@@ -28,6 +29,7 @@ def doctor(args: argparse.Namespace) -> int:
     """Find out why a model does not learn: examine the code, a configuration, the text and the machine.
 
     scratchformer doctor multi30k --data DIR --set training.warmup=100
+    scratchformer doctor gpt-tiny --text README.md docs/*.md
     scratchformer doctor runs/tiny --json
     """
     from scratchformer.doctor.diagnosis import Diagnosis, as_record, as_text, examine
@@ -45,7 +47,7 @@ def doctor(args: argparse.Namespace) -> int:
         configs.require_same(configs.load(run.config_file), config, run.config_file)
     else:
         config, _ = adapt_to_data(config, args)
-    configs.require_task(config, args.preset, "translation")
+    require_effect(config, args)
     findings = []
     for finding in examine(config, run, args.code):
         findings.append(finding)

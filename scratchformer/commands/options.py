@@ -139,6 +139,12 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=word, metavar="DIR", dest="directory", help=summary)
     for name in ("train-source", "train-target", "val-source", "val-target"):
         add_option(parser, f"--{name} F", word, "a UTF-8 file, one sentence a line, instead of --data")
+    text = "plain text for a language model (default: the English of the bundled corpus)"
+    parser.add_argument("--text", type=word, nargs="+", metavar="FILE", help=text)
+
+
+def add_pretrained(parser: argparse.ArgumentParser) -> None:
+    add_option(parser, "--pretrained RUN", word, "begin with the weights and the vocabulary of this run")
 
 
 def add_scores(parser: argparse.ArgumentParser, metavar: str, summary: str) -> None:

@@ -17,6 +17,7 @@ from scratchformer.commands.options import (
     word,
 )
 from scratchformer.commands.terminal import tell
+from scratchformer.errors import UserError
 
 
 def add(commands: Commands) -> None:
@@ -40,7 +41,9 @@ def plan(args: argparse.Namespace) -> int:
     from scratchformer.experiments import plan as planning
 
     config, _ = adapt_to_data(with_options(load_config(args.preset), args), args)
-    configs.require_task(config, args.preset, "translation")
+    if config.data.task != "translation":
+        advice = "`scratchformer doctor` takes the same arguments, and estimates memory, disk and time"
+        raise UserError(f"{args.preset}: plan is for translation, not for {config.data.task}; {advice}")
     configs.require_work_for(config, args.nproc)
     keep_freed_memory()
     made = planning.make(args.preset, config, config.data.names_text, args.nproc, args.seconds, tell)

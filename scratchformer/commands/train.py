@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scratchformer import config as configs
-from scratchformer.commands.configuration import adapt_to_data, load_config, with_options
+from scratchformer.commands.configuration import adapt_to_data, load_config, require_effect, with_options
 from scratchformer.commands.options import (
     Commands,
     add_command,
@@ -17,6 +17,7 @@ from scratchformer.commands.options import (
     add_machine,
     add_nproc,
     add_option,
+    add_pretrained,
     add_settings,
     path,
     setting,
@@ -30,6 +31,7 @@ from scratchformer.errors import UserError, in_one_line
 if TYPE_CHECKING:
     from scratchformer.parallel.communicator import Communicator
     from scratchformer.training.run import RunDirectory
+    from scratchformer.training.trainer import Trainer
 
 
 def add(commands: Commands) -> None:
@@ -38,9 +40,7 @@ def add(commands: Commands) -> None:
     preset = f"{', '.join(configs.PRESETS)}, {row}, or a TOML file (default: tiny)"
     parser.add_argument("preset", type=word, nargs="?", metavar="PRESET|FILE.toml", help=preset)
     add_data(parser)
-    text = "plain text for a language model (default: the English of the bundled corpus)"
-    parser.add_argument("--text", type=word, nargs="+", metavar="FILE", help=text)
-    add_option(parser, "--pretrained RUN", word, "begin with the weights and the vocabulary of this run")
+    add_pretrained(parser)
     add_option(parser, "--out RUN", path, "the run's directory (default: runs/PRESET)")
     add_option(parser, "--resume RUN", path, "resume the run in this directory")
     add_option(parser, "--seed N", setting("seed"), "of weights, batches and dropout (default: 0)")
@@ -92,7 +92,9 @@ def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
         name = "tiny" if args.preset is None else args.preset
         run, config = RunDirectory(args.out or Path("runs") / Path(name).stem), load_config(name)
         require_text(name, with_options(config, args))
-    return run, with_options(config, args)
+    config = with_options(config, args)
+    require_effect(config, args)
+    return run, config
 
 
 def require_text(preset: str, config: Config) -> None:
@@ -121,6 +123,19 @@ def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) 
     return code
 
 
+def tell_contradictions(trainer: Trainer) -> None:
+    """Say in one line what `doctor` would fail in the configuration itself."""
+    from scratchformer.doctor.data_probes import measure_steps
+    from scratchformer.doctor.setup_probes import contradictions
+
+    config = trainer.config
+    limited = config.training.max_tokens > 0
+    n_steps = measure_steps(trainer.data.train, config).total if limited else config.training.steps
+    found = contradictions(config, n_steps)
+    if found:
+        tell(f"{trainer.run.path}: {found}")
+
+
 def how_to_resume(args: argparse.Namespace, run: RunDirectory) -> str:
     command = f"resume with: scratchformer train --resume {shlex.quote(str(run.path))}"
     return f"{command} --nproc {args.nproc}" if args.nproc > 1 else command
@@ -146,6 +161,10 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
         for remark in trainer.remarks:
             say(f"{run.path}: {remark}")
     say(f"{run.path}: {trainer.summary()}")
+    if trainer.data.val is None:
+        say(f"{run.path}: without validation text, nothing is validated, scored or stopped early")
+    if trainer.is_main:
+        tell_contradictions(trainer)
     reason = loop.train(trainer)
     if not trainer.progress.step:
         say(f"{run.path}: {reason}, before the first step was done; {how_to_resume(args, run)}")

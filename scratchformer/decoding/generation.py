@@ -38,12 +38,13 @@ def probabilities(logits: np.ndarray, sampling: Sampling) -> np.ndarray:
     """The distribution that tokens are drawn from: logits (R, V) -> (R, V) float64, whose rows sum to 1
 
     Of equally likely tokens, those with the lower ids count as more likely.
-    Raises UserError if the model's probabilities are not finite, ValueError for a negative temperature or top_k, or a
-    top_p outside (0, 1].
+    Raises UserError if the model's probabilities are not finite, ValueError for a temperature that is negative or not
+    finite, a negative top_k, or a top_p outside (0, 1].
     """
     temperature, top_k, top_p = sampling
-    if not (temperature >= 0 and top_k >= 0 and 0 < top_p <= 1):
-        raise ValueError(f"temperature and top_k must not be negative, and top_p must lie in (0, 1]: {sampling}")
+    if not (0 <= temperature < np.inf and top_k >= 0 and 0 < top_p <= 1):
+        limits = "temperature must be finite and not negative, top_k not negative, and top_p must lie in (0, 1]"
+        raise ValueError(f"{limits}: {sampling}")
     scores = logits.astype(np.float64)
     scores[:, NEVER_WRITTEN] = -np.inf
     scores -= scores.max(axis=-1, keepdims=True)

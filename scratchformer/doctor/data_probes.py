@@ -1,4 +1,4 @@
-"""Probes of the text for `scratchformer doctor`: the sentence pairs, the vocabulary and the batches."""
+"""Probes of the data for `scratchformer doctor`: sentence pairs, examples of other tasks, vocabulary and batches."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import numpy as np
 from scratchformer.config import Config, DataConfig
 from scratchformer.doctor.findings import Finding, verdict
 from scratchformer.errors import UserError
-from scratchformer.preparation.prepared import read_manifest
 from scratchformer.text import bundled
-from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, encode_pairs
+from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, Examples, encode_pairs
 from scratchformer.text.corpora import Pairs, find_split, plain_or_gz, read_pairs
-from scratchformer.text.tokenizer import UNK, Tokenizer
-from scratchformer.training.data import Corpus, prepared_directory, read_corpus, train_tokenizer
+from scratchformer.text.tokenizer import PAD, UNK, Tokenizer
+from scratchformer.training.data import Corpus, has_validation_text, prepared_directory, read_corpus, train_tokenizer
+from scratchformer.training.task import Task, TrainingData
 
 # Reading --------------------------------------------------------------------------------------------------------------
 
@@ -58,14 +58,6 @@ def read_text(data: DataConfig) -> Text:
     train, fraction = first_pairs(source, target) if large else (read_pairs(source, target), 1.0)
     val = read_pairs(*files_of(data, "val")) if has_validation_text(data) else None
     return Text(train, read_held_out(data, val), f"the first {FIRST_LINES:,} lines" if large else "", fraction)
-
-
-def has_validation_text(data: DataConfig) -> bool:
-    """A directory has it, unless it was prepared without."""
-    prepared = prepared_directory(data)
-    if prepared:
-        return "val" in read_manifest(prepared).splits
-    return bool(data.val_source or not data.train_source)
 
 
 def files_of(data: DataConfig, split: Literal["train", "val"]) -> tuple[Path, Path]:
@@ -202,7 +194,8 @@ SEVERITY = ["ok", "note", "FAIL"]
 
 MAX_ENCODED_PAIRS = 50_000
 """At most this many pairs, spread evenly over the text, are encoded; this takes a second or two."""
-PAIRS_IN_BATCH = 100
+EXAMPLES_IN_BATCH = 100
+POSITIONS_IN_BATCH = 2**15
 
 
 class EncodedText(NamedTuple):
@@ -212,9 +205,11 @@ class EncodedText(NamedTuple):
     pairs: EncodedPairs
     scale: float
 
-    def sample_batch(self) -> Batch:
-        """A batch of pairs spread evenly over the text."""
-        return self.pairs.batch(np.arange(0, len(self.pairs), -(-len(self.pairs) // PAIRS_IN_BATCH)))
+
+def sample_batch(examples: Examples) -> Batch:
+    """A batch of examples spread evenly over all."""
+    n = max(1, min(EXAMPLES_IN_BATCH, POSITIONS_IN_BATCH // examples.max_length))
+    return examples.batch(np.arange(0, len(examples), -(-len(examples) // n)))
 
 
 def encode(text: Text, config: Config, tokenizer: Tokenizer | None) -> EncodedText | Finding:
@@ -251,24 +246,30 @@ def probe_tokens(encoded: EncodedText, text: Text, config: Config) -> Iterator[F
         verdict(dropped, 0.02, 0.2),
         "data.max_length is too small; a vocabulary so small that words are spelled letter by letter",
     )
-    counts = np.bincount(np.concatenate([pairs.source.ids, pairs.target.ids]), minlength=encoded.tokenizer.vocab_size)
+    yield judge_vocabulary(np.concatenate([pairs.source.ids, pairs.target.ids]), encoded.tokenizer.vocab_size, sampled)
+    rates = {}
+    for name, held_out in {"training text": text.train, **text.held_out}.items():
+        lines = [*held_out.source[:2000], *held_out.target[:2000]]
+        ids = [token for line in encoded.tokenizer.encode(lines) for token in line]
+        rates[name] = ids.count(UNK) / max(1, len(ids))
+    yield judge_unknown_tokens(rates)
+
+
+def judge_vocabulary(ids: np.ndarray, vocab_size: int, sampled: str) -> Finding:
+    """ids: of the training text; sampled: which part of it that is, in words"""
+    counts = np.bincount(ids, minlength=vocab_size)
     rare = float((counts < 10).mean())
-    yield Finding(
+    return Finding(
         "vocabulary",
         "most pieces occur ten times or more: the embedding of a rare piece gets little training",
         f"{rare:.0%} of {len(counts):,} pieces occur less often, {(counts == 0).mean():.0%} never{sampled}",
         verdict(rare, 0.5, 0.9),
         "model.vocab_size is too large for so little text; the text differs from that of the tokenizer",
     )
-    yield probe_unknown_tokens(encoded.tokenizer, text)
 
 
-def probe_unknown_tokens(tokenizer: Tokenizer, text: Text) -> Finding:
-    rates = {}
-    for name, pairs in {"training text": text.train, **text.held_out}.items():
-        lines = [*pairs.source[:2000], *pairs.target[:2000]]
-        ids = [token for line in tokenizer.encode(lines) for token in line]
-        rates[name] = ids.count(UNK) / max(1, len(ids))
+def judge_unknown_tokens(rates: dict[str, float]) -> Finding:
+    """rates: name of a text -> the share of its tokens that are unknown"""
     return Finding(
         "unknown tokens",
         "very few, in held-out text too",
@@ -279,6 +280,46 @@ def probe_unknown_tokens(tokenizer: Tokenizer, text: Text) -> Finding:
     )
 
 
+# Examples of any task -------------------------------------------------------------------------------------------------
+
+
+def probe_examples(data: TrainingData, task: Task, config: Config) -> Iterator[Finding]:
+    """Look at the number and the lengths of a task's examples, at rare pieces of its vocabulary and unknown tokens."""
+    train, val = data.train, data.val
+    dropped = train.n_dropped / (train.n_dropped + len(train))
+    yield Finding(
+        "examples",
+        f"some to train on, others to validate with, and few longer than data.max_length = {config.data.max_length}",
+        f"{len(train):,} {task.unit} to train on, {len(val) if val else 0:,} to validate with; mean length "
+        f"{train.lengths.mean():.1f}, longest {train.lengths.max()}; {dropped:.1%} are longer and left out",
+        max(verdict(dropped, 0.02, 0.2), "ok" if val else "note", key=SEVERITY.index),
+        "data.max_length is too small; no validation text is named, so nothing tells when to stop",
+    )
+    left_out = ["repeated examples, and held-out ones in training (only sentence pairs are searched for them)"]
+    if config.model.reads_text:
+        ids = {name: input_ids(part) for name, part in {"training text": train, "val": val}.items() if part}
+        if config.model.n_classes or config.training.pretrained:
+            left_out.append("rare pieces (the vocabulary is that of other text)")
+        else:
+            sampled = f" (in {SAMPLED_EXAMPLES:,} {task.unit})" if len(train) > SAMPLED_EXAMPLES else ""
+            yield judge_vocabulary(ids["training text"], config.model.vocab_size, sampled)
+        yield judge_unknown_tokens({name: float((each == UNK).mean()) for name, each in ids.items()})
+    else:
+        left_out.append("vocabulary and unknown tokens (there are no words)")
+    yield Finding("left out", "checks of the data that do not suit this task", "; ".join(left_out), "skipped")
+
+
+SAMPLED_EXAMPLES = 20_000
+
+
+def input_ids(examples: Examples) -> np.ndarray:
+    """The ids, without padding, that a model reads in at most SAMPLED_EXAMPLES examples, spread evenly over all."""
+    indices = np.arange(0, len(examples), -(-len(examples) // SAMPLED_EXAMPLES))
+    n = max(1, POSITIONS_IN_BATCH // examples.max_length)
+    batches = (examples.batch(indices[start : start + n]).inputs[0] for start in range(0, len(indices), n))
+    return np.concatenate([ids[ids != PAD] for ids in batches])
+
+
 # Batches --------------------------------------------------------------------------------------------------------------
 
 SAMPLED_STEPS = 100
@@ -287,36 +328,41 @@ SAMPLED_STEPS = 100
 class Steps(NamedTuple):
     """The training steps that the text gives.
 
-    target_tokens, target_positions  means per step, without and with padding
-    padding                          the fraction of positions that are padding, in source and target
-    per_epoch, total                 numbers of steps
+    target_tokens     mean of a step
+    positions         the same with padding, of the longer side
+    padding           the fraction of positions that are padding, in source and target
+    per_epoch, total  numbers of steps
     """
 
     target_tokens: float
-    target_positions: float
+    positions: float
     padding: float
     per_epoch: float
     total: int
 
 
-def measure_steps(encoded: EncodedText, config: Config) -> Steps:
-    """Look at the first steps of the first epoch."""
+def measure_steps(examples: Examples, config: Config, scale: float = 1.0) -> Steps:
+    """Look at the first steps of the first epoch.
+
+    scale  how many examples there are in all for each of these
+    """
     training = config.training
     plan = BatchPlan(
-        encoded.pairs, training.tokens_per_batch, training.accumulation, training.seed, training.bucket_fineness
+        examples, training.tokens_per_batch, training.accumulation, training.seed, training.bucket_fineness
     )
     epoch = plan.epoch(0)
     sample = epoch[:SAMPLED_STEPS]
     batches = [batch for indices in sample for batch in plan.micro_batches(indices)]
     target_tokens = sum(batch.n_target_tokens for batch in batches)
-    n_tokens = target_tokens + sum(batch.n_source_tokens for batch in batches)
+    has_target_side = config.model.architecture == "encoder-decoder"
+    n_tokens = has_target_side * target_tokens + sum(batch.n_source_tokens for batch in batches)
     per_step = target_tokens / len(sample)
     total = min(training.steps, math.ceil(training.max_tokens / per_step)) if training.max_tokens else training.steps
     return Steps(
         per_step,
-        sum(batch.target_out_ids.size for batch in batches) / len(sample),
+        sum(len(batch.indices) * int(examples.lengths[batch.indices].max()) for batch in batches) / len(sample),
         1 - n_tokens / sum(batch.n_positions for batch in batches),
-        len(epoch) * encoded.scale,
+        len(epoch) * scale,
         total,
     )
 
@@ -328,8 +374,8 @@ def probe_batches(steps: Steps) -> Iterator[Finding]:
         "little: a position of padding takes as much time as a real token",
         f"{steps.padding:.0%} of the positions of a batch",
         verdict(steps.padding, 0.3, 0.6),
-        "few pairs of similar length: raise training.bucket_fineness, or lower training.tokens_per_batch if one batch "
-        "holds most of the text",
+        "few examples of similar length: raise training.bucket_fineness, or lower training.tokens_per_batch if one "
+        "batch holds most of the text",
     )
     epochs = steps.total / steps.per_epoch
     yield Finding(

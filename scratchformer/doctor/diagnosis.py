@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import textwrap
 from itertools import chain
-from typing import Any, Iterator
+from typing import Any, Generator, Iterator, NamedTuple
 
+from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.doctor import backward_probes, data_probes, flow_probes, layer_probes, setup_probes, training_probes
-from scratchformer.doctor.data_probes import EncodedText, Text, read_text
+from scratchformer.doctor.data_probes import Text, read_text
 from scratchformer.doctor.findings import COMPONENTS, Finding, one_line, suspects
 from scratchformer.doctor.fixtures import small_config
+from scratchformer.errors import UserError
+from scratchformer.text.batches import Examples
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training.data import open_prepared, prepared_directory
 from scratchformer.training.run import RunDirectory
+from scratchformer.training.task import vocabulary_of
+from scratchformer.training.tasks import task_of
 
 WIDTH = 120
 
@@ -33,17 +38,33 @@ def examine(config: Config, run: RunDirectory | None = None, only_code: bool = F
     if only_code:
         return probe_code(config)
     tokenizer = existing_tokenizer(config, run)
-    text = read_text(config.data) if config.data.names_text else None
-    return chain(probe_code(config), catch_errors(probe_setup(config, run, text, tokenizer)))
+    if tokenizer and config.training.pretrained:
+        config = configs.with_settings(config, {"model.vocab_size": tokenizer.vocab_size})
+    return chain(probe_code(config), catch_errors(probe_setup(config, run, read_data(config, tokenizer), tokenizer)))
 
 
 def existing_tokenizer(config: Config, run: RunDirectory | None) -> Tokenizer | None:
-    """The tokenizer of the run or of the prepared text; None if there is none yet. Raises UserError if it cannot be
-    read."""
+    """The tokenizer of the run, of the prepared text or of the pretrained run; None if there is none yet.
+
+    Raises UserError if it cannot be read.
+    """
     if run:
-        return Tokenizer.load(run.tokenizer_file)
-    directory = prepared_directory(config.data)
-    return open_prepared(directory, config)[0] if directory else None
+        return run.read_tokenizer()
+    directory, pretrained = prepared_directory(config.data), config.training.pretrained
+    if directory and config.data.task == "translation":
+        return open_prepared(directory, config)[0]
+    return vocabulary_of(pretrained, config) if pretrained else None
+
+
+def read_data(config: Config, tokenizer: Tokenizer | None) -> Any:
+    """A `Text` for translation, what `Task.read` returns for other tasks.
+
+    None if nothing is named, and the vocabulary still to be learned is too large for the bundled corpus.
+    """
+    too_small = config.model.reads_text and config.model.vocab_size > data_probes.MAX_BUNDLED_VOCABULARY
+    if too_small and not tokenizer and not config.data.names_text:
+        return None
+    return read_text(config.data) if config.data.task == "translation" else task_of(config).read(config)
 
 
 def probe_code(config: Config) -> Iterator[Finding]:
@@ -72,27 +93,65 @@ def catch_errors(findings: Iterator[Finding]) -> Iterator[Finding]:
         )
 
 
-def probe_setup(
-    config: Config, run: RunDirectory | None, text: Text | None, tokenizer: Tokenizer | None
-) -> Iterator[Finding]:
-    """Check the text, the configuration, the run and the machine."""
-    vocab_size, training = config.model.vocab_size, config.training
-    encoded: EncodedText | Finding | None = None
-    steps = None
-    if text is None and vocab_size <= data_probes.MAX_BUNDLED_VOCABULARY:
-        text = read_text(config.data)
-    if text is None:
-        seen = f"none is given (--data), and the bundled corpus is too small for model.vocab_size = {vocab_size}"
-        yield Finding("text", "pairs of sentences", seen, "skipped")
+class Examined(NamedTuple):
+    """What the probes of the data found: the configuration with its sizes, and examples of the training data.
+
+    examples  None if there are none that can be encoded
+    scale     how many there are in all for each of these
+    """
+
+    config: Config
+    examples: Examples | None = None
+    scale: float = 1.0
+
+
+Probing = Generator[Finding, None, Examined]
+"""Yields findings, and returns what further probes need."""
+
+
+def probe_text(config: Config, text: Text, tokenizer: Tokenizer | None) -> Probing:
+    """Check sentence pairs."""
+    yield from data_probes.probe_pairs(text)
+    encoded = data_probes.encode(text, config, tokenizer)
+    if isinstance(encoded, Finding):
+        yield encoded
+        return Examined(config)
+    yield from data_probes.probe_tokens(encoded, text, config)
+    return Examined(config, encoded.pairs, encoded.scale)
+
+
+def probe_task(config: Config, corpus: Any, tokenizer: Tokenizer | None) -> Probing:
+    """Check the data of another task."""
+    task = task_of(config)
+    try:
+        tokenizer = tokenizer or task.train_tokenizer(corpus, config)
+        config = task.settled(config, tokenizer)
+        data = task.encode(corpus, tokenizer, config)
+    except UserError as error:
+        expected, causes = (
+            "vocabulary, lengths and batch size suit the data",
+            "a vocabulary, a length or a batch that does not suit the data",
+        )
+        yield Finding("examples", expected, str(error), "FAIL", causes)
+        return Examined(config)
+    yield from data_probes.probe_examples(data, task, config)
+    return Examined(config, data.train)
+
+
+def probe_setup(config: Config, run: RunDirectory | None, data: Any, tokenizer: Tokenizer | None) -> Iterator[Finding]:
+    """Check the data, the configuration, the run and the machine. data: of `read_data`"""
+    examined, steps, training = Examined(config), None, config.training
+    if data is None:
+        size = f"model.vocab_size = {config.model.vocab_size}"
+        seen = f"none is given (--data, --text), and the bundled corpus is too small for {size}"
+        yield Finding("text", "text to learn from", seen, "skipped")
     else:
-        yield from data_probes.probe_pairs(text)
-        encoded = data_probes.encode(text, config, tokenizer)
-        if isinstance(encoded, Finding):
-            yield encoded
-        else:
-            steps = data_probes.measure_steps(encoded, config)
-            yield from data_probes.probe_tokens(encoded, text, config)
-            yield from data_probes.probe_batches(steps)
+        probe = probe_text if config.data.task == "translation" else probe_task
+        examined = yield from probe(config, data, tokenizer)
+    config = examined.config
+    if examined.examples:
+        steps = data_probes.measure_steps(examined.examples, config, examined.scale)
+        yield from data_probes.probe_batches(steps)
 
     n_steps = steps.total if steps else training.steps
     yield from setup_probes.probe_schedule(config, n_steps)
@@ -104,10 +163,11 @@ def probe_setup(
         first = setup_probes.first_pass(config)
         yield from setup_probes.probe_new_model(first, config.model)
     if run:
-        yield from setup_probes.probe_run(run, encoded.sample_batch() if isinstance(encoded, EncodedText) else None)
+        batch = data_probes.sample_batch(examined.examples) if examined.examples else None
+        yield from setup_probes.probe_run(run, batch)
     yield from setup_probes.probe_machine(config, run)
     if first:
-        positions = steps.target_positions if steps else training.tokens_per_batch * training.accumulation
+        positions = steps.positions if steps else training.tokens_per_batch * training.accumulation
         yield setup_probes.probe_duration(first.seconds_per_position, positions, n_steps, steps and steps.per_epoch)
 
 

@@ -11,19 +11,22 @@ from typing import Any, Iterator, NamedTuple
 
 import numpy as np
 
+from scratchformer import limits
 from scratchformer.backends.products import choose, slow_bf16
 from scratchformer.config import Config, ModelConfig
 from scratchformer.doctor.findings import Finding, Verdict, verdict
 from scratchformer.errors import UserError
 from scratchformer.experiments.sizes import checkpoint_bytes, format_duration, training_bytes
-from scratchformer.nn.loss import forward_loss, loss_backward
+from scratchformer.nn.loss import batch_loss, batch_loss_backward
+from scratchformer.nn.models import new_model
 from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.optim import noam
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.sizes import FLOAT_BYTES, machine_memory_bytes, parameter_counts
-from scratchformer.nn.transformer import Transformer
+from scratchformer.parallel.cores import available_cores, core_numbers
 from scratchformer.text.batches import Batch
-from scratchformer.training.run import RunDirectory, load_run
+from scratchformer.training.run import RunDirectory, load_model
+from scratchformer.training.task_digits import positions_of
 
 GIB = 2**30
 
@@ -34,17 +37,17 @@ GIB = 2**30
 class FirstPass(NamedTuple):
     """What one forward and backward pass of the new model shows.
 
-    loss                  nats per target token, for random words
+    loss                  nats per target token, for random words; None for a classifier
     loss_without_input    the same if the token just read is excluded from the possible answers
     gradient_norms        "encoder" and "decoder" -> the gradient norm of each layer, from the bottom up
-    dead                  the fraction of hidden units that no position activates, in the worst layer
-    seconds_per_position  for forward and backward, per pair of one source and one target position
+    dead                  the fraction of hidden units that no position activates, in the worst layer; None without ReLU
+    seconds_per_position  for forward and backward, per position, or per pair of one source and one target position
     """
 
-    loss: float
-    loss_without_input: float
+    loss: float | None
+    loss_without_input: float | None
     gradient_norms: dict[str, list[float]]
-    dead: float
+    dead: float | None
     seconds_per_position: float
 
 
@@ -56,28 +59,42 @@ MAX_MULTIPLICATIONS = 5e10
 
 @np.errstate(all="ignore")  # in broken code; the result shows it
 def first_pass(config: Config) -> FirstPass:
-    """Run a new model of this configuration forward and backward on random words: a second or two on one core."""
-    model, random = Transformer(config.model, config.training.seed), np.random.default_rng(config.training.seed)
+    """Run a new model of this configuration forward and backward on random inputs: a second or two on one core."""
+    model = new_model(config.model, config.training.seed)
     longest = config.model.max_positions if config.model.positions == "learned" else SENTENCE_LENGTH
-    length = min(SENTENCE_LENGTH, longest)
+    length = min(SENTENCE_LENGTH, longest) if config.model.reads_text else positions_of(config.model)
     n_positions = int(min(config.training.tokens_per_batch, MAX_MULTIPLICATIONS / (6 * model.store.data.size)))
-    shape = max(MIN_POSITIONS, n_positions) // length, length
-    source, target_in, target_out = random.integers(1, config.model.vocab_size, (3, *shape))
+    n = max(1, max(MIN_POSITIONS, n_positions) // length)
+    inputs, targets = random_batch(config.model, n, length, np.random.default_rng(config.training.seed))
 
-    few = slice(None, MIN_POSITIONS // length)  # the logits of all positions would take too much memory
-    logits, _ = model.forward(source[few], target_in[few])
-    loss, loss_without_input = losses(logits, target_in[few], target_out[few])
+    loss = loss_without_input = None
+    if not config.model.n_classes:
+        few = slice(None, MIN_POSITIONS // length)  # the logits of all positions would take too much memory
+        logits, _ = model.forward(*(each[few] for each in inputs))
+        just_read = inputs[1] if config.model.architecture == "encoder-decoder" else inputs[0]
+        loss, loss_without_input = losses(logits, just_read[few], targets[few])
     recorder = ReluRecorder()
     with using(recorder):
         start = time.perf_counter()
-        loss_backward(model, source, target_in, target_out)
+        batch_loss_backward(model, inputs, targets)
         seconds = time.perf_counter() - start
-    model.store.grad /= target_out.size
-    norms = {
-        name: [gradient_norm(layer) for layer in stack.layers]
-        for name, stack in (("encoder", model.encoder), ("decoder", model.decoder))
-    }
-    return FirstPass(loss, loss_without_input, norms, max(recorder.dead), seconds / target_out.size)
+    model.store.grad /= targets.size
+    stacks = {name: getattr(model, name).layers for name in ("encoder", "decoder") if hasattr(model, name)}
+    norms = {name: [gradient_norm(layer) for layer in layers] for name, layers in stacks.items()}
+    return FirstPass(loss, loss_without_input, norms, max(recorder.dead, default=None), seconds / (n * length))
+
+
+def random_batch(
+    config: ModelConfig, n: int, length: int, random: np.random.Generator
+) -> tuple[tuple[Array, ...], Array]:
+    """n examples of random words, all equally long, or of random pixels -> the model's inputs, and random targets"""
+    targets = random.integers(1, config.n_outputs, (n, 1 if config.n_classes else length))
+    if not config.reads_text:
+        return (random.random((n, config.image_size, config.image_size), np.float32),), targets
+    ids = random.integers(1, config.vocab_size, (n, length))
+    if config.architecture == "encoder-decoder":
+        return (ids, random.integers(1, config.n_outputs, (n, length))), targets
+    return (ids, np.zeros_like(ids)) if config.architecture == "encoder" else (ids,), targets
 
 
 def losses(logits: Array, target_in: Array, target_out: Array) -> tuple[float, float]:
@@ -126,23 +143,7 @@ def model_too_large(config: ModelConfig) -> Finding | None:
 
 def probe_new_model(first: FirstPass, config: ModelConfig) -> Iterator[Finding]:
     """Judge the loss, the gradients and the hidden units before the first step. `first` is from `first_pass`."""
-    expected = math.log(config.vocab_size) + 0.5
-    seen = f"{first.loss_without_input:.2f}"
-    if first.loss - first.loss_without_input > 0.5:
-        seen += (
-            f", or {first.loss:.2f} if the word just read counts as a possible answer: with tied embeddings and few "
-            "layers, a new model repeats what it reads"
-        )
-    yield Finding(
-        "loss before the first step",
-        f"about ln V + 1/2 = {expected:.2f} nats per token for random words: guessing among V words costs ln V, and "
-        "random logits of variance 1 add 1/2",
-        seen,
-        verdict(abs(first.loss_without_input - expected), 0.5, 0.5),  # logits twice as large would add 3/2
-        "logits of the wrong size, because of the initial output matrix or the last normalization; a loss that is not "
-        "the mean over tokens",
-    )
-
+    yield first_loss(first, config)
     ratio = float(np.max([np.max(norms) / max(np.min(norms), 1e-30) for norms in first.gradient_norms.values()]))
     yield Finding(
         "gradient norm by layer",
@@ -158,11 +159,38 @@ def probe_new_model(first: FirstPass, config: ModelConfig) -> Iterator[Finding]:
     yield dead_units("hidden units before the first step", first.dead)
 
 
-def dead_units(probe: str, dead: float) -> Finding:
-    """In correct models of up to 24 layers, at most 40 % of the units are inactive for a few hundred words."""
+def first_loss(first: FirstPass, config: ModelConfig) -> Finding:
+    probe, expected = "loss before the first step", math.log(config.n_outputs) + 0.5
+    if first.loss is None or first.loss_without_input is None:
+        seen = f"left out: with {config.n_classes} classes it depends too much on the initial weights"
+        return Finding(probe, "the cost of guessing", seen, "skipped")
+    seen = f"{first.loss_without_input:.2f}"
+    if first.loss - first.loss_without_input > 0.5:
+        seen += (
+            f", or {first.loss:.2f} if the word just read counts as a possible answer: with tied embeddings and few "
+            "layers, a new model repeats what it reads"
+        )
     return Finding(
         probe,
-        "a batch activates most of them in at least one position: a unit whose ReLU is never active learns nothing",
+        f"about ln V + 1/2 = {expected:.2f} nats per token for random words: guessing among V words costs ln V, and "
+        "random logits of variance 1 add 1/2",
+        seen,
+        verdict(abs(first.loss_without_input - expected), 0.5, 0.5),  # logits twice as large would add 3/2
+        "logits of the wrong size, because of the initial output matrix or the last normalization; a loss that is not "
+        "the mean over tokens",
+    )
+
+
+def dead_units(probe: str, dead: float | None) -> Finding:
+    """In correct models of up to 24 layers, at most 40 % of the units are inactive for a few hundred words."""
+    expected = (
+        "a batch activates most of them in at least one position: a unit whose ReLU is never active learns nothing"
+    )
+    if dead is None:
+        return Finding(probe, expected, "left out: the model has no ReLU", "skipped")
+    return Finding(
+        probe,
+        expected,
         f"in the worst layer, {dead:.0%} are not active anywhere in a batch",
         verdict(dead, 0.5, 0.9),
         "a learning rate that was too high for some time; biases far below 0; a feed-forward network whose input is "
@@ -171,6 +199,13 @@ def dead_units(probe: str, dead: float) -> Finding:
 
 
 # The learning rate ----------------------------------------------------------------------------------------------------
+
+
+def contradictions(config: Config, n_steps: int) -> str:
+    """The probes of `probe_schedule` that fail, in one line; "" if none does."""
+    failed = [finding for finding in probe_schedule(config, n_steps) if finding.verdict == "FAIL"]
+    seen = "; ".join(f"{finding.probe}, {finding.seen}" for finding in failed)
+    return f"`scratchformer doctor` would fail this configuration: {seen}" if seen else ""
 
 
 def probe_schedule(config: Config, n_steps: int) -> Iterator[Finding]:
@@ -192,7 +227,7 @@ def probe_schedule(config: Config, n_steps: int) -> Iterator[Finding]:
         "peak learning rate",
         "between 0.001 and 0.1 of the typical size of a weight, d_model^-0.5, because Adam moves each weight by up to "
         "the learning rate; the paper's base model has 7.0e-4, which is 0.016 of that size",
-        f"{peak:.1e} at step {training.warmup}, which is {relative:.2g} of that size",
+        f"{peak:.1e} at step {training.warmup}, which is {relative:.2g} of the typical size of a weight",
         verdict(relative, 0.1, 0.3) if relative >= 0.001 else "note",
         "training.lr_factor is too large or too small, or the warm-up too short: the peak is lr_factor / sqrt(d_model "
         "warmup)",
@@ -205,7 +240,7 @@ def probe_schedule(config: Config, n_steps: int) -> Iterator[Finding]:
         "sum of learning rates",
         "in the whole training, each weight can move by many times its typical size (base model: about 540); below 10 "
         "the model learns little, below 1 nothing",
-        f"{total:.3g} times that size",
+        f"{total:.3g} times the typical size of a weight",
         verdict(1 / total, 1 / 10, 1),
         "too few steps; training.lr_factor is too small; a warm-up longer than the training",
     )
@@ -218,7 +253,7 @@ def probe_run(run: RunDirectory, batch: Batch | None) -> Iterator[Finding]:
     """Look at the log and the weights of a run and, given a batch of its text, at the hidden units."""
     yield probe_log(run)
     try:
-        model = load_run(run.path).model
+        model = load_model(run.path).model
     except UserError as error:
         has_checkpoints = any(run.checkpoints.directory.glob("*.safetensors"))
         yield Finding(
@@ -233,8 +268,8 @@ def probe_run(run: RunDirectory, batch: Batch | None) -> Iterator[Finding]:
     if batch is not None:
         recorder = ReluRecorder()
         with using(recorder):
-            forward_loss(model, batch.source_ids, batch.target_in_ids, batch.target_out_ids)
-        yield dead_units("hidden units after training", max(recorder.dead))
+            batch_loss(model, batch.inputs, batch.targets)
+        yield dead_units("hidden units after training", max(recorder.dead, default=None))
 
 
 MIN_STEPS = 20
@@ -308,7 +343,7 @@ def count_spikes(losses: np.ndarray, nats: float, window: int = 50) -> int:
 
 
 def probe_machine(config: Config, run: RunDirectory | None) -> Iterator[Finding]:
-    """Is there space on the disk for the checkpoints, and memory for a step? Which library multiplies matrices?"""
+    """Look at the disk for the checkpoints, the memory for a step, the cores, and the library for matrix products."""
     path = run.path if run else Path()
     needed = checkpoint_bytes(config)
     used = sum(file.stat().st_size for file in path.glob("checkpoints/*")) if run else 0
@@ -321,8 +356,16 @@ def probe_machine(config: Config, run: RunDirectory | None) -> Iterator[Finding]
         "lower training.keep, or choose another --out",
     )
     yield probe_memory(config)
+    yield probe_cores()
     if config.training.device == "cpu":
         yield probe_products(config)
+
+
+def probe_cores() -> Finding:
+    cores, quota = available_cores(), limits.cpu_quota()
+    limit = f": the container's quota is {quota:g} processors" if cores < len(core_numbers()) else ""
+    expected = "those this process may run on, or fewer if a container's quota allows less"
+    return Finding("cores", expected, f"{cores}{limit}", "ok")
 
 
 def probe_products(config: Config) -> Finding:
@@ -339,8 +382,13 @@ def probe_products(config: Config) -> Finding:
     return Finding(probe, expected, f"{choice.name}: {choice.why}", "ok")
 
 
+MEAN_LENGTH = 30
+"""Of sentences, in tokens."""
+
+
 def probe_memory(config: Config) -> Finding:
-    probe, needed, limit = "memory", sum(training_bytes(config).values()), machine_memory_bytes()
+    length = config.data.max_length if config.data.task == "language-model" else MEAN_LENGTH  # its windows are all full
+    probe, needed, limit = "memory", sum(training_bytes(config, length).values()), machine_memory_bytes()
     expected = "weights, gradients, moments and the activations of a micro-batch fit into memory"
     if limit is None:
         seen = f"{needed / GIB:.2f} GiB needed; this system does not report how much it has"
@@ -356,10 +404,10 @@ def probe_memory(config: Config) -> Finding:
 
 
 def probe_duration(
-    seconds_per_position: float, target_positions: float, n_steps: int, steps_per_epoch: float | None
+    seconds_per_position: float, positions: float, n_steps: int, steps_per_epoch: float | None
 ) -> Finding:
-    """target_positions: per step, with padding; steps_per_epoch: None if there is no text."""
-    seconds = seconds_per_position * target_positions
+    """positions: of a step, with padding; steps_per_epoch: None if there is no text."""
+    seconds = seconds_per_position * positions
     epoch = f", an epoch {format_duration(seconds * steps_per_epoch)}" if steps_per_epoch else ""
     return Finding(
         "time on this machine",

@@ -150,9 +150,12 @@ SMALL_BATCHES = {"tokens_per_batch": 40, "accumulation": 3, "bucket_fineness": 1
 SHORT_SCHEDULE = {"warmup": 2, "lr_factor": 1.0, "eps_ls": 0.1, "clip_norm": 0.0}
 
 
+TRANSLATOR = {"task": "translation", "architecture": "encoder-decoder", "n_classes": 0, "target_vocab_size": 0}
+
+
 def practice_config(config: Config, changes: dict[str, Any]) -> Config:
-    """The choices of this configuration, in sizes so small that a training step takes milliseconds."""
-    settings = SMALL_MODEL | NO_DROPOUT | SMALL_TEXT | SMALL_BATCHES | SHORT_SCHEDULE
+    """The choices of this configuration, for a translator so small that a training step takes milliseconds."""
+    settings = TRANSLATOR | SMALL_MODEL | NO_DROPOUT | SMALL_TEXT | SMALL_BATCHES | SHORT_SCHEDULE
     return configs.with_settings(config, settings | changes)
 
 

@@ -21,7 +21,9 @@ START = -1
 """Stands before the first symbol of a text, as often as needed. It is never predicted."""
 
 WITHOUT_ESTIMATE = (0.0, 0.5, 1.0, 1.5)
-"""D(0) to D(3), where a text is too short to estimate them."""
+"""D(0) to D(3), where a text is too short to estimate them, or an estimate is no discount.
+
+D(1) to D(3) must be above 0: gamma is 0 where nothing is taken off, and what never followed h gets probability 0."""
 
 
 def count_grams(texts: Iterable[Sequence[int]], order: int) -> list[Counter[Gram]]:
@@ -45,7 +47,7 @@ def discounts(counts: Iterable[int]) -> tuple[float, ...]:
         return WITHOUT_ESTIMATE
     Y = n[1] / (n[1] + 2 * n[2])
     estimated = [0.0, *(c - (c + 1) * Y * n[c + 1] / n[c] for c in range(1, 4))]
-    return tuple(estimated) if all(0 <= D <= c for c, D in enumerate(estimated)) else WITHOUT_ESTIMATE
+    return tuple(estimated) if all(0 < D <= c for c, D in enumerate(estimated) if c) else WITHOUT_ESTIMATE
 
 
 class NGramCounts:

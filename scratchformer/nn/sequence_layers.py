@@ -165,10 +165,6 @@ class SeparableConvolution(Layer):
 # Attention to neighbours ----------------------------------------------------------------------------------------------
 
 
-OUT_OF_REACH = -6e4
-"""The score of a key outside the window, before softmax: its exponential is 0, and float16 can hold it."""
-
-
 class RestrictedAttention(ScaledDotProductAttention):
     """Scaled dot-product attention of each position to the r positions around its own (paper §4: "restricted").
 
@@ -202,9 +198,8 @@ class RestrictedAttention(ScaledDotProductAttention):
         for queries, keys in self.blocks(q.shape[1], mask.causal):
             scores = ops.matmul(by_head(q[:, queries]), transposed(by_head(k[:, keys])))  # (B, H, r, 2 r - 1)
             may = self.in_window(ops.xp, queries, keys, mask)
-            scores = ops.xp.where(may, scores, OUT_OF_REACH).astype(scores.dtype, copy=False)
+            scores = ops.xp.where(may, scores, -math.inf).astype(scores.dtype, copy=False)
             weights = ops.masked_softmax(scores, 1 / math.sqrt(q.shape[-1]), None, causal=False)
-            weights *= may  # for a query that may attend to nothing
             ops.matmul(weights, by_head(v[:, keys]), out=by_head(y[:, queries]))
             kept.append(weights)
         return y, RestrictedCache(q, k, v, kept, mask)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from scratchformer import limits
 from scratchformer.config import Config, ModelConfig
 from scratchformer.errors import UserError
 
@@ -53,18 +54,16 @@ def parameter_counts(config: ModelConfig) -> dict[str, int]:
     }
 
 
-def machine_memory_bytes() -> int | None:
-    """Memory of this machine, or the limit of the container we run in. None if the system does not say."""
+def machine_memory_bytes(root: Path = limits.ROOT) -> int | None:
+    """Memory of this machine, or the limit of the container we run in. None if the system does not say.
+
+    root  where the files of the system are
+    """
     try:
-        limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not a POSIX system
         return None
-    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            limits.append(int(Path(file).read_text()))
-        except (OSError, ValueError):  # no such file, or "max": no limit
-            pass
-    return min(limits)
+    return min(there, limits.memory_limit(root) or there)
 
 
 def require_memory(config: Config) -> None:

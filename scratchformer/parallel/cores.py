@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import platform
+from pathlib import Path
 
+from scratchformer import limits
 from scratchformer.parallel.communicator import Communicator
 
 
-def available_cores() -> int:
-    """How many cores this process may use."""
-    return len(core_numbers()) or os.cpu_count() or 1
+def available_cores(root: Path = limits.ROOT) -> int:
+    """How many cores this process may use: those it may run on, or fewer if a container's quota allows less.
+
+    root  where the files of the system are
+    """
+    cores, quota = len(core_numbers()) or os.cpu_count() or 1, limits.cpu_quota(root)
+    return cores if quota is None else max(1, min(cores, int(quota)))
 
 
 def core_numbers() -> list[int]:

@@ -78,7 +78,8 @@ class MaskedTexts(Examples):
     def __init__(self, texts: Sequences, vocab_size: int, seed: int, max_length: int) -> None:
         self.texts, self.vocab_size, self.seed, self.max_length = texts, vocab_size, seed, max_length
         self.lengths = texts.lengths
-        self.n_targets = round(float(np.maximum(SHARE_CHOSEN * (self.lengths - 2), 1).sum()))
+        n_pieces = np.add.reduceat(texts.ids > MASK, texts.offsets[:-1], dtype=int)  # that may be chosen, of each text
+        self.n_targets = round(float(np.maximum(SHARE_CHOSEN * n_pieces, 1).sum()))
         self.of_epoch = lru_cache(maxsize=1)(self._of_epoch)
 
     def _of_epoch(self, epoch: int) -> HiddenTexts:

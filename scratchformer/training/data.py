@@ -84,6 +84,17 @@ def prepared_directory(data: DataConfig) -> Path | None:
     return directory if data.directory and not data.files and is_prepared(directory) else None
 
 
+def has_validation_text(data: DataConfig) -> bool:
+    """Whether there is any: a directory has it, unless it was prepared without, and so has a task that reads no text
+    files."""
+    if data.task in ("parsing", "antecedent", "digits"):
+        return True
+    prepared = prepared_directory(data)
+    if prepared:
+        return "val" in read_manifest(prepared).splits
+    return bool(data.val_source or not data.train_source)
+
+
 def settled(manifest: Manifest) -> dict[str, Any]:
     """The settings that a preparation has fixed: every run on its text must have the same values."""
     source, target = manifest.languages

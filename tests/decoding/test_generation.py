@@ -109,9 +109,13 @@ def test_tokens_come_as_often_as_their_probability_says():
     np.testing.assert_allclose(np.bincount(drawn, minlength=V) / n, p, rtol=0, atol=5 * 0.5 / n**0.5)
 
 
-@pytest.mark.parametrize("wrong", [Sampling(-1), Sampling(top_k=-1), Sampling(top_p=0), Sampling(top_p=1.1)], ids=str)
+@pytest.mark.parametrize(
+    "wrong",
+    [Sampling(-1), Sampling(np.inf), Sampling(np.nan), Sampling(top_k=-1), Sampling(top_p=0), Sampling(top_p=1.1)],
+    ids=str,
+)
 def test_an_impossible_distribution_is_refused(wrong):
-    with pytest.raises(ValueError, match="must not be negative"):
+    with pytest.raises(ValueError, match="must be finite and not negative"):
         probabilities(np.zeros((1, V)), wrong)
 
 

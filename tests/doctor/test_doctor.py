@@ -12,12 +12,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from scratchformer import limits
+from scratchformer.config import PRESETS
 from scratchformer.doctor import data_probes, diagnosis, setup_probes
 from scratchformer.doctor.findings import Fault, Finding, suspects, verdict
 from scratchformer.nn.layers import Linear
+from scratchformer.parallel import cores
+from scratchformer.text import bundled
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory
+from scratchformer.training.tasks import TASKS
 
 GIB = 2**30
 
@@ -90,6 +95,12 @@ def changed_copy(good_corpus, tmp_path):
         "A1 --set N=2",
         "tiny --set norm=pre",
         "tiny --set positions=learned --set tied=none --set attention_bias=false",
+        "tiny --set activation=gelu",
+        "parsing",
+        "gpt2 --set N=1",
+        "bert-tiny",
+        "antecedent",
+        "vit-digits",
     ],
 )
 def test_nothing_is_wrong_with_the_presets(cli, arguments):
@@ -129,6 +140,110 @@ def test_a_trained_run_passes(cli, small_config, good_corpus, tmp_path):
     assert "No probe failed." in printed and "FAIL" not in printed
     for probe in ("gradients", "log of the run", "weights", "hidden units after training"):
         assert f" {probe}\n" in printed
+
+
+TASK_PRESETS = {
+    "translation": "tiny --data {pairs} --set vocab_size=40",
+    "parsing": "parsing-tiny --data {trees} --set vocab_size=200",
+    "language-model": "gpt-tiny --text {text} --set vocab_size=400",
+    "masked-language-model": "bert-tiny --text {text} --set vocab_size=200",
+    "antecedent": "antecedent",
+    "digits": "vit-digits",
+}
+"""For each task a preset, and a little text that suits it."""
+
+DATA_OF_ALL = {"padding", "epochs"}
+SETUP_OF_ALL = {"warm-up", "peak learning rate", "sum of learning rates", "gradient norm by layer", "disk", "memory"}
+PROBES_OF_TASK = {  # besides these: those of the data, and the names of those that are skipped
+    "translation": ({"repeated pairs", "held-out text in training", "lengths", "vocabulary", "unknown tokens"}, set()),
+    "parsing": ({"examples", "vocabulary", "unknown tokens"}, {"left out"}),
+    "language-model": (
+        {"examples", "vocabulary", "unknown tokens"},
+        {"left out", "hidden units before the first step"},
+    ),
+    "masked-language-model": (
+        {"examples", "vocabulary", "unknown tokens"},
+        {"left out", "hidden units before the first step"},
+    ),
+    "antecedent": (
+        {"examples", "unknown tokens"},
+        {"left out", "hidden units before the first step", "loss before the first step"},
+    ),
+    "digits": ({"examples"}, {"left out", "hidden units before the first step", "loss before the first step"}),
+}
+
+
+def test_no_task_is_forgotten():
+    assert set(TASKS) == TASK_PRESETS.keys() == PROBES_OF_TASK.keys()
+    assert all(PRESETS[arguments.split()[0]].data.task == task for task, arguments in TASK_PRESETS.items())
+
+
+@pytest.fixture(scope="session")
+def texts_of_tasks(good_corpus, tmp_path_factory):
+    directory, examples = tmp_path_factory.mktemp("texts"), bundled.read("val")
+    for split, part in (("train", examples[:400]), ("val", examples[400:])):
+        (directory / f"{split}.trees").write_text("".join(f"{example.tree}\n" for example in part), "utf-8")
+    text = directory / "text.txt"
+    text.write_text("".join(f"{example.source}\n" for example in examples), "utf-8")
+    return {"pairs": good_corpus, "trees": directory, "text": text}
+
+
+@pytest.fixture
+def examined(cli, monkeypatch, texts_of_tasks):
+    """examined(task, setting, ...) -> {name of the probe: record} of `doctor`, without the probes of the code"""
+
+    def call(task, *settings):
+        monkeypatch.setattr(diagnosis, "probe_code", lambda config: iter(()))
+        arguments = TASK_PRESETS[task].format(**texts_of_tasks).split()
+        changes = [word for each in settings for word in ("--set", each)]
+        code, printed, said = cli("doctor", *arguments, *changes, "--json")
+        records = {record["probe"]: record for record in map(json.loads, printed.splitlines())}
+        assert said == "" and code == any(record["verdict"] == "FAIL" for record in records.values())
+        return records
+
+    return call
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_setup_of_every_task_is_examined(examined, task):
+    found = examined(task)
+    verdicts = {probe: record["verdict"] for probe, record in found.items()}
+    expected, left_out = PROBES_OF_TASK[task]
+    assert "FAIL" not in verdicts.values()
+    assert {probe for probe, verdict in verdicts.items() if verdict == "skipped"} == left_out
+    assert expected | left_out | DATA_OF_ALL | SETUP_OF_ALL | {"time on this machine"} <= verdicts.keys()
+
+
+@pytest.mark.parametrize(
+    "task, setting, probe, expected",
+    [
+        ("language-model", "warmup=4000", "warm-up", "FAIL"),
+        ("language-model", "max_tokens=20000", "warm-up", "FAIL"),
+        ("language-model", "tokens_per_batch=100", "examples", "FAIL"),
+        ("masked-language-model", "vocab_size=4000", "examples", "FAIL"),
+        ("parsing", "max_length=20", "examples", "FAIL"),
+        ("antecedent", "steps=1000000000", "time on this machine", "note"),
+        ("digits", "lr_factor=100", "peak learning rate", "FAIL"),
+    ],
+)
+def test_a_bad_configuration_of_any_task_is_found(examined, task, setting, probe, expected):
+    found = examined(task, setting)
+    assert found[probe]["verdict"] == expected, found[probe]
+
+
+def test_text_of_any_task_that_cannot_be_read_is_refused(refused, tmp_path):
+    empty = tmp_path / "empty.txt"
+    empty.write_text("")
+    assert f"{empty}: too little text" in refused("doctor", "gpt-tiny", "--text", empty)
+    assert "neither train.trees nor train.trees.gz" in refused("doctor", "parsing-tiny", "--data", tmp_path)
+    assert "no run here" in refused("doctor", "antecedent", "--pretrained", tmp_path)
+
+
+def test_validation_text_in_another_script_is_found_in_plain_text(examined, texts_of_tasks, tmp_path, monkeypatch):
+    text = tmp_path / "text.txt"
+    text.write_text("The dog sees a cat.\n" * 180 + "собака спит на полу\n" * 20, "utf-8")
+    monkeypatch.setitem(texts_of_tasks, "text", text)
+    assert examined("masked-language-model", "vocab_size=30")["unknown tokens"]["verdict"] == "FAIL"
 
 
 def test_each_probe_says_what_was_expected_and_seen(cli):
@@ -244,20 +359,30 @@ def test_a_system_that_does_not_report_its_memory(probe_setup, monkeypatch):
     assert probe_setup()["memory"].verdict == "skipped"
 
 
+@pytest.mark.parametrize(
+    "quota, seen", [(None, "4"), (8.0, "4"), (2.5, "2: the container's quota is 2.5 processors")], ids=str
+)
+def test_the_cores_that_a_container_allows_are_shown(monkeypatch, quota, seen):
+    monkeypatch.setattr(limits, "cpu_quota", lambda root=None: quota)
+    for module in (cores, setup_probes):
+        monkeypatch.setattr(module, "core_numbers", lambda: [0, 1, 2, 3])
+    assert setup_probes.probe_cores().seen == seen
+
+
 def test_a_tied_model_that_repeats_what_it_reads_is_no_fault(probe_setup):
     finding = probe_setup(norm="pre", d_model=256, h=4)["loss before the first step"]
     assert finding.verdict == "ok" and "repeats what it reads" in finding.seen
 
 
 def test_initial_weights_that_are_too_large_are_found(probe_setup, monkeypatch):
-    small = setup_probes.Transformer
+    small = setup_probes.new_model
 
     def large(*arguments):
         model = small(*arguments)
         model.store.data *= 4
         return model
 
-    monkeypatch.setattr(setup_probes, "Transformer", large)
+    monkeypatch.setattr(setup_probes, "new_model", large)
     assert probe_setup()["loss before the first step"].verdict == "FAIL"
 
 

@@ -43,6 +43,18 @@ def test_the_discounts_are_those_of_the_definition():
     assert discounts([1, 2, 3, 4, 4, 4, 4, 4]) == WITHOUT_ESTIMATE  # D(3) would be below 0
 
 
+def test_a_discount_that_would_be_0_leaves_every_symbol_a_probability():
+    """Counts of 1 to 4 occur 1, 1, 2 and 1 times: Y is 1/3 and D(2) is 2 - 3 * 1/3 * 2 = 0."""
+    text = [symbol for symbol, count in enumerate([1, 2, 3, 3, 4]) for _ in range(count)]
+    model = model_of([text], 1, n_symbols=6)
+    assert discounts([1, 2, 3, 3, 4]) == WITHOUT_ESTIMATE
+    assert model.probability((), 5) == pytest.approx((0.5 + 1 + 3 * 1.5) / 13 / 6)
+
+    pairs = [(symbol, symbol + 5) for symbol, count in enumerate([1, 2, 3, 3, 4]) for _ in range(count)]
+    model = model_of([list(pair) for pair in pairs], 2, n_symbols=10)  # START before the first of each pair
+    assert model.probability((1,), 7) > 0 and math.isfinite(model.bits([1, 7, 1, 8]))
+
+
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
 def test_probabilities_sum_to_one_whatever_stands_before(order):
     text = [int(digit) for digit in str(2**4000)]

@@ -3,10 +3,15 @@
 import numpy as np
 import pytest
 
-from scratchformer.nn.attention import Mask, SelfAttention
+from scratchformer.nn.attention import Mask, ScaledDotProductAttention, SelfAttention
 from scratchformer.nn.gradient_cases import FLOAT64
 from scratchformer.nn.ops import Ops, using
-from scratchformer.nn.sequence_layers import Convolution, RestrictedSelfAttention, SeparableConvolution
+from scratchformer.nn.sequence_layers import (
+    Convolution,
+    RestrictedAttention,
+    RestrictedSelfAttention,
+    SeparableConvolution,
+)
 
 T, D = 9, 6
 EXACTLY = {"rtol": 0, "atol": 1e-12}
@@ -86,6 +91,25 @@ def test_restricted_attention_is_self_attention_with_a_band_mask(random, size, m
     np.testing.assert_allclose(dx, expected_dx, **EXACTLY)
     for name, parameter in full.parameters().items():
         np.testing.assert_allclose(restricted.parameters()[name].grad, parameter.grad, **EXACTLY)
+
+
+@pytest.mark.parametrize("mask, window", [(Mask(), [-1, 0, 1]), (CAUSAL, [-2, -1, 0])], ids=["centred", "causal"])
+def test_scores_far_below_zero_weigh_as_in_dense_attention(random, mask, window):
+    """One number that is added to all scores of a query changes no weight."""
+    mask = mask._replace(key_lengths=np.array([T, 0, 4]))
+    q, k, v, dy = random.normal(size=(4, 3, T, 2, 4))
+    q[..., 0], k[..., 0] = 1e3, -1e3
+    y, cache = RestrictedAttention(3).forward(q, k, v, mask)
+    gradients = RestrictedAttention(3).backward(dy, cache)
+    q[..., 0] = k[..., 0] = 0
+    full = ScaledDotProductAttention()
+    with using(Banded(np.isin(np.arange(T) - np.arange(T)[:, None], window))):
+        expected, cache = full.forward(q, k, v, mask)
+        expected_gradients = full.backward(dy, cache)
+    assert (expected[0] != 0).all()
+    np.testing.assert_allclose(y, expected, rtol=0, atol=1e-8)
+    for gradient, wanted in zip(gradients, expected_gradients):
+        np.testing.assert_allclose(gradient[..., 1:], wanted[..., 1:], rtol=0, atol=1e-8)
 
 
 @EVERY_LAYER

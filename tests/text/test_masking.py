@@ -111,8 +111,10 @@ def test_nothing_to_hide(texts, max_length, complaint):
         encode_texts(encode, texts, max_length)
 
 
-def test_the_number_of_targets_is_about_what_is_promised():
-    masked = examples(TEXTS[:1] * 400)
+@pytest.mark.parametrize("text", [TEXTS[0], f"{TEXTS[0]} {UNK} {UNK} {MASK} {MASK} {UNK} {UNK} {MASK}"])
+def test_the_number_of_targets_counts_the_pieces_that_can_be_chosen(text):
+    masked = examples([text] * 400)
+    assert masked.n_targets == round(400 * 0.15 * 11)
     assert all_of(masked).n_target_tokens == pytest.approx(masked.n_targets, rel=0.1)
 
 

@@ -9,6 +9,7 @@ from safetensors.numpy import save, save_file
 from scratchformer import config as configs
 from scratchformer.nn.sizes import parameter_counts
 from scratchformer.training.gpt2_format import layout
+from scratchformer.training.run import load_model
 
 
 @pytest.fixture
@@ -75,6 +76,21 @@ def test_files_that_hold_no_weights_are_refused(refused, command, tmp_path, cont
     if content is not None:
         (tmp_path / "model.safetensors").write_bytes(content)
     assert complaint in refused(*command)
+
+
+def test_an_imported_model_of_any_size_learns_on_with_its_own_configuration(cli, refused, tensors, command, tmp_path):
+    """The command of docs/using.md; the preset `gpt2` has the size of the smallest published model alone."""
+    save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "notes.txt").write_text("Attention is all you need.\n" * 40)
+    assert cli(*command).code == 0
+    run, out = tmp_path / "run", tmp_path / "notes"
+    settings = ["max_length=8", "tokens_per_batch=16", "accumulation=1", "lr_factor=0.05", "steps=2"]
+    small = [word for each in settings for word in ("--set", each)]
+    train = ["--pretrained", run, "--text", tmp_path / "notes.txt", "--out", out, *small]
+    assert cli("train", run / "config.toml", *train).code == 0
+    before, after = (load_model(each).model.store.data for each in (run, out))
+    assert before.shape == after.shape and 0 < np.abs(after - before).max() < 1e-3  # two small steps from its weights
+    assert "model.h=1, but here 12" in refused("train", "gpt2", *train[:-1], "steps=1", "--out", tmp_path / "other")
 
 
 def test_impossible_options_are_refused(cli, refused, tensors, command, tmp_path):

@@ -214,6 +214,41 @@ def test_a_budget_of_minutes(begin):
     assert trainer.run.checkpoints.of_step(trainer.progress.step).exists()
 
 
+def test_without_validation_text_only_what_the_user_names_is_refused(cli, refused, corpus, tmp_path):
+    files = [
+        word
+        for side, end in (("source", "en"), ("target", "de"))
+        for word in (f"--train-{side}", corpus / f"train.{end}")
+    ]
+    small = ("vocab_size=60", "steps=2", "N=1", "d_model=16", "d_ff=16", "warmup=1")
+    settings = [word for each in small for word in ("--set", each)]
+    command = ["train", "multi30k", *files, "--out", tmp_path / "run", *settings]
+    for setting in ("patience=3", "score_every=2", "validate_every=2"):
+        said = refused(*command, "--set", setting)
+        assert f"training.{setting} has no effect" in said and "give --val-source" in said
+    assert not (tmp_path / "run").exists()
+    result = cli(*command)  # with the preset's score_every
+    assert result.code == 0 and "without validation text, nothing is validated, scored" in result.err
+
+
+@pytest.mark.parametrize(
+    "settings, expected",
+    [
+        (["warmup=20"], "warm-up, 20 of 12 steps (167%); sum of learning rates, "),
+        (["warmup=20", "steps=1000", "max_tokens=60"], "warm-up, 20 of 1 steps (2000%); "),
+        (["warmup=6", "lr_factor=0.7"], ""),
+    ],
+    ids=str,
+)
+def test_what_doctor_would_fail_is_said_once_when_a_training_begins(cli, small_settings, tmp_path, settings, expected):
+    changes = [word for each in settings for word in ("--set", each)]
+    result = cli("train", "tiny", *small_settings, *changes, "--out", tmp_path / "run")
+    remarks = [line for line in result.err.splitlines() if "`scratchformer doctor`" in line]
+    beginning = f"{tmp_path}/run: `scratchformer doctor` would fail this configuration: "
+    assert result.code == 0 and len(remarks) == bool(expected)
+    assert all(line.startswith(beginning + expected) for line in remarks)
+
+
 def test_patience(begin):
     trainer = begin(patience=2, validate_every=1, lr_factor=1e-9, steps=1000)
     trainer.progress = replace(trainer.progress, best_loss=0.0)

@@ -1,6 +1,7 @@
 """What holds for every task: it is declared everywhere, its runs can be resumed, shared by ranks, and evaluated."""
 
 import io
+import json
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
 from scratchformer.config import MODEL_OF_TASK, PRESETS
+from scratchformer.doctor import diagnosis
 from scratchformer.errors import UserError
 from scratchformer.experiments.task_scores import SCORES
 from scratchformer.text.batches import steps
@@ -61,6 +63,17 @@ def test_the_average_of_a_run_is_evaluated(cli, task_run, preset):
     assert cli("average", run.path).code == 0
     evaluated = cli("evaluate", run.path)
     assert evaluated.code == 0 and evaluated.out.endswith(f"{run.path}: average.safetensors, step 12\n")
+
+
+@pytest.mark.parametrize("preset", NEW)
+def test_the_doctor_examines_a_run(cli, task_run, preset, monkeypatch):
+    monkeypatch.setattr(diagnosis, "probe_code", lambda config: iter(()))  # tests/doctor runs them
+    printed = cli("doctor", task_run(preset).path, "--json").out
+    verdicts = {record["probe"]: record["verdict"] for record in map(json.loads, printed.splitlines())}
+    assert verdicts["weights"] == "ok" and verdicts["log of the run"] == "skipped"  # 12 steps
+    activation = PRESETS[preset].model.activation
+    assert verdicts["hidden units after training"] == ("ok" if activation == "relu" else "skipped")
+    assert "remaining probes" not in verdicts
 
 
 @pytest.mark.parametrize(
