@@ -248,7 +248,7 @@ def gradient_error(batch):
     """The worst relative error over all parameters, each along one random direction"""
     try:
         report = gradcheck(new_model(seed=0), batch.source, batch.read, directions=1)
-    except ValueError:                                         # a gradient in a new array
+    except ValueError:                                         # a new array
         return math.inf
     return report.worst.error
 

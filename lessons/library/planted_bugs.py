@@ -82,7 +82,7 @@ def train(
     """-> the loss of each step, in nats per symbol, up to the first one below `until`"""
     optimizer, losses = Adam(model), []
     for step, batch in enumerate(islice(batches, steps), 1):
-        model.zero_grad()
+        model.store.grad[...] = 0  # zero_grad would refuse a gradient that is cut loose
         loss_sum, n = loss_backward(model, batch.source, batch.read, batch.write)
         model.store.grad /= n
         optimizer.step(noam(step, d_model=32, warmup=50, factor=factor))

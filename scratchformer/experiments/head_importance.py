@@ -151,7 +151,7 @@ def gate_gradients(translator: Translator, text: Text) -> np.ndarray:
             batch = text.encoded.batch(np.array([index]))
             batch_loss_backward(model, (batch.source_ids, batch.target_in_ids), batch.target_out_ids)
             found.append([gate.xi.grad.copy() for gate in gates])
-        model.zero_grad()
+    model.zero_grad()  # here, where the gates are gone, which are not in the model's store
     return np.array(found)
 
 
