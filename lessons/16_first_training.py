@@ -385,9 +385,9 @@ show(figure, "16_hunt",
      "column has more than three.")
 
 # %% [markdown]
-# No check finds more than three of these eight bugs, and every bug is found by one. *Scaled by d_model* is found only by
-# writing the definition once more: everything else that it shows, correct models show too. A loss that is too *good*
-# is a symptom as well, as in D.
+# No check finds more than three of these eight bugs, and every bug is found by one. *Scaled by d_model* is found only
+# by writing the definition once more: everything else that it shows, correct models show too. A loss that is too
+# *good* is a symptom as well, as in D.
 #
 # </details>
 #

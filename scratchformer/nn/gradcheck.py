@@ -9,8 +9,8 @@ The left side uses backward, the right side only forward. Both the direction and
 true gradient of a softmax is zero, and a backward that returns zeros would pass. The same holds for LayerNorm if g is
 parallel to x, so g comes from a stream of random numbers of its own, never from one that x may come from, too.
 
-The check also keeps the contract of `Layer`: forward and backward change none of their arguments, backward adds into the
-gradients that are there, and another forward before backward makes no difference.
+The check also covers the contract of `Layer`: forward and backward change none of their arguments, backward adds into
+the gradients that are there, and another forward before backward makes no difference.
 """
 
 from __future__ import annotations

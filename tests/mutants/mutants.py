@@ -1739,11 +1739,11 @@ model, loss_sum = self.replicas[replica], 0.0
             )
         ],
     ),
-    # The checks themselves ------------------------------------------------------------------------------------------------
+    # The checks themselves --------------------------------------------------------------------------------------------
     Mutant(
         "check-draws-as-its-callers",
         CLASSIC,
-        "The gradient check draws the gradient of the output from `default_rng(seed)`, from which callers take x: it is "
+        "The gradient check draws the gradient of the output from `default_rng(seed)`, as callers draw x: it is "
         "parallel to x, along which the gradient of a LayerNorm is zero.",
         "",
         f"{IN_GRADCHECK}zeros_as_the_gradient_of_a_norm_are_refused_wherever_x_comes_from[0]",
@@ -1776,7 +1776,7 @@ model, loss_sum = self.replicas[replica], 0.0
         CLASSIC,
         "The gradient check reads a gradient that backward has put in place of the one that the optimizer reads.",
         "",
-        f"{IN_GRADCHECK}a_layer_that_breaks_its_contract_is_refused[Replaces-backward replaces bias\\\\.grad by another array]",
+        f"{IN_GRADCHECK}a_layer_that_breaks_its_contract_is_refused",
         [Patch(GRADCHECK, "if parameter.grad is not held[name]:", "if False:")],
     ),
     Mutant(
