@@ -59,6 +59,7 @@ from scratchformer.text.corpora import (
     open_stream,
     plain_or_gz,
     read_pairs,
+    require_distinct,
     stream_blocks,
 )
 from scratchformer.text.tokenizer import UNK, Tokenizer
@@ -429,7 +430,8 @@ def write_manifest(out: Path, manifest: Manifest) -> None:
 def existing_files(files: CorpusFiles) -> CorpusFiles:
     """Return the same files, with .gz appended where only that file exists.
 
-    Raises UserError if no text is given, or if a file is missing or not a regular file, such as a pipe.
+    Raises UserError if no text is given, if a file is missing or not a regular file, such as a pipe, and as
+    `require_distinct` does.
     """
 
     def found(path: Path) -> Path:
@@ -447,9 +449,11 @@ def existing_files(files: CorpusFiles) -> CorpusFiles:
 
     if not files.train:
         raise UserError("no training text is named")
-    return CorpusFiles(
+    found_files = CorpusFiles(
         [both(part) for part in files.train], files.val and both(files.val), files.test and both(files.test)
     )
+    require_distinct(found_files.roles)
+    return found_files
 
 
 def fingerprints(files: CorpusFiles) -> list[list[Any]]:

@@ -98,6 +98,7 @@ class Trainer:
             messages.other_threads(n_threads, before.threads, cores * ranks.size) if before.threads else "",
             messages.other_products(products, before.products),
             self.device.drawback() if self.is_main else "",
+            *messages.same_text(data.train, data.val),
         )
         self.remarks = [remark for remark in remarks if remark]
         self.n_pending = 0  # steps that have begun and not ended
