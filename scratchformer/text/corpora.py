@@ -9,6 +9,7 @@ import gzip
 import os
 import zlib
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
@@ -154,8 +155,7 @@ def _stream_lines(path: Path, n_lines: int) -> Iterator[list[bytes]]:
 def lines_of(file: Iterator[bytes]) -> Iterator[bytes]:
     """The lines of a file with their line ends. The "\\r" of a file without "\\n" become "\\n"."""
     first = next(file, b"")
-    yield from [first] if b"\n" in first else first.replace(b"\r", b"\n").splitlines(keepends=True)
-    yield from file
+    return chain([first] if b"\n" in first else first.replace(b"\r", b"\n").splitlines(keepends=True), file)
 
 
 def decode_lines(data: bytes, path: Path, first_line: int = 1) -> list[str]:

@@ -60,7 +60,7 @@ def read_corpus(data: DataConfig) -> Corpus:
     if not data.names_text:
         if data.task == "translation" and languages != ("en", "de"):
             raise UserError(
-                f"the bundled corpus is English-German (en, de), not {', '.join(languages)}: name text with --data DIR, "
+                f"the bundled corpus is English-German (en, de), not {', '.join(languages)}: name text with --data, "
                 "or with --train-source and --train-target"
             )
         return Corpus(bundled.read_text("train"), bundled.read_text("val"))
