@@ -134,6 +134,9 @@ def prepare(files: CorpusFiles, out: Path, options: Options = Options(), tell: T
             text_names(["train", *files.held_out], options.languages),
             partial(clean_text, files, out, options),
         )
+        text = clean.checksums(text_names(["train"], options.languages))
+        if len(set(text.values())) == 1:
+            tell("source and target of the training text are the same: a model of it learns to copy")
         with valid_records(out):
             n_lines = {"train": int(clean.report["total"]["kept"])}  # of each split to encode
             if files.val:
@@ -141,7 +144,7 @@ def prepare(files: CorpusFiles, out: Path, options: Options = Options(), tell: T
         vocabulary = stages.run(
             "vocabulary",
             {
-                "text": clean.checksums(text_names(["train"], options.languages)),
+                "text": text,
                 "vocab_size": options.vocab_size,
                 "sample": options.sample,
                 "byte_fallback": options.byte_fallback,

@@ -343,6 +343,13 @@ def test_training_text_that_is_all_held_out(prepared, files, tmp_path):
         prepared(files=files._replace(train=files.train[:1], val=copy), max_words=80, drop_overlap=True)
 
 
+def test_equal_texts_in_two_files_are_told(prepared, files, tmp_path):
+    copied = shutil.copy(files.train[0].source, tmp_path / "copy.de")
+    _, told = prepared(files=CorpusFiles([ParallelFiles(files.train[0].source, Path(copied))], None, None))
+    assert "source and target of the training text are the same: a model of it learns to copy" in told
+    assert not any("same" in line for line in prepared("other")[1])
+
+
 @pytest.mark.parametrize("had_test_text", [True, False])
 def test_a_killed_preparation_leaves_no_old_test_text(prepared, files, tmp_path, files_of, had_test_text):
     """Neither from an earlier preparation, nor from the killed one, which had just copied it."""

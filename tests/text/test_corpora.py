@@ -162,7 +162,7 @@ def test_blocks_of_a_file_from_an_old_mac(tmp_path, n_lines):
 def test_files_of_different_length_with_line_ends_of_two_kinds(tmp_path, read):
     source, target = write(tmp_path / "a", "1\r\n2\n3\n"), write(tmp_path / "b", "1\r2\n3\n")
     with pytest.raises(
-        UserError, match="a has 3 lines, .*b has 2; .*b has old Mac line ends .carriage returns. in lines"
+        UserError, match="a has 3 lines, .*b has 2; .*b has old Mac line ends .carriage returns. beside"
     ):
         read(source, target)
 
