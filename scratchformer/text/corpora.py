@@ -261,7 +261,7 @@ def mixed_line_ends(paths: Iterable[Path]) -> str:
         if file and file.is_file():  # a pipe has been read
             with open_stream(file) as lines:
                 if any(b"\r" in line.rstrip(b"\r\n") for line in lines_of(lines)):
-                    return f"; {path} has old Mac line ends (carriage returns) beside newlines: give all its lines one kind"
+                    return f"; {path} has old Mac line ends (carriage returns) beside newlines: give it one kind"
     return ""
 
 

@@ -337,8 +337,9 @@ def test_nonsense_in_the_settings_of_matplotlib_is_told(trained, tmp_path):
     assert last.startswith("scratchformer: matplotlib cannot be imported: ") and "can't decode byte" in last
 
 
-def test_the_command_line_needs_no_backend_of_a_notebook(trained, tmp_path):
-    done = plot_with({"MPLBACKEND": "module://not_installed.backend"}, trained, tmp_path / "loss.png")
+@pytest.mark.parametrize("backend", ["module://matplotlib_inline.backend_inline", "not_there"])
+def test_the_command_line_needs_no_backend_of_a_notebook(trained, tmp_path, backend):
+    done = plot_with({"MPLBACKEND": backend}, trained, tmp_path / "loss.png")
     assert (done.returncode, done.stderr) == (0, "") and (tmp_path / "loss.png").exists()
 
 
