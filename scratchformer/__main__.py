@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 def main() -> int:
     """Run the command -> its exit code, 130 if it is interrupted"""
+    os.environ["MPLBACKEND"] = "Agg"  # figures go into files; a notebook's backend may not be installed here
     try:
         import signal
 

@@ -96,6 +96,8 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         check(self)
+        if self.text and (self.directory or len(self.files) > len(self.text)):
+            raise UserError("data.text (--text) names the files of a language model: give no other text")
 
     @property
     def files(self) -> list[str]:
@@ -191,6 +193,11 @@ class Config:
             raise UserError(
                 f"data.task={task} needs model.architecture={architecture} and model.n_classes={n_classes}, "
                 f"not {self.model.architecture} and {self.model.n_classes}"
+            )
+        if task == "translation" and self.data.source_language == self.data.target_language:
+            raise UserError(
+                f"data.source_language and data.target_language are both {self.data.source_language!r}: set each to "
+                "its language; two kinds of one language need two names, such as en and en-simple"
             )
         if self.model.positions == "learned" and self.data.max_length > self.model.max_positions:
             limit = f"model.max_positions={self.model.max_positions} if model.positions is learned"

@@ -3,6 +3,7 @@
 import argparse
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from safetensors.numpy import save_file
 from scratchformer import config as configs
 from scratchformer.cli import parser
 from scratchformer.errors import UserError
-from scratchformer.training import checkpoints
+from scratchformer.training import checkpoints, loop
+from scratchformer.training.run import RunDirectory
 
 EMPTY_LINES = b"\n \n\t\n"
 
@@ -83,6 +85,73 @@ def test_missing_text(refused, refused_training, tmp_path):
     assert "No such file" in refused(*train, "--train-target", tmp_path / "b")
     assert "come in pairs" in refused(*train)
     assert not (tmp_path / "run").exists()
+
+
+DOORS = [
+    (["--data", "{0}"], ("train.en", "train.de"), "train source and as train target"),
+    (["--data", "{0}"], ("train.de", "val.de"), "train target and as val target"),
+    (["--set", "data.directory={0}"], ("train.en", "val.en"), "train source and as val source"),
+    (["--train-source", "{0}/train.en", "--train-target", "{0}/train.de"], ("train.en", "train.de"), "train target"),
+    (["{0}/own.toml"], ("train.en", "train.de"), "train source and as train target"),
+]
+
+
+@pytest.mark.parametrize("arguments, names, complaint", DOORS)
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_one_file_for_two_texts(refused, own_corpus, tmp_path, arguments, names, complaint, link):
+    (own_corpus / "own.toml").write_text(f"[data]\ndirectory = '{own_corpus}'\n", encoding="utf-8")
+    first, second = (own_corpus / name for name in names)
+    second.unlink()
+    link(first, second)
+    words = [word.format(own_corpus) for word in arguments]
+    said = refused("train", *words, "--out", tmp_path / "run")
+    assert f"{names[1]}: the same file as {first}, named as" in said and complaint in said
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(UserError, match=complaint):
+        data = {"data.directory": str(own_corpus)}
+        loop.begin(RunDirectory(tmp_path / "run"), configs.with_settings(configs.TINY, data))
+
+
+def test_one_file_for_source_and_reference(refused, trained, corpus):
+    for command in ("evaluate", "heads"):
+        said = refused(command, trained.path, "--source", corpus / "val.en", "--reference", corpus / "val.en")
+        assert "val.en: named as source and as reference; these must be two files" in said
+
+
+def test_a_language_model_reads_one_side_and_may_have_it_named_twice(cli, small_settings, own_corpus, tmp_path):
+    (own_corpus / "val.de").unlink()
+    os.link(own_corpus / "train.en", own_corpus / "val.de")
+    german = ["--data", own_corpus, "--set", "source_language=de", "--set", "vocab_size=300", "--set", "steps=1"]
+    train = ["train", "gpt-tiny", "--out", tmp_path / "run", "--set", "max_length=16"]
+    assert cli(*train, *german).code == 0
+
+
+@pytest.mark.parametrize(
+    "command", [["train", "tiny"], ["train", "multi30k", "--data", "x"], ["config", "base"], ["train", "{0}"]]
+)
+def test_two_sides_of_one_language(refused, tmp_path, command):
+    own = tmp_path / "own.toml"
+    own.write_text("[data]\nsource_language = 'de'\n", encoding="utf-8")
+    german = [] if "{0}" in command else ["--set", "source_language=de"]
+    assert "data.target_language are both 'de'" in refused(*(word.format(own) for word in command), *german)
+    with pytest.raises(UserError, match="are both 'fr'"):
+        configs.Config(data=configs.DataConfig(source_language="fr", target_language="fr"))
+
+
+def test_the_bundled_corpus_has_its_languages(refused, tmp_path):
+    settings = ["--set", "source_language=de", "--set", "target_language=en"]
+    said = refused("train", "tiny", "--out", tmp_path / "run", *settings)
+    assert "the bundled corpus is English-German (en, de), not de, en: " in said
+
+
+def test_equal_texts_in_two_files_are_told(cli, own_corpus, small_settings, tmp_path):
+    shutil.copy(own_corpus / "train.en", own_corpus / "train.de")
+    for side in ("en", "de"):
+        shutil.copy(own_corpus / "train.en", own_corpus / f"val.{side}")
+    train = ["train", "--out", tmp_path / "run", *small_settings, "--data", own_corpus, "--set", "steps=1"]
+    outcome = cli(*train, "--set", "vocab_size=50")
+    assert outcome.code == 0 and "the training text are the same: the model learns to copy" in outcome.err
+    assert "the validation text is the training text: " in outcome.err
 
 
 # --- settings
@@ -249,7 +318,7 @@ def out(tmp_path):
         (
             [
                 *("--set", "train_source={corpus}/train.en", "--set", "train_target={corpus}/val.de"),
-                *("--set", "val_source={corpus}/val.en", "--set", "val_target={corpus}/val.de"),
+                *("--set", "val_source={corpus}/val.en", "--set", "val_target={corpus}/train.de"),
             ],
             "train.en has 100 lines",
         ),
@@ -471,9 +540,12 @@ def test_evaluate_what_is_not_parallel(refused, trained, corpus, tmp_path):
     assert "No such file" in refused(*evaluate, tmp_path / "nowhere")
     unwritable = tmp_path / "nowhere" / "file"
     assert "cannot write" in refused(*evaluate, corpus / "val.de", "--beam", 1, "--output", unwritable)
-    empty_file = tmp_path / "empty"
-    empty(empty_file)
-    evaluate = ["evaluate", trained.path, "--source", empty_file, "--reference", empty_file]
+    (tmp_path / "mixed").write_text("one\rtwo\nthree\n")
+    assert "mixed has old Mac line ends" in refused(*evaluate, tmp_path / "mixed")
+    empty_files = tmp_path / "empty", tmp_path / "also_empty"
+    for file in empty_files:
+        empty(file)
+    evaluate = ["evaluate", trained.path, "--source", empty_files[0], "--reference", empty_files[1]]
     assert "no translations to score" in refused(*evaluate)
 
 

@@ -26,8 +26,6 @@ def with_options(config: Config, args: argparse.Namespace) -> Config:
             raise UserError(f"--set {key}: an option sets the same; give one of them")
     if "data.directory" in given and any(key.startswith("data.") for key in given if key != "data.directory"):
         raise UserError("--data names a directory, --train-source and the like single files: give one or the other")
-    if "data.text" in given and len([key for key in given if key.startswith("data.")]) > 1:
-        raise UserError("--text names the files of a language model: give no other files")
     settings |= given
     if settings.get("training.device") == "cpu":  # where a precision for a GPU means nothing
         settings.setdefault("training.precision", "")

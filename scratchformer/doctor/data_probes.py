@@ -16,7 +16,7 @@ from scratchformer.doctor.findings import Finding, verdict
 from scratchformer.errors import UserError
 from scratchformer.text import bundled
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, Examples, encode_pairs
-from scratchformer.text.corpora import Pairs, find_split, plain_or_gz, read_pairs
+from scratchformer.text.corpora import Pairs, find_split, lines_of, plain_or_gz, read_pairs
 from scratchformer.text.tokenizer import PAD, UNK, Tokenizer
 from scratchformer.training.data import Corpus, has_validation_text, prepared_directory, read_corpus, train_tokenizer
 from scratchformer.training.task import Task, TrainingData
@@ -105,7 +105,7 @@ def first_lines(path: Path) -> tuple[list[str], float]:
     try:
         with open(path, "rb") as file:
             plain: Any = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
-            lines = [line.decode("utf-8").strip("\ufeff\r\n") for line in islice(plain, FIRST_LINES)]
+            lines = [line.decode("utf-8").strip("\ufeff\r\n") for line in islice(lines_of(plain), FIRST_LINES)]
             return lines, file.tell() / path.stat().st_size  # slightly too large, because of read-ahead
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {path}: {error}") from None

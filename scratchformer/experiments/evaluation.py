@@ -21,7 +21,14 @@ from scratchformer.errors import UserError, printable
 from scratchformer.experiments.paper_bleu import PaperScore, paper_bleu_and_gap
 from scratchformer.files import user_error, whole_file
 from scratchformer.text.bleu import Scores, bleu_metric, corpus_scores, require_pairs
-from scratchformer.text.corpora import ParallelFiles, find_split, plain_or_gz, read_lines
+from scratchformer.text.corpora import (
+    ParallelFiles,
+    find_split,
+    mixed_line_ends,
+    plain_or_gz,
+    read_lines,
+    require_distinct,
+)
 from scratchformer.training.run import RunDirectory, require_place
 
 N_SAMPLES = 1000
@@ -49,6 +56,7 @@ def find_test_set(data: DataConfig, source: Path | None, reference: Path | None)
     Raises UserError if only one file is given, or if there is no such directory or split.
     """
     if source and reference:
+        require_distinct([("source", source), ("reference", reference)])
         return ParallelFiles(source, reference)
     if source or reference:
         raise UserError("a test set is two files: give both --source and --reference, or neither")
@@ -84,7 +92,8 @@ def read_parallel(*files: Path) -> list[list[str]]:
     *others, last = lines = [read_lines(file) for file in files]
     for file, other in zip(files, others):
         if len(other) != len(last):
-            raise UserError(f"{file} has {len(other)} lines, {files[-1]} has {len(last)}")
+            counts = f"{file} has {len(other)} lines, {files[-1]} has {len(last)}"
+            raise UserError(counts + mixed_line_ends([file, files[-1]]))
     if not last:
         raise UserError(f"{files[0]} and {files[-1]} are empty: no translations to score")
     return lines

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import io
 import math
+import sys
 import textwrap
+import unicodedata
 from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
@@ -17,7 +19,7 @@ import numpy as np
 from scratchformer.decoding.search import max_lengths, search
 from scratchformer.decoding.translator import Translator
 from scratchformer.decoding.tree_parser import words_of
-from scratchformer.errors import UserError, in_one_line
+from scratchformer.errors import UserError, in_one_line, printable
 from scratchformer.files import make_directory, whole_file
 from scratchformer.nn.attention import attention_weights
 from scratchformer.nn.layers import LearnedPositions, sinusoids
@@ -31,6 +33,7 @@ try:
     from matplotlib import rc_context, style
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
+    from matplotlib.font_manager import FontEntry, FontProperties, findfont, fontManager, get_font
     from matplotlib.image import AxesImage
     from matplotlib.ticker import StrMethodFormatter
 except (OSError, ValueError) as error:  # from MPLBACKEND, or from a file matplotlibrc
@@ -53,6 +56,9 @@ METADATA: dict[str, dict[str, Any]] = {".png": {"Software": None}, ".svg": {"Dat
 
 as_default_style = style.context("default")
 """A decorator that gives a figure the style of the lessons, whatever style the reader's notebook has."""
+
+NO_GLYPH = "□"
+"""Stands for a character that no installed font has."""
 
 Entries = Sequence[dict[str, Any]]
 """Entries of a run's log, oldest first."""
@@ -327,17 +333,66 @@ def attention_figure(translator: Translator, sentence: str, beam: int = 4, alpha
     N, H, T, S = attention.weights.shape
     width, height = max(3.5, 0.26 * S + 1.2), max(3.5, 0.26 * T + 1.0)  # inches, of the left part
     side = min(1.6, max(0.8, height / N))  # of a head
+    title = f"{' '.join(sentence.split())} → {attention.text}"
+    families, missing = fonts_for("".join([*attention.source, *attention.target, title]))
+    if missing:
+        print(no_glyphs(missing), file=sys.stderr)
+    shown = str.maketrans(dict.fromkeys(missing, NO_GLYPH))
+    source, target = ([piece.translate(shown) for piece in side] for side in (attention.source, attention.target))
     figure = Figure(figsize=(width + side * H + 1.2, max(height, side * N) + 0.8), layout="constrained")
     halves = figure.add_gridspec(1, 2, width_ratios=[width, side * H + 1.2])
     axes = figure.add_subfigure(halves[0]).subplots()
     draw_matrix(axes, attention.weights[-1].mean(axis=0), 0, attention.weights.max())
-    axes.set_xticks(range(S), attention.source, rotation=90, parse_math=False)
-    axes.set_yticks(range(T), attention.target, parse_math=False)
+    axes.set_xticks(range(S), source, rotation=90, parse_math=False, family=families)
+    axes.set_yticks(range(T), target, parse_math=False, family=families)
     axes.set(title=f"layer {N}, mean over heads", xlabel="source", ylabel="piece being written")
     draw_heads(figure.add_subfigure(halves[1]), attention.weights)
-    title = f"{' '.join(sentence.split())} → {attention.text}"
-    figure.suptitle(textwrap.fill(title, int(11 * figure.get_figwidth())), parse_math=False)
+    lines = textwrap.fill(title.translate(shown), int(11 * figure.get_figwidth()))
+    figure.suptitle(lines, parse_math=False, family=families)
     return figure
+
+
+def fonts_for(text: str) -> tuple[list[str], str]:
+    """Families of fonts with which a text is drawn, the default one first, and the characters that none of them has.
+
+    Of the installed fonts, it takes those that have the most of the characters that are still missing.
+    """
+    default = FontProperties().get_name()
+    families = [default]
+    missing = {character for character in text if not character.isspace()} - glyphs_of(findfont(default), text)
+    others = [font for font in fontManager.ttflist if is_regular(font)] if missing else []
+    found = {font.name: glyphs_of(font.fname, "".join(missing)) for font in others}
+    while best := max(found, key=lambda name: (len(found[name] & missing), "Sans" in name), default=""):
+        if not found[best] & missing:
+            break
+        families.append(best)
+        missing -= found[best]
+    return families, "".join(sorted(missing))
+
+
+def is_regular(font: FontEntry) -> bool:
+    """Whether a font is neither bold nor slanted, nor the one whose glyphs say that there is none."""
+    return font.style == "normal" and font.weight in (400, "normal", "regular") and "Last Resort" not in font.name
+
+
+def glyphs_of(path: str, text: str) -> set[str]:
+    """The characters of the text that the font in this file has."""
+    try:
+        font = get_font(path)
+    except (OSError, RuntimeError):  # it was removed, or FreeType cannot read it
+        return set()
+    return {character for character in text if font.get_char_index(ord(character))}
+
+
+def no_glyphs(characters: str) -> str:
+    """The line that says what is missing, and what to install."""
+    more = f" and {len(characters) - 5} more" if len(characters) > 5 else ""
+    wide = [unicodedata.east_asian_width(character) in "WF" for character in characters]
+    packages = " and ".join(["fonts-noto-cjk"] * any(wide) + ["fonts-noto-core"] * (not all(wide)))
+    return (
+        f"no installed font has {printable(' '.join(characters[:5]))}{more}: the figure shows {NO_GLYPH} instead; "
+        f"install fonts of these scripts, on Debian and Ubuntu the package {packages}"
+    )
 
 
 def attention_of_translation(translator: Translator, sentence: str, beam: int, alpha: float) -> TranslationAttention:

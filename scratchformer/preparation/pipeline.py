@@ -59,6 +59,7 @@ from scratchformer.text.corpora import (
     open_stream,
     plain_or_gz,
     read_pairs,
+    require_distinct,
     stream_blocks,
 )
 from scratchformer.text.tokenizer import UNK, Tokenizer, unlearned_remark
@@ -133,6 +134,9 @@ def prepare(files: CorpusFiles, out: Path, options: Options = Options(), tell: T
             text_names(["train", *files.held_out], options.languages),
             partial(clean_text, files, out, options),
         )
+        text = clean.checksums(text_names(["train"], options.languages))
+        if len(set(text.values())) == 1:
+            tell("source and target of the training text are the same: a model of it learns to copy")
         with valid_records(out):
             n_lines = {"train": int(clean.report["total"]["kept"])}  # of each split to encode
             if files.val:
@@ -140,7 +144,7 @@ def prepare(files: CorpusFiles, out: Path, options: Options = Options(), tell: T
         vocabulary = stages.run(
             "vocabulary",
             {
-                "text": clean.checksums(text_names(["train"], options.languages)),
+                "text": text,
                 "vocab_size": options.vocab_size,
                 "sample": options.sample,
                 "byte_fallback": options.byte_fallback,
@@ -431,7 +435,8 @@ def write_manifest(out: Path, manifest: Manifest) -> None:
 def existing_files(files: CorpusFiles) -> CorpusFiles:
     """Return the same files, with .gz appended where only that file exists.
 
-    Raises UserError if no text is given, or if a file is missing or not a regular file, such as a pipe.
+    Raises UserError if no text is given, if a file is missing or not a regular file, such as a pipe, and as
+    `require_distinct` does.
     """
 
     def found(path: Path) -> Path:
@@ -449,9 +454,11 @@ def existing_files(files: CorpusFiles) -> CorpusFiles:
 
     if not files.train:
         raise UserError("no training text is named")
-    return CorpusFiles(
+    found_files = CorpusFiles(
         [both(part) for part in files.train], files.val and both(files.val), files.test and both(files.test)
     )
+    require_distinct(found_files.roles)
+    return found_files
 
 
 def fingerprints(files: CorpusFiles) -> list[list[Any]]:

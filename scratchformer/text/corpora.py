@@ -8,7 +8,8 @@ import codecs
 import gzip
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
@@ -57,12 +58,33 @@ class CorpusFiles(NamedTuple):
         """All files, each source before its target."""
         return [path for files in (*self.train, *self.held_out.values()) for path in files]
 
+    @property
+    def roles(self) -> list[tuple[str, Path]]:
+        """All files, each with its role, such as "train source", as `require_distinct` takes them."""
+        splits = [*(("train", part) for part in self.train), *self.held_out.items()]
+        return [(f"{split} {side}", path) for split, files in splits for side, path in files._asdict().items()]
+
+
+def require_distinct(roles: Iterable[tuple[str, Path]]) -> None:
+    """Raises UserError if one file has two roles, under one name or under several. Missing files are left to others."""
+    seen: dict[tuple[int, int], tuple[str, Path]] = {}
+    for role, path in roles:
+        file = plain_or_gz(path)
+        if not file:
+            continue
+        state = file.stat()
+        other_role, other = seen.setdefault((state.st_dev, state.st_ino), (role, path))
+        if other_role != role:
+            same = "" if other == path else f"the same file as {other}, "
+            raise UserError(f"{path}: {same}named as {other_role} and as {role}; these must be two files")
+
 
 def read_lines(path: Path) -> list[str]:
     r"""Read the lines of a UTF-8 file, plain or gzipped, without their line ends and without a byte order mark.
 
-    Only "\n" and "\r\n" end a line. `str.splitlines` would also cut at U+2028, "\x0b" and others, which occur inside
-    the sentences of web corpora: after one such cut every later pair is misaligned.
+    Only "\n" and "\r\n" end a line; in a file without "\n", "\r" does, as on an old Mac. `str.splitlines` would also
+    cut at U+2028, "\x0b" and others, which occur inside the sentences of web corpora: after one such cut every later
+    pair is misaligned.
 
     If `path` does not exist but `path`.gz does, that file is read.
 
@@ -72,6 +94,8 @@ def read_lines(path: Path) -> list[str]:
     try:
         with open_stream(path) as file:
             data = file.read()
+        if b"\n" not in data:
+            data = data.replace(b"\r", b"\n")
         return decode_lines(data.removeprefix(codecs.BOM_UTF8), path)
     except READ_ERRORS as error:
         raise cannot_read(path, error) from error
@@ -116,7 +140,7 @@ def _stream_lines(path: Path, n_lines: int) -> Iterator[list[bytes]]:
     n_read, lines = 0, []
     try:
         with open_stream(path) as file:
-            for line in file:
+            for line in lines_of(file):
                 lines.append(line if n_read else line.removeprefix(codecs.BOM_UTF8))
                 n_read += 1
                 if len(lines) == n_lines:
@@ -126,6 +150,12 @@ def _stream_lines(path: Path, n_lines: int) -> Iterator[list[bytes]]:
         raise cannot_read(path, error, f" after line {n_read}") from error
     if lines:
         yield lines
+
+
+def lines_of(file: Iterator[bytes]) -> Iterator[bytes]:
+    """The lines of a file with their line ends. The "\\r" of a file without "\\n" become "\\n"."""
+    first = next(file, b"")
+    return chain([first] if b"\n" in first else first.replace(b"\r", b"\n").splitlines(keepends=True), file)
 
 
 def decode_lines(data: bytes, path: Path, first_line: int = 1) -> list[str]:
@@ -220,7 +250,19 @@ def cannot_read(path: Path, error: BaseException, place: str = "") -> UserError:
 
 
 def _not_parallel(files: ParallelFiles, n_source: int, n_target: int) -> UserError:
-    return UserError(f"not parallel: {files.source} has {n_source} lines, {files.target} has {n_target}")
+    counts = f"{files.source} has {n_source} lines, {files.target} has {n_target}"
+    return UserError(f"not parallel: {counts}{mixed_line_ends(files)}")
+
+
+def mixed_line_ends(paths: Iterable[Path]) -> str:
+    """The end of a message about numbers of lines: which of these files have line ends of two kinds."""
+    for path in paths:
+        file = plain_or_gz(path)
+        if file and file.is_file():  # a pipe has been read
+            with open_stream(file) as lines:
+                if any(b"\r" in line.rstrip(b"\r\n") for line in lines_of(lines)):
+                    return f"; {path} has old Mac line ends (carriage returns) beside newlines: give it one kind"
+    return ""
 
 
 def _contents(directory: Path) -> str:

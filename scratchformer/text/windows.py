@@ -15,15 +15,59 @@ from scratchformer.errors import UserError
 from scratchformer.text.batches import Batch, Examples, batch_of
 from scratchformer.text.tokenizer import BOS, EOS, PAD, Tokenizer
 
+SHORT = 2000
+"""Characters. The tenth of a shorter text is too short to validate with, if there are texts enough to hold out one."""
+
+FEWEST_TO_CUT = 50
+"""Characters."""
+
+
+def joined(lines: list[str]) -> str:
+    """The lines as one text."""
+    return "".join(f"{line}\n" for line in lines)
+
+
+def hold_out(texts: list[str]) -> tuple[list[str], list[str]]:
+    """Divide texts -> those to train on, about a tenth to validate with; blank texts are left out
+
+    Of the first text it is the last tenth, of the second the last but one, and so on: files may end alike, and unlike
+    the rest. What stands before it is a text of its own, and so is what stands after it. Where ten or more texts are
+    shorter than SHORT, every tenth of these is held out as a whole.
+    """
+    texts = [text for text in texts if text.strip()]
+    n_short, many_short = 0, sum(len(text) < SHORT for text in texts) >= 10
+    train, val = list[str](), list[str]()
+    for number, text in enumerate(texts):
+        if many_short and len(text) < SHORT:
+            n_short += 1
+            pieces, held_out = ([], text) if n_short % 10 == 0 else ([text], "")
+        else:
+            pieces, held_out = hold_out_tenth(text, 9 - number % 10)
+        if held_out.strip():
+            train += pieces
+            val.append(held_out)
+        else:
+            train.append(text)
+    return train, val
+
 
 def hold_out_tenth(text: str, part: int) -> tuple[list[str], str]:
-    """Cut a text into ten parts, which begin with a line, and take out one of them, `part` from 0 to 9.
+    """Cut a text into ten parts and take out one of them, `part` from 0 to 9, unless it is shorter than FEWEST_TO_CUT.
+
+    A part begins with a line if a line begins near enough, else with a word, else anywhere.
 
     -> what stands before it and what stands after it, unless that is blank; the part
     """
-    begin, end = (text.rfind("\n", 0, len(text) * tenth // 10) + 1 for tenth in (part, part + 1))
-    if part == 9:
-        end = len(text)
+    if len(text) < FEWEST_TO_CUT:
+        return [text], ""
+
+    def beginning(part: int) -> int:
+        mark = len(text) * part // 10
+        earliest = max(0, mark - len(text) // 10)
+        found = (text.rfind(space, earliest, mark) + 1 for space in "\n ")
+        return next(filter(None, found), mark)
+
+    begin, end = beginning(part), len(text) if part == 9 else beginning(part + 1)
     return [piece for piece in (text[:begin], text[end:]) if piece.strip()], text[begin:end]
 
 

@@ -11,24 +11,38 @@ from scratchformer.errors import UserError
 from scratchformer.preparation.prepared import MANIFEST, Manifest, PreparedCorpus, is_prepared, read_manifest
 from scratchformer.text import bundled
 from scratchformer.text.batches import encode_pairs
-from scratchformer.text.corpora import Pairs, find_split, read_lines, read_pairs
+from scratchformer.text.corpora import (
+    CorpusFiles,
+    Pairs,
+    ParallelFiles,
+    find_split,
+    read_lines,
+    read_pairs,
+    require_distinct,
+)
 from scratchformer.text.tokenizer import Tokenizer
+from scratchformer.text.windows import hold_out, joined
 from scratchformer.training.task import TrainingData, checksum_of
 
 
-def read_texts(data: DataConfig) -> list[list[str]]:
-    """The lines of each file of `data.text`.
+def read_texts(data: DataConfig) -> tuple[list[str], list[str]]:
+    """The text of the files `data.text`: what to train on, and about a tenth to validate with (`hold_out`).
 
-    Raises UserError if one is named twice, which would bring text that validates into training, if it is no file on
-    disk, which could be read again, and as `read_lines` does.
+    Raises UserError if a file is named twice, which would bring text that validates into training, if it is no file on
+    disk, which could be read again, if there is too little text in all, and as `read_lines` does.
     """
     files = [Path(file) for file in data.text]
-    for index, file in enumerate(files):
+    for file in files:
         if file.exists() and not file.is_file():
             raise UserError(f"{file}: not a plain file")
-        if any(file.exists() and other.exists() and file.samefile(other) for other in files[:index]):
-            raise UserError(f"{file}: named twice among the texts")
-    return [read_lines(file) for file in files]
+    require_distinct((f"text {number}", file) for number, file in enumerate(files, 1))
+    texts = [joined(read_lines(file)) for file in files]
+    train, val = hold_out(texts)
+    if not train or not val:
+        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        few = f"{sum(map(len, texts))} characters in all, of which a tenth is held out to validate with"
+        raise UserError(f"{files[0]}{more}: too little text: {few}")
+    return train, val
 
 
 class Corpus(NamedTuple):
@@ -42,19 +56,29 @@ def read_corpus(data: DataConfig) -> Corpus:
     """The sentence pairs that the configuration names. Raises UserError for whatever is wrong with the files."""
     if data.text:
         raise UserError(f"{data.text[0]}: --text is for language models; translators learn from pairs of files")
+    languages = data.source_language, data.target_language
+    if not data.names_text:
+        if data.task == "translation" and languages != ("en", "de"):
+            raise UserError(
+                f"the bundled corpus is English-German (en, de), not {', '.join(languages)}: name text with --data, "
+                "or with --train-source and --train-target"
+            )
+        return Corpus(bundled.read_text("train"), bundled.read_text("val"))
     if data.files:
         if not (data.train_source and data.train_target) or bool(data.val_source) != bool(data.val_target):
             raise UserError(
                 "source and target files come in pairs: give --train-source with --train-target, "
                 "and --val-source with --val-target"
             )
-        val = read_pairs(Path(data.val_source), Path(data.val_target)) if data.val_source else None
-        return Corpus(read_pairs(Path(data.train_source), Path(data.train_target)), val)
-    if data.directory:
-        directory, languages = Path(data.directory), (data.source_language, data.target_language)
-        train, val = (read_pairs(*find_split(directory, split, *languages)) for split in ("train", "val"))
-        return Corpus(train, val)
-    return Corpus(bundled.read_text("train"), bundled.read_text("val"))
+        train = ParallelFiles(Path(data.train_source), Path(data.train_target))
+        val = ParallelFiles(Path(data.val_source), Path(data.val_target)) if data.val_source else None
+    else:
+        train, val = (find_split(Path(data.directory), split, *languages) for split in ("train", "val"))
+    roles = CorpusFiles([train], val, None).roles
+    if data.task != "translation":  # it reads the source side only
+        roles = [(role.split()[0], path) for role, path in roles]
+    require_distinct(roles)
+    return Corpus(read_pairs(*train), read_pairs(*val) if val else None)
 
 
 def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, config: Config) -> TrainingData:

@@ -5,12 +5,30 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Sequence
 
+import numpy as np
+
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.loss import batch_loss_backward
-from scratchformer.text.batches import Batch
+from scratchformer.text.batches import Batch, EncodedPairs, Examples, Sequences
 
 if TYPE_CHECKING:
     from scratchformer.training.trainer import PendingStep, Trainer
+
+
+def same_text(train: Examples, val: Examples | None) -> list[str]:
+    """Remarks about text that somebody may have named by mistake: copies of one text where there should be two."""
+    remarks = []
+    if isinstance(train, EncodedPairs) and are_equal(train.source, train.target):
+        remarks.append("source and target of the training text are the same: the model learns to copy")
+    if isinstance(train, EncodedPairs) and isinstance(val, EncodedPairs) and are_equal(train.source, val.source):
+        remarks.append("the validation text is the training text: its loss says nothing about new sentences")
+    return remarks
+
+
+def are_equal(some: Sequences, others: Sequences) -> bool:
+    """Whether they are the same sequences. Of long ones that differ, little is read: they may be on disk."""
+    same_lengths = np.array_equal(some.offsets[:1000], others.offsets[:1000])
+    return same_lengths and np.array_equal(some.ids, others.ids) and np.array_equal(some.offsets, others.offsets)
 
 
 def not_finite(trainer: Trainer, pending: PendingStep, loss: float, norm: float) -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 from scratchformer.backends.mkl import product_threads
 from scratchformer.config import Config
 from scratchformer.decoding.generation import NEVER_WRITTEN
-from scratchformer.errors import UserError
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Unembedding
 from scratchformer.nn.loss import states_loss
@@ -18,7 +17,7 @@ from scratchformer.nn.parameter import Array
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.text.batches import Batch, Examples
 from scratchformer.text.tokenizer import Tokenizer
-from scratchformer.text.windows import TrainingWindows, ValidationWindows, encode_texts, hold_out_tenth
+from scratchformer.text.windows import TrainingWindows, ValidationWindows, encode_texts, joined
 from scratchformer.training.data import read_corpus, read_texts
 from scratchformer.training.task import Task, TrainingData
 from scratchformer.training.validation import sums_over_batches
@@ -40,24 +39,12 @@ class LanguageModelTask(Task):
     score_name, unit, command = "bits per character", "windows", "generate"
 
     def read(self, config: Config) -> Texts:
-        """The files `data.text`, of each of which a tenth validates; without any, the source side of the sentence
-        pairs, as one text. Line ends become newlines.
-
-        Of the first file it is the last tenth, of the second the last but one, and so on: files may end alike, and
-        unlike the rest. What stands before it is a text of its own, and so is what stands after it.
-        """
+        """The files `data.text`, of which a tenth validates; without any, the source side of the sentence pairs, as
+        one text. Line ends become newlines."""
         if not config.data.text:
             corpus = read_corpus(config.data)
             return Texts([joined(corpus.train.source)], [joined(corpus.val.source)] if corpus.val else [])
-        texts = Texts([], [])
-        for number, (file, lines) in enumerate(zip(config.data.text, read_texts(config.data))):
-            pieces, held_out = hold_out_tenth(joined(lines), 9 - number % 10)
-            if not pieces or not held_out.strip():
-                few = f"too little text: {len(lines)} lines, of which a tenth is held out to validate with"
-                raise UserError(f"{file}: {few}")
-            texts.train.extend(pieces)
-            texts.val.append(held_out)
-        return texts
+        return Texts(*read_texts(config.data))
 
     def train_tokenizer(self, corpus: Texts, config: Config) -> Tokenizer:
         lines = [line for text in corpus.train for line in text.split("\n")]
@@ -114,8 +101,3 @@ class Answers(Unembedding):
         for token in NEVER_WRITTEN:
             logits[..., token] = LOWEST
         return logits, cache
-
-
-def joined(lines: list[str]) -> str:
-    """The lines as one text."""
-    return "".join(f"{line}\n" for line in lines)

@@ -28,17 +28,13 @@ class MaskedLanguageModelTask(Task):
     score_name, unit, command = "accuracy", "texts", "fill"
 
     def read(self, config: Config) -> Texts:
-        """The lines of the files `data.text`, the last tenth of each file for validation; without any files, the source
-        side of the sentence pairs."""
+        """The lines of the files `data.text`, of which a tenth validates; without any, the source side of the sentence
+        pairs."""
         if not config.data.text:
             corpus = read_corpus(config.data)
             return Texts(corpus.train.source, corpus.val.source if corpus.val else None)
-        train, val = list[str](), list[str]()
-        for text in read_texts(config.data):
-            lines = [line for line in text if line.strip()]
-            cut = max(1, len(lines) * 9 // 10)
-            train, val = train + lines[:cut], val + lines[cut:]
-        return Texts(train, val or None)
+        train, val = ([line for text in part for line in text.split("\n")] for part in read_texts(config.data))
+        return Texts([line for line in train if line.strip()], [line for line in val if line.strip()])
 
     def train_tokenizer(self, corpus: Texts, config: Config) -> Tokenizer:
         return Tokenizer.train(corpus.train, config.model.vocab_size, config.data.byte_fallback, masks=True)

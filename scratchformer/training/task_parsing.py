@@ -15,7 +15,7 @@ from scratchformer.errors import UserError
 from scratchformer.text import bundled
 from scratchformer.text.batches import EncodedPairs, encode_pairs
 from scratchformer.text.bracket_score import BracketCounts, count_brackets
-from scratchformer.text.corpora import Pairs, find_file
+from scratchformer.text.corpora import Pairs, find_file, require_distinct
 from scratchformer.text.tokenizer import Tokenizer, TokenizerPair
 from scratchformer.text.trees import Tree, cleaned, parsed_trees, read_trees
 from scratchformer.training.task import Task, TrainingData
@@ -59,6 +59,9 @@ class ParsingTask(Task):
     score_name, unit, command = "F1", "trees", "translate"
 
     def read(self, config: Config) -> Treebank:
+        directory = config.data.directory
+        if directory:
+            require_distinct((split, Path(directory) / f"{split}.trees") for split in ("train", "val"))
         return Treebank(read_split(config.data, "train"), read_split(config.data, "val"))
 
     def train_tokenizer(self, corpus: Treebank, config: Config) -> TokenizerPair:

@@ -99,6 +99,7 @@ class Trainer:
             messages.other_products(products, before.products),
             self.device.drawback() if self.is_main else "",
             unlearned_remark(tokenizer) if self.is_main and tokenizer else "",
+            *messages.same_text(data.train, data.val),
         )
         self.remarks = [remark for remark in remarks if remark]
         self.n_pending = 0  # steps that have begun and not ended

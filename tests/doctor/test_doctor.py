@@ -462,6 +462,8 @@ def test_the_fraction_of_a_large_file_that_was_read_is_known(tmp_path, monkeypat
     lines, fraction = data_probes.first_lines(path)
     assert lines == text.decode().split("\r\n")[:40_000]
     assert 0.39 < fraction < 0.6
+    path.write_bytes(gzip.compress(b"a\rb\r") if suffix else b"a\rb\r")
+    assert data_probes.first_lines(path) == (["a", "b"], 1.0)
 
 
 def test_a_sample_that_is_too_small_for_the_vocabulary_is_no_fault(probe_setup, monkeypatch):

@@ -7,8 +7,12 @@ import sys
 
 import numpy as np
 import pytest
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib import rc_context
+from matplotlib.font_manager import fontManager
 from matplotlib.image import imread
+from matplotlib.text import Text
 
 from scratchformer.config import ModelConfig
 from scratchformer.decoding.translator import Translator
@@ -256,6 +260,54 @@ def test_files_are_the_same_every_time_and_in_every_style(translator, tmp_path):
             assert b"dc:date" not in bytes_of[0] and b"Software" not in bytes_of[0]
 
 
+@pytest.fixture
+def fonts(monkeypatch):
+    """The installed fonts: only those that matplotlib brings, and what a test adds."""
+    own = [font for font in fontManager.ttflist if font.name.startswith("DejaVu Sans")]
+    monkeypatch.setattr(fontManager, "ttflist", own)
+    return own
+
+
+def make_font(path, name, characters):
+    builder = FontBuilder(1000)
+    glyphs = {".notdef": TTGlyphPen(None).glyph()} | {f"u{ord(c)}": TTGlyphPen(None).glyph() for c in characters}
+    builder.setupGlyphOrder(list(glyphs))
+    builder.setupCharacterMap({ord(character): f"u{ord(character)}" for character in characters})
+    builder.setupGlyf(glyphs)
+    builder.setupHorizontalMetrics({glyph: (1000, 0) for glyph in glyphs})
+    builder.setupHorizontalHeader(ascent=800, descent=-200)
+    builder.setupNameTable({"familyName": name, "styleName": "Regular"})
+    builder.setupOS2()
+    builder.setupPost()
+    builder.save(path)
+    fontManager.addfont(path)
+
+
+def texts_in(figure):
+    return "".join(text.get_text() for text in figure.findobj(Text))
+
+
+def test_other_scripts_are_drawn_with_fonts_that_have_them(translator, tmp_path, fonts, capsys):
+    make_font(tmp_path / "few.ttf", "Few Sans", "日")
+    make_font(tmp_path / "most.ttf", "Most", "日本語")
+    make_font(tmp_path / "thai.ttf", "Thai", "ไ")
+    assert figures.fonts_for("a dog, 日本語") == (["DejaVu Sans", "Most"], "")
+    assert figures.fonts_for("日本語 ไ") == (["DejaVu Sans", "Most", "Thai"], "")
+    figure = figures.attention_figure(translator, "the 日本語 dog")
+    figures.save(figure, tmp_path / "attention.png")  # a warning of matplotlib would fail the test
+    assert "日本語" in texts_in(figure) and figures.NO_GLYPH not in texts_in(figure)
+    assert capsys.readouterr().err == ""
+
+
+def test_without_such_a_font_one_line_says_what_to_install(translator, tmp_path, fonts, capsys):
+    figure = figures.attention_figure(translator, "the 日本語ไ dog")
+    figures.save(figure, tmp_path / "attention.png")
+    assert "the □□□□ dog" in texts_in(figure)
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("no installed font has ไ 日 本 語: the figure shows □ instead; ")
+    assert line.endswith("the package fonts-noto-cjk and fonts-noto-core")
+
+
 def test_the_background_is_white(translator, tmp_path):
     pixels = imread(figures.save(figures.schedule_figure(24, WARMUP, 1.0, 20), tmp_path / "schedule.PNG"))
     assert pixels[0, 0].tolist() == [1, 1, 1, 1]
@@ -272,22 +324,23 @@ def test_files_that_cannot_be_written(tmp_path):
         figures.save(figure, tmp_path / "nowhere" / "schedule.png")
 
 
-@pytest.mark.parametrize(
-    "variable, nonsense, reason",
-    [("MPLBACKEND", "nonsense", "nonsense"), ("MATPLOTLIBRC", "latin1", "can't decode byte")],
-)
-def test_nonsense_in_the_settings_of_matplotlib_is_told(trained, tmp_path, variable, nonsense, reason):
+def plot_with(environment, run, out):
+    command = [sys.executable, "-m", "scratchformer", "plot", run.path, "loss", "--out", out]
+    return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True)
+
+
+def test_nonsense_in_the_settings_of_matplotlib_is_told(trained, tmp_path):
     (tmp_path / "latin1").write_bytes(b"backend: \xff\n")
-    environment = {variable: nonsense if variable == "MPLBACKEND" else str(tmp_path / nonsense)}
-    done = subprocess.run(
-        [sys.executable, "-m", "scratchformer", "plot", trained.path, "loss", "--out", tmp_path / "loss.png"],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-    )
+    done = plot_with({"MATPLOTLIBRC": str(tmp_path / "latin1")}, trained, tmp_path / "loss.png")
     assert done.returncode == 2 and "Traceback" not in done.stderr
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("scratchformer: matplotlib cannot be imported: ") and reason in last
+    assert last.startswith("scratchformer: matplotlib cannot be imported: ") and "can't decode byte" in last
+
+
+@pytest.mark.parametrize("backend", ["module://matplotlib_inline.backend_inline", "not_there"])
+def test_the_command_line_needs_no_backend_of_a_notebook(trained, tmp_path, backend):
+    done = plot_with({"MPLBACKEND": backend}, trained, tmp_path / "loss.png")
+    assert (done.returncode, done.stderr) == (0, "") and (tmp_path / "loss.png").exists()
 
 
 @pytest.mark.parametrize(

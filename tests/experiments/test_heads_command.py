@@ -52,8 +52,8 @@ def test_json(cli, own_run, on_files):
         ([], "give --source and --reference"),
         (["--source", "{corpus}/val.en"], "give both --source and --reference"),
         (["--source", "{corpus}/val.en", "--reference", "{corpus}/train.de"], "val.en has 20 lines"),
-        (["--source", "{blank}", "--reference", "{blank}"], "every line is blank"),
-        (["--source", "{three}", "--reference", "{three}"], "3 sentence pairs"),
+        (["--source", "{blank}", "--reference", "{blank_too}"], "every line is blank"),
+        (["--source", "{three}", "--reference", "{three_too}"], "3 sentence pairs"),
         (["--source", "{corpus}/val.en", "--reference", "{missing}"], "no such file"),
         (["--sentences", "19"], "argument --sentences: 19 must lie"),
         (
@@ -63,9 +63,11 @@ def test_json(cli, own_run, on_files):
     ],
 )
 def test_refused(refused, own_run, corpus, tmp_path, arguments, complaint):
-    (tmp_path / "blank").write_text("\n \n")
-    (tmp_path / "three").write_text("a\nthe\ndog\n")
-    places = {"corpus": corpus} | {name: tmp_path / name for name in ("blank", "three", "missing")}
+    for end in ("", "_too"):
+        (tmp_path / f"blank{end}").write_text("\n \n")
+        (tmp_path / f"three{end}").write_text("a\nthe\ndog\n")
+    names = ("blank", "blank_too", "three", "three_too", "missing")
+    places = {"corpus": corpus} | {name: tmp_path / name for name in names}
     said = refused("heads", own_run.path, *(argument.format(**places) for argument in arguments))
     assert complaint.lower() in said.lower()
 

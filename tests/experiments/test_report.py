@@ -375,6 +375,7 @@ def skeleton(markdown):
 
 def named_in_the_data(run, config, manifest, text):
     data = {name: text for name in ("source_language", "target_language", "directory", "train_source", "train_target")}
+    data["target_language"] = f"{text} as well"
     data = {name: value.replace("\0", "") for name, value in data.items()}  # no file is called so
     return report.data_section(replace(config, data=configs.DataConfig(**data)), None)
 
@@ -389,7 +390,7 @@ def named_in_the_manifest(run, config, manifest, text):
 def named_in_the_evaluations(run, config, manifest, text):
     entry = {name: text for name in NEWSTEST2014}
     run.evaluations_file.write_text(json.dumps(entry | {"source": text.replace("/", "")}) + "\n", encoding="utf-8")
-    data = replace(config.data, source_language=text, target_language=text)
+    data = replace(config.data, source_language=text, target_language=f"{text} as well")
     return report.scores_section(run, replace(config, data=data), None)
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -350,9 +351,17 @@ def test_a_wrong_option_leaves_the_finished_preparation_unchanged(
     assert files_of(out) == before and stages_run(prepared(files=hard)[1]) == []
 
 
-def test_training_text_that_is_all_held_out(prepared, files):
+def test_training_text_that_is_all_held_out(prepared, files, tmp_path):
+    copy = ParallelFiles(*(Path(shutil.copy(path, tmp_path / f"copy.{path.name}")) for path in files.train[0]))
     with pytest.raises(UserError, match=f"above 9, {N_PAIRS} with a sentence of the val or test text$"):
-        prepared(files=files._replace(train=files.train[:1], val=files.train[0]), max_words=80, drop_overlap=True)
+        prepared(files=files._replace(train=files.train[:1], val=copy), max_words=80, drop_overlap=True)
+
+
+def test_equal_texts_in_two_files_are_told(prepared, files, tmp_path):
+    copied = shutil.copy(files.train[0].source, tmp_path / "copy.de")
+    _, told = prepared(files=CorpusFiles([ParallelFiles(files.train[0].source, Path(copied))], None, None))
+    assert "source and target of the training text are the same: a model of it learns to copy" in told
+    assert not any("same" in line for line in prepared("other")[1])
 
 
 @pytest.mark.parametrize("had_test_text", [True, False])
@@ -562,6 +571,16 @@ def put(name, data):
     return lambda directory: (directory / name).write_bytes(data)
 
 
+def link(name, other):
+    """Make `other` another name of the file `name`."""
+
+    def change(directory):
+        (directory / other).unlink()
+        os.link(directory / name, directory / other)
+
+    return change
+
+
 @pytest.mark.parametrize(
     "change, complaint",
     [
@@ -575,6 +594,8 @@ def put(name, data):
         (put("dev.de", b"\n" * 20), "every line is blank"),
         (lambda directory: (directory / "first.en").unlink(), "cannot read .*first.en: No such file"),
         (lambda directory: (directory / "dev.en").unlink(), "cannot read .*dev.en: No such file"),
+        (link("first.en", "first.de"), "first.de: the same file as .*first.en, named as train source and as train tar"),
+        (link("first.en", "dev.en"), "dev.en: the same file as .*first.en, named as train source and as val source"),
     ],
 )
 def test_bad_files(complaint_after, change, complaint):

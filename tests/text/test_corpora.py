@@ -4,12 +4,21 @@ import subprocess
 import sys
 from contextlib import nullcontext
 from itertools import chain
+from pathlib import Path
 
 import pytest
 
 from scratchformer.errors import UserError
 from scratchformer.text import corpora
-from scratchformer.text.corpora import ParallelFiles, find_split, read_lines, read_pairs, stream_blocks
+from scratchformer.text.corpora import (
+    CorpusFiles,
+    ParallelFiles,
+    find_split,
+    read_lines,
+    read_pairs,
+    require_distinct,
+    stream_blocks,
+)
 
 
 def write(path, text):
@@ -35,6 +44,8 @@ def write_gz(path, text):
         ("a\n\nb\n\n", ["a", "", "b", ""]),
         ("a\r\nb\r\n", ["a", "b"]),
         ("\ufeffa\nb\n", ["a", "b"]),
+        ("\ufeffa\r\rb\r", ["a", "", "b"]),
+        ("a\rb", ["a", "b"]),
         ("Straße, žluťoučký\n東京 🙂\n", ["Straße, žluťoučký", "東京 🙂"]),
     ],
 )
@@ -139,6 +150,23 @@ def test_joined_blocks_are_the_file(tmp_path, n_lines, packed):
     assert read_lines(whole) == read_lines(files.source) == ["a", "", "\u2028 b\x0b", "c", "d"]
 
 
+@pytest.mark.parametrize("n_lines", [1, 2, 100])
+def test_blocks_of_a_file_from_an_old_mac(tmp_path, n_lines):
+    files = ParallelFiles(write(tmp_path / "a", "a\r\rb\rc"), write(tmp_path / "b", "1\n2\n3\n4\n"))
+    blocks = list(stream_blocks(files, n_lines))
+    sources, targets = (list(chain(*side)) for side in zip(*(block.lines(files) for block in blocks)))
+    assert (sources, targets) == (["a", "", "b", "c"], ["1", "2", "3", "4"])
+
+
+@pytest.mark.parametrize("read", [read_pairs, lambda *files: list(stream_blocks(ParallelFiles(*files), 2))])
+def test_files_of_different_length_with_line_ends_of_two_kinds(tmp_path, read):
+    source, target = write(tmp_path / "a", "1\r\n2\n3\n"), write(tmp_path / "b", "1\r2\n3\n")
+    with pytest.raises(
+        UserError, match="a has 3 lines, .*b has 2; .*b has old Mac line ends .carriage returns. beside"
+    ):
+        read(source, target)
+
+
 @pytest.mark.parametrize("n_source, n_target", [(5, 4), (4, 5), (0, 1), (3, 90), (90, 0)])
 def test_blocks_of_files_of_different_length(tmp_path, n_source, n_target):
     files = ParallelFiles(write(tmp_path / "a", "x\n" * n_source), write(tmp_path / "b", "x\n" * n_target))
@@ -191,6 +219,21 @@ def test_an_empty_and_a_missing_directory(tmp_path):
         find_split(tmp_path, "test", "en", "de")
     with pytest.raises(UserError, match="which is not a directory"):
         find_split(tmp_path / "nowhere", "test", "en", "de")
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link, None])
+def test_one_file_has_one_role(tmp_path, link, monkeypatch):
+    monkeypatch.chdir(write_gz(tmp_path / "a.gz", "x\n").parent)
+    write(tmp_path / "c", "x\n")
+    name = tmp_path / "b.gz" if link else Path("a")
+    if link:
+        link(tmp_path / "a.gz", name)
+    a, c = ParallelFiles(tmp_path / "a.gz", tmp_path / "c"), ParallelFiles(tmp_path / "c", tmp_path / "nowhere")
+    require_distinct(CorpusFiles([a, a], None, None).roles)  # a part that counts twice
+    with pytest.raises(UserError, match=f"{name}: the same file as .*a.gz, named as train source and as val target;"):
+        require_distinct(CorpusFiles([a], ParallelFiles(tmp_path / "nowhere", name), None).roles)
+    with pytest.raises(UserError, match=f"^{tmp_path}/c: named as train target and as test source;"):
+        require_distinct(CorpusFiles([a], None, c).roles)
 
 
 def out_of_memory(*arguments):

@@ -5,7 +5,7 @@ import pytest
 
 from scratchformer.errors import UserError
 from scratchformer.text.tokenizer import BOS, EOS, PAD, Tokenizer
-from scratchformer.text.windows import TrainingWindows, ValidationWindows, encode_texts, hold_out_tenth
+from scratchformer.text.windows import TrainingWindows, ValidationWindows, encode_texts, hold_out, hold_out_tenth
 
 TEXTS = [np.array(text, np.int32) for text in ([BOS, 4, 5, 6, 7, 8, 9, 10, EOS], [BOS, 11, EOS], [BOS, EOS])]
 
@@ -57,7 +57,33 @@ def test_a_tenth_of_a_text_is_held_out_from_the_beginning_of_a_line():
         pieces, held_out = hold_out_tenth(text, part)
         assert len(pieces) == n_pieces and held_out == parts[part]
         assert sorted("".join([*pieces, held_out])) == sorted(text)
-    assert hold_out_tenth("one line\n", 9) == ([], "one line\n") and hold_out_tenth("", 3) == ([], "")
+    assert hold_out_tenth("one line\n", 9) == (["one line\n"], "")
+
+
+@pytest.mark.parametrize("word, end", [("word ", "\n"), ("word ", ""), ("字", "\n"), ("line of several words\n", "")])
+def test_a_tenth_is_held_out_from_a_line_a_word_or_else_a_character(word, end):
+    text = word * 100 + end
+    for part in range(10):
+        pieces, held_out = hold_out_tenth(text, part)
+        assert 0.08 < len(held_out) / len(text) < 0.12 and held_out.startswith(word)
+        assert len(text) == len("".join(pieces)) + len(held_out)
+
+
+def test_of_many_short_texts_every_tenth_is_held_out_whole():
+    texts = [f"file {number}.\n" for number in range(40)]
+    train, val = hold_out([*texts[:20], "\n", *texts[20:]])
+    assert val == [texts[9], texts[19], texts[29], texts[39]] and train == [text for text in texts if text not in val]
+
+
+def test_of_few_short_texts_and_of_long_ones_a_tenth_each_is_held_out():
+    short, long = "some words.\n" * 10, "some words.\n" * 1000
+    for texts in ([short] * 9, [long] * 12, [short, long, long]):
+        train, val = hold_out(texts)
+        assert len(val) == len(texts) and sum(map(len, train + val)) == sum(map(len, texts))
+        assert all(0.05 < len(held_out) / len(text) < 0.15 for held_out, text in zip(val, texts))
+    train, val = hold_out([long] + [short] * 19)
+    assert len(val) == 2 and len(val[0]) == 1200 and val[1] == short
+    assert hold_out(["tiny\n", short])[0][0] == "tiny\n" and hold_out(["tiny\n"]) == (["tiny\n"], [])
 
 
 def test_too_short_a_text_is_refused():

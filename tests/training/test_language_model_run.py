@@ -11,6 +11,7 @@ from scratchformer.experiments.language_model import character_bits, first_chara
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory
 from scratchformer.training.task_language_model import LanguageModelTask, Texts
+from scratchformer.training.tasks import task_of
 from scratchformer.training.validation import loss_of_validation
 
 ROOT = Path(__file__).parents[2]
@@ -68,12 +69,38 @@ def test_without_files_the_text_is_the_bundled_english():
     assert texts.train[0].count("\n") == 20_000 and texts.val[0].count("\n") == 500
 
 
+WORDS = "the dog sees a cat and the cat sees the dog , "
+
+
+@pytest.mark.parametrize("preset", ["gpt-tiny", "bert-tiny"])
+@pytest.mark.parametrize(
+    "texts, n_val", [([WORDS * 60], 1), ([f"{WORDS}\r" * 60], 1), ([WORDS] * 40, 4), ([f"{WORDS}\r\n\r\n"] * 40, 4)]
+)
+def test_text_of_every_shape_is_trained_on_and_validates(cli, task_settings, tmp_path, preset, texts, n_val):
+    """One line; an old Mac's lines; forty files of one line; the same from Windows, with a blank line."""
+    files = [tmp_path / f"{number:02}.txt" for number in range(len(texts))]
+    for file, text in zip(files, texts):
+        file.write_bytes(text.encode())
+    small = {"vocab_size": 280 if preset == "gpt-tiny" else 40, "steps": 2, "validate_every": 2, "score_every": 2}
+    settings = [*task_settings(preset), *(word for item in small.items() for word in ("--set", "%s=%s" % item))]
+    run = tmp_path / "run"
+    outcome = cli("train", preset, "--text", *files, "--out", run, *settings)
+    assert outcome.code == 0, outcome.err
+    assert len(RunDirectory(run).read_log("validation")) == 1
+    read = task_of(configs.load(run / "config.toml")).read(configs.load(run / "config.toml"))
+    if preset == "gpt-tiny":
+        assert len(read.val) == n_val
+    held_out, all_text = sum(map(len, read.val)), sum(map(len, [*read.train, *read.val]))
+    assert 0.08 < held_out / all_text < 0.12 and cli("evaluate", run).code == 0
+
+
 @pytest.mark.parametrize(
     "files, arguments, complaint",
     [
         ([("a", None)], [], "a: No such file"),
         ([("a", "")], [], "a: too little text"),
-        ([("a", "one line")], [], "a: too little text"),
+        ([("a", "one line")], [], "a: too little text: 9 characters in all"),
+        ([("a", "one line"), ("b", "\n"), ("c", "a b\r")], [], "a and 2 more: too little text: 14 characters in all"),
         ([("a", "café\n".encode("latin-1") * 20)], [], "a, line 1: not valid UTF-8"),
         ([("a", "a b\n" * 20)], ["vocab_size=100000"], "vocab_size 100000 is too large for this text"),
         ([("a", "a b\n" * 20)], ["vocab_size=264", "max_length=128"], "fewer than the window of data.max_length=128"),

@@ -55,6 +55,7 @@ def test_the_papers_settings():
         ({"train.trees": "\n\n"}, "train.trees: holds no trees"),
         ({"val.trees": "(S (NN a))\n(S (NN b)"}, "val.trees, line 2: the tree that begins here does not end"),
         ({"train.trees": "(S (NN a b))"}, "train.trees, line 1: 'b' is neither a label nor the only word of a tag"),
+        ({"val.trees": "train.trees"}, "named as train and as val; these must be two files"),
         (["vocab_size=100000"], "vocab_size 100000 is too large for this text"),
         (["max_length=3"], "has at most max_length = 3 tokens"),
         (["tied=all"], "two vocabularies need an encoder and a decoder, with model.tied='none'"),
@@ -64,7 +65,9 @@ def test_bad_input(refused, treebank, task_settings, tmp_path, changes, complain
     directory = shutil.copytree(treebank, tmp_path / "treebank")
     for name, content in changes.items() if isinstance(changes, dict) else ():
         (directory / name).unlink()
-        if content is not None:
+        if content == "train.trees":
+            (directory / name).symlink_to(content)
+        elif content is not None:
             (directory / name).write_text(content)
     wrong = [word for change in changes for word in ("--set", change)] if isinstance(changes, list) else []
     out, others = ["--out", tmp_path / "run"], task_settings("parsing-tiny")

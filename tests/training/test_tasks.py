@@ -108,7 +108,7 @@ def test_text_that_has_changed_is_not_scored(task_run, texts, refused, preset):
 def test_a_file_named_twice_and_a_pipe_are_refused(refused, texts, tmp_path):
     link = tmp_path / "link.txt"
     link.symlink_to(texts[0])
-    assert "link.txt: named twice among the texts" in refused(
+    assert f"link.txt: the same file as {texts[0]}, named as text 1 and as text 2" in refused(
         "train", "gpt-tiny", "--text", texts[0], link, "--out", "r"
     )
     assert "not a plain file" in refused("train", "bert-tiny", "--text", "/dev/null", "--out", tmp_path / "run")
@@ -118,7 +118,7 @@ def test_a_file_named_twice_and_a_pipe_are_refused(refused, texts, tmp_path):
     "arguments, complaint",
     [
         (["tiny", "--text", "{text}"], "first.txt: --text is for language models"),
-        (["gpt-tiny", "--text", "{text}", "--train-source", "x"], "--text names the files of a language model"),
+        (["gpt-tiny", "--text", "{text}", "--train-source", "x"], "(--text) names the files of a language model"),
         (["--resume", "{run}", "--pretrained", "{run}"], "no --pretrained"),
         (["gpt-tiny", "--set", "target_vocab_size=9"], "two vocabularies need an encoder and a decoder"),
     ],
