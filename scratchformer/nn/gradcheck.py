@@ -10,7 +10,7 @@ true gradient of a softmax is zero, and a backward that returns zeros would pass
 parallel to x, so g comes from a stream of random numbers of its own, never from one that x may come from, too.
 
 The check also covers the contract of `Layer`: forward and backward change none of their arguments, backward adds into
-the gradients that are there, and another forward before backward makes no difference.
+the gradients that are there, and another call before backward makes no difference.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class GradientError(NamedTuple):
     @property
     def passed(self) -> bool:
         """Whether the error is at most RELATIVE_TOLERANCE; False for NaN."""
-        return self.error <= RELATIVE_TOLERANCE  # False for NaN too
+        return self.error <= RELATIVE_TOLERANCE
 
     def __str__(self) -> str:
         verdict = "ok" if self.passed else "WRONG"
@@ -84,62 +84,101 @@ def gradcheck(
     inputs      what forward takes; float64 arrays are differentiated, everything else is passed on as it is
     rng         a DropoutKey, to check with dropout on (the same key draws the same mask every time)
     directions  how many random directions for each array
-    seed        of the directions and of the gradient of the output
+    seed        of all random numbers
     -> GradientReport; `.passed`, `.worst`, and print it to see both numbers of each entry
 
-    In the end, weights and gradients are what they were before.
+    A parameter whose numbers are all equal, such as a new gamma or bias, has random ones during the check: at 1 or 0
+    some faults do not show. In the end, weights and gradients are what they were before.
 
-    Raises: TypeError if the parameters or inputs are float32, in which differences drown in rounding. ValueError if
-    forward or backward changes one of its arguments, if backward replaces the array of a gradient instead of adding
-    into it, or if the gradient drawn for the output is parallel to an input or parameter and would show nothing.
+    Raises: TypeError if parameters or inputs are float32, in which differences drown in rounding, or if an input holds
+    float arrays within a tuple, list or dict. ValueError if forward or backward changes one of its arguments; if
+    backward replaces the array of a gradient instead of adding into it, or returns other gradients than one for each
+    float input, of its shape; or if the gradient drawn for the output is parallel to an input or parameter and would
+    show nothing.
     """
     draw = random_arrays(seed)
+    inputs = tuple(value.copy() if is_float_array(value) else value for value in inputs)  # each of them moves alone
+    named_inputs = {f"input {index}": value for index, value in enumerate(inputs)}
+    floats = {name: value for name, value in named_inputs.items() if is_float_array(value)}
     parameters = layer.parameters()
-    floats = {f"input {index}": value for index, value in enumerate(inputs) if is_float_array(value)}
-    arrays = floats | {name: parameter.data for name, parameter in parameters.items()}
-    for name, array in arrays.items():
-        if array.dtype != np.float64:
-            raise TypeError(f"gradient checks need float64, and {name} is {array.dtype}")
+    weights = {name: parameter.data for name, parameter in parameters.items()}
+    require_float64(named_inputs | weights)
 
-    arguments = {f"input {index}": value for index, value in enumerate(inputs)} | arrays
+    grads = {name: parameter.grad for name, parameter in parameters.items()}
+    before = [(array, array.copy()) for array in (*weights.values(), *grads.values())]
+    try:
+        for array in weights.values():
+            if array.size and np.ptp(array) == 0:
+                array += 0.5 * draw(array.shape)
+        upstream, of_inputs, of_weights = run_backward(layer, named_inputs, weights, grads, rng, draw)
+        if len(of_inputs) != len(floats):
+            raise ValueError(f"backward returns {len(of_inputs)} gradients, and forward has {len(floats)} float inputs")
+
+        def loss() -> float:
+            return float((layer.forward(*inputs, rng=rng)[0] * upstream).sum())
+
+        return GradientReport(
+            least_agreement(name, array, gradient, loss, directions, draw)
+            for (name, array), gradient in zip((floats | weights).items(), [*of_inputs, *of_weights], strict=True)
+        )
+    finally:
+        for name, parameter in parameters.items():
+            parameter.data, parameter.grad = weights[name], grads[name]
+        for array, earlier in before:
+            array[...] = earlier
+
+
+def require_float64(arrays: dict[str, Any]) -> None:
+    """Raises TypeError for a float array of another type, and for one that is not differentiated."""
+    for name, value in arrays.items():
+        for array in filter(is_float_array, arrays_in(value)):
+            if array is not value:
+                raise TypeError(f"{name} holds a float array in a {type(value).__name__}: make it an input of its own")
+            if array.dtype != np.float64:
+                raise TypeError(f"gradient checks need float64, and {name} is {array.dtype}")
+
+
+def run_backward(
+    layer: Layer,
+    named_inputs: dict[str, Any],
+    weights: dict[str, np.ndarray],
+    grads: dict[str, np.ndarray],
+    rng: DropoutKey | None,
+    draw: Draw,
+) -> tuple[np.ndarray, tuple, list[np.ndarray]]:
+    """Forward and backward, held to the contract of `Layer`.
+
+    -> the gradient drawn for the output; the gradients of the float inputs; those of the parameters
+
+    Another call of forward and backward in between must make no difference, nor what the gradients were before.
+    """
+    inputs, arguments = named_inputs.values(), named_inputs | weights
     with unchanged("forward", arguments):
         y, cache = layer.forward(*inputs, rng=rng)
     upstream = draw(y.shape)
-    require_not_parallel(upstream, arrays)
-    # Another call, before backward, makes the gradients of a layer wrong that remembers its last call.
-    layer.forward(*map_arrays(reordered, inputs), rng=rng and rng._replace(step=rng.step + 1))
+    require_not_parallel(upstream, arguments)
+    other_key = rng and rng._replace(step=rng.step + 1)
+    other_y, other_cache = layer.forward(*(map_arrays(reordered, value) for value in inputs), rng=other_key)
+    layer.backward(draw(other_y.shape), other_cache)
 
-    held = {name: parameter.grad for name, parameter in parameters.items()}
-    before = {name: grad.copy() for name, grad in held.items()}
-    start = {name: draw(grad.shape) for name, grad in held.items()}  # zeros would not show a backward that overwrites
-    try:
-        for name, grad in held.items():
-            grad[...] = start[name]
-        with unchanged("backward", arguments | {"dy": upstream, "the cache": cache}):
-            gradients = layer.backward(upstream, cache)
-        for name, parameter in parameters.items():
-            if parameter.grad is not held[name]:
-                raise ValueError(
-                    f"backward replaces {name}.grad by another array, so the optimizer never sees the gradient: "
-                    "add into the array that is there, `.grad += ...`"
-                )
-        added = [grad - start[name] for name, grad in held.items()]
-    finally:
-        for name, parameter in parameters.items():
-            parameter.grad = held[name]
-            parameter.grad[...] = before[name]
-
-    def loss() -> float:
-        return float((layer.forward(*inputs, rng=rng)[0] * upstream).sum())
-
-    of_inputs = as_tuple(gradients) if floats else ()
-    return GradientReport(
-        least_agreement(name, array, gradient, loss, directions, draw)
-        for (name, array), gradient in zip(arrays.items(), [*of_inputs, *added], strict=True)
-    )
+    start = {name: draw(grad.shape) for name, grad in grads.items()}
+    for name, grad in grads.items():
+        grad[...] = start[name]
+    with unchanged("backward", arguments | {"dy": upstream, "the cache": cache}):
+        gradients = layer.backward(upstream, cache)
+    for name, parameter in layer.parameters().items():
+        if parameter.grad is not grads[name]:
+            raise ValueError(
+                f"backward replaces {name}.grad by another array, so the optimizer never sees the gradient: "
+                "add into the array that is there, `.grad += ...`"
+            )
+    return upstream, () if gradients is None else as_tuple(gradients), [grads[name] - start[name] for name in grads]
 
 
-def random_arrays(seed: int) -> Callable[[tuple[int, ...]], np.ndarray]:
+Draw = Callable[[tuple[int, ...]], np.ndarray]
+
+
+def random_arrays(seed: int) -> Draw:
     """A function from a shape to an array of normal numbers, each from a stream of its own."""
     streams = np.random.SeedSequence([ENTROPY, seed])
     return lambda shape: np.asarray(np.random.default_rng(*streams.spawn(1)).standard_normal(shape))
@@ -149,15 +188,17 @@ def is_float_array(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind == "f"
 
 
-def require_not_parallel(upstream: np.ndarray, arrays: dict[str, np.ndarray]) -> None:
+def require_not_parallel(upstream: np.ndarray, arrays: dict[str, Any]) -> None:
     """Raises ValueError if the gradient of the output is a multiple of one of the arrays, plus a constant.
 
     Arrays of different sizes are compared where both have numbers: a longer one may begin as a shorter one does.
     """
     for name, array in arrays.items():
-        size = min(array.size, upstream.size)
+        size = min(array.size, upstream.size) if is_float_array(array) else 0
+        if size < 4:
+            continue
         a, g = (each.reshape(-1)[:size] - each.reshape(-1)[:size].mean() for each in (array, upstream))
-        if size > 3 and abs(a @ g) > PARALLEL * np.sqrt((a @ a) * (g @ g)):
+        if abs(a @ g) > PARALLEL * np.sqrt((a @ a) * (g @ g)):
             raise ValueError(
                 f"the gradient drawn for the output is parallel to {name}, so some wrong gradients would pass: "
                 "give the check another `seed`"
@@ -186,26 +227,31 @@ def arrays_in(*things: Any) -> Iterator[np.ndarray]:
 
 
 def map_arrays(function: Callable[[np.ndarray], np.ndarray], thing: Any) -> Any:
-    """The same nested tuples with every array replaced by function(array)."""
+    """The same nested tuples, lists and dicts with every array replaced by function(array)."""
     if isinstance(thing, np.ndarray):
         return function(thing)
-    if isinstance(thing, tuple):
+    if isinstance(thing, dict):
+        return {key: map_arrays(function, part) for key, part in thing.items()}
+    if isinstance(thing, (tuple, list)):
         parts = [map_arrays(function, part) for part in thing]
-        return type(thing)(*parts) if hasattr(thing, "_fields") else tuple(parts)
+        return type(thing)(*parts) if hasattr(thing, "_fields") else type(thing)(parts)
     return thing
 
 
 def reordered(array: np.ndarray) -> np.ndarray:
-    """Valid numbers for another call: floats in reverse order, the sequences of a batch of ids or lengths as well."""
-    return array.reshape(-1)[::-1].reshape(array.shape) if array.dtype.kind == "f" else array[::-1]
+    """Valid numbers for another call: the same ones in reverse order. Zeros stay, which are padding where it may be."""
+    result, there = array.copy(), array != 0
+    result[there] = array[there][::-1]
+    return result
 
 
 def least_agreement(
-    name: str, array: np.ndarray, gradient: np.ndarray, loss: Any, directions: int, draw: Any
+    name: str, array: np.ndarray, gradient: Any, loss: Callable[[], float], directions: int, draw: Draw
 ) -> GradientError:
     """Try some random directions of `array`, in place, and report the one in which the gradient is furthest off."""
-    if gradient.shape != array.shape:
-        raise ValueError(f"{name} has shape {array.shape}, and its gradient {gradient.shape}")
+    if getattr(gradient, "shape", None) != array.shape:
+        found = getattr(gradient, "shape", f"is a {type(gradient).__name__}")
+        raise ValueError(f"{name} has shape {array.shape}, and its gradient {found}")
     entries = []
     original = array.copy()
     for _ in range(directions):

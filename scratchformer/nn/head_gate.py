@@ -1,7 +1,7 @@
 """A gate for each attention head: to close heads, and to measure how much a loss depends on them.
 
-The gates are not part of a model. They stand in it while a block `with gated(...)` lasts, and do not change its
-parameters, its store or their names.
+The gates are not part of a model. They stand in it while a block `with gated(...)` lasts. They are not in its store, so
+`model.zero_grad` refuses the model meanwhile.
 """
 
 from __future__ import annotations

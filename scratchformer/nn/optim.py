@@ -50,8 +50,7 @@ class Adam:
         map: Callable = map,
     ) -> None:
         self.store = store if isinstance(store, ParameterStore) else store.store
-        if isinstance(store, Layer):
-            self.store.require(store.parameters())
+        self.store.require(store.parameters() if isinstance(store, Layer) else self.store.parameters)
         self.map = map
         xp = ops_of(self.store.data).xp
         self.m, self.v = xp.zeros_like(self.store.data), xp.zeros_like(self.store.data)
@@ -63,7 +62,9 @@ class Adam:
 
         norm  of the whole gradient, or None. If it is not finite, weights and moments do not change, but the step is
               counted: on a GPU the host does not know the norm yet
+        Raises ValueError if the parameters are in another store by now.
         """
+        self.store.require(self.store.parameters)
         self.t += 1
         beta1, beta2 = self.betas
         step_size = learning_rate * math.sqrt(1 - beta2**self.t) / (1 - beta1**self.t)

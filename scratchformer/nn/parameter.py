@@ -42,8 +42,9 @@ class Layer:
 
     The cache holds everything that backward needs. The layer itself keeps parameters, child layers and constants, and
     nothing about a call, so forward may be called several times before backward. A cache serves one backward: stacks of
-    layers empty it as they go, to free memory. Parameters and child layers are attributes, or items of attributes that
-    are lists, tuples or dicts.
+    layers empty its lists as they go, to free memory, but no array in it is changed. Parameters and child layers are
+    attributes, or items of attributes that are lists, tuples or dicts. Weights in a plain array, and a layer that a
+    function finds among the names of its module, are neither checked nor trained.
 
     `rng` is a `DropoutKey`; None means no dropout. `backward` adds into `Parameter.grad`. It returns one array for one
     float input and a tuple for several.
@@ -55,15 +56,21 @@ class Layer:
     def parameters(self) -> dict[str, Parameter]:
         """Dotted name -> Parameter, in order of definition. A Parameter that layers share appears once.
 
-        Raises TypeError if an attribute hides one elsewhere, as in a set: it would never be trained.
+        Raises TypeError if an attribute hides one elsewhere, as in a set, or if two have one name: it would never be
+        trained.
         """
-        first_names: dict[int, tuple[str, Parameter]] = {}
+        named: dict[str, Parameter] = {}
+        first_names: dict[int, str] = {}
         for name, parameter in self._named_parameters():
-            first_names.setdefault(id(parameter), (name, parameter))
-        return dict(first_names.values())
+            if named.setdefault(name, parameter) is not parameter:
+                raise TypeError(
+                    f"{type(self).__name__} has two parameters called {name}: give one of them another name"
+                )
+            first_names.setdefault(id(parameter), name)
+        return {name: named[name] for name in first_names.values()}
 
     def _named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        found, others = set[int](), {}
+        found, others = set[int](), self._attributes_of_classes()
         for name, value in vars(self).items():
             for path, item in enumerate_named(name, value):
                 if isinstance(item, Parameter):
@@ -82,10 +89,23 @@ class Layer:
                     "trained: keep layers and parameters in attributes, lists, tuples or dicts"
                 )
 
+    def _attributes_of_classes(self) -> dict[str, Any]:
+        """Containers, parameters and layers that belong to a class instead of an object, and what `__slots__` hold."""
+        found: dict[str, Any] = {}
+        for kind in type(self).__mro__:
+            found |= {
+                name: each for name, each in vars(kind).items() if isinstance(each, (Layer, Parameter, *CONTAINERS))
+            }
+            found |= {name: getattr(self, name, None) for name in vars(kind).get("__slots__", ())}
+        return found
+
     def zero_grad(self) -> None:
         """Set all gradients to 0, in place."""
         for parameter in self.parameters().values():
             parameter.grad[...] = 0
+
+
+CONTAINERS = (list, tuple, dict, set)
 
 
 def as_tuple(gradients: Any) -> tuple:
@@ -132,11 +152,15 @@ class ParameterStore:
 
     data, grad  (n_parameters,) arrays; each Parameter's `data` and `grad` are views into them
     stored      the array that the layers read: `data` itself, or a copy of it with less precision
-    views       name -> these two views
+    views       name -> these two views; viewed: the arrays into which they are views
     """
 
     def __init__(self, parameters: dict[str, Parameter]) -> None:
         self.parameters = parameters
+        dtypes = {parameter.data.dtype: name for name, parameter in parameters.items()}
+        if len(dtypes) > 1:
+            named = " and ".join(f"{name} is {dtype}" for dtype, name in dtypes.items())
+            raise ValueError(f"the parameters of a model have one type, but {named}")
         sizes = [parameter.data.size for parameter in parameters.values()]
         self.offsets = dict(zip(parameters.values(), accumulate(sizes, initial=0)))
         data = np.concatenate([parameter.data.reshape(-1) for parameter in parameters.values()])
@@ -154,27 +178,33 @@ class ParameterStore:
         self.refresh()
         weights, gradients = self.named_views(self.stored), self.named_views(grad)
         self.views = {name: (weights[name], gradients[name]) for name in self.parameters}
+        self.viewed = self.stored, self.grad
         for name, parameter in self.parameters.items():
             parameter.data, parameter.grad = self.views[name]
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy, by `copy.deepcopy` or pickle, makes views into its own arrays."""
+        vars(self).update(state)
+        self.hold(self.data, self.grad, None if self.stored is self.data else self.stored, self.after_change)
+
     def require(self, parameters: dict[str, Parameter]) -> None:
         """Raises ValueError unless these are the parameters of the store, and still views into its arrays."""
-        for name in [*parameters, *self.parameters]:
-            if name not in parameters or self.parameters.get(name) is not parameters[name]:
-                raise ValueError(
-                    f"the model's store does not hold its {name}, so it would not be trained: after a change of "
-                    "layers, call model.rebuild_store() and make a new Adam"
-                    if name in parameters
-                    else f"the model's store holds {name}, which the model no longer has: after a change of layers, "
-                    "call model.rebuild_store() and make a new Adam"
-                )
+        anew = "after a change of layers, call model.rebuild_store() and make a new Adam"
+        for name in parameters.keys() - self.parameters.keys():
+            raise ValueError(f"the model's store does not hold its {name}, so it would not be trained: {anew}")
+        for name, parameter in self.parameters.items():
+            if name not in parameters:
+                raise ValueError(f"the model's store holds {name}, which the model no longer has: {anew}")
+            if parameters[name] is not parameter:
+                raise ValueError(f"the model's store does not hold its {name}, so it would not be trained: {anew}")
             data, grad = self.views[name]
-            if parameters[name].data is not data or parameters[name].grad is not grad:
-                which = "data" if parameters[name].data is not data else "grad"
+            if parameter.data is not data or parameter.grad is not grad:
+                which = "data" if parameter.data is not data else "grad"
                 raise ValueError(
-                    f"{name}.{which} was replaced by another array, which the optimizer does not see: write into it, "
-                    f"`{which}[...] = ...`, or call model.rebuild_store() and make a new Adam"
+                    f"{name}.{which} is not in the store any more: write into the array, `{which}[...] = ...`; {anew}"
                 )
+        if self.viewed[0] is not self.stored or self.viewed[1] is not self.grad:
+            raise ValueError(f"an array of the model's store was replaced: write into it, `[...] = ...`; {anew}")
 
     def refresh(self) -> None:
         """After a change of `data`: update what is made of it, such as the copy that the layers read."""

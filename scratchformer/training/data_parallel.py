@@ -49,10 +49,16 @@ class DataParallel:
     ) -> None:
         self.between_devices, self.ops = between_devices, ops
         self.gradient = GradientSum(between_devices, model.store.grad, model.layer_offsets(), gradient_dtype)
-        self.replicas = [model, *(replica_of(model) for _ in range(threads - 1))]
+        self.replicas = [model] * threads
+        self.copy_model()
         self.map: Callable = map
         if threads > 1:
             self.map = ThreadPoolExecutor(threads, "replica", ignore_overflow).map
+
+    def copy_model(self) -> None:
+        """Make the other replicas anew, as the model is now: somebody may have changed it by hand."""
+        model, *others = self.replicas
+        self.replicas = [model, *(replica_of(model) for _ in others)]
 
     def step_gradient(self, batches: Sequence[Batch], settings: TrainingConfig, step: int) -> tuple[Array, int]:
         """Loss and gradient of the micro-batches of a step -> loss_sum in nats, n_tokens, both over all ranks.

@@ -115,8 +115,9 @@ def train(trainer: Trainer) -> str:
     A resumed run does at each step what an uninterrupted one does. Raises UserError, without
     saving, if the loss is not finite, and before the first step if `require_loadable` does.
     """
-    settings, began = trainer.config.training, time.perf_counter()
     require_loadable(trainer)
+    trainer.parallel.copy_model()
+    settings, began = trainer.config.training, time.perf_counter()
     reason = reason_to_stop(trainer, Stop(), began)
     if reason:
         return reason

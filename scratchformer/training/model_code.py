@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import ast
 import functools
-import inspect
 import linecache
 import sys
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from types import FunctionType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from scratchformer.backends.cpu import FastOps
 from scratchformer.nn.ops import Ops
 from scratchformer.nn.parameter import Layer, enumerate_named
 
+CONSTANTS = (bool, int, float, str, type(None))
+
 
 def code_of(model: Layer) -> dict[str, int]:
     """The classes of a model's layers and of their operations, by name -> CRC-32 of the code of each.
 
-    The functions of a class's module belong to its code. Comments, docstrings and layout don't.
+    The functions and constants that a class's methods name belong to its code, from whichever module they are, but not
+    those of Python or NumPy. Comments, docstrings and layout do not belong to it.
     """
-    kinds = {
-        kind for used in [*classes_of(model), FastOps] for kind in used.__mro__ if issubclass(kind, (Layer, Ops))
-    } - {Layer}
-    of_modules = {name: functions_in(vars(sys.modules[name])) for name in {kind.__module__ for kind in kinds}}
-    return {
-        kind.__qualname__: zlib.crc32((functions_in(vars(kind)) + of_modules[kind.__module__]).encode())
-        for kind in sorted(kinds, key=lambda kind: kind.__qualname__)
-    }
+    kinds = {kind for used in [*classes_of(model), FastOps] for kind in used.__mro__ if issubclass(kind, (Layer, Ops))}
+    found: dict[str, list[str]] = {}
+    for kind in kinds - {Layer}:
+        found.setdefault(kind.__qualname__, []).append(code_text(vars(kind)))
+    for layer in layers_in(model):  # a method that was set on one object
+        set_here = {name: value for name, value in vars(layer).items() if isinstance(value, (FunctionType, MethodType))}
+        if set_here:
+            found[type(layer).__qualname__].append(code_text(set_here))
+    return {name: zlib.crc32("\n".join(sorted(texts)).encode()) for name, texts in sorted(found.items())}
 
 
 def other_code(found: dict[str, int], model: Layer, path: Path) -> str:
@@ -47,41 +51,71 @@ def other_code(found: dict[str, int], model: Layer, path: Path) -> str:
     )
 
 
+def layers_in(layer: Layer) -> Iterator[Layer]:
+    """The layer and all layers in it."""
+    yield layer
+    for name, value in vars(layer).items():
+        for _, item in enumerate_named(name, value):
+            if isinstance(item, Layer):
+                yield from layers_in(item)
+
+
 def classes_of(layer: Layer) -> set[type]:
-    """The class of a layer and those of all layers in it."""
-    items = [item for name, value in vars(layer).items() for _, item in enumerate_named(name, value)]
-    return {type(layer)}.union(*(classes_of(item) for item in items if isinstance(item, Layer)))
+    """The classes of a layer and of all layers in it."""
+    return {type(each) for each in layers_in(layer)}
 
 
-def functions_in(names: Any) -> str:
-    """The code of the functions in a class or module, except those that the module has imported."""
-    lines = []
-    for name, value in sorted(names.items()):
-        function = inspect.unwrap(getattr(value, "__func__", getattr(value, "fget", value)))
-        if isinstance(function, FunctionType) and not is_imported(function, names):
+def code_text(names: Any) -> str:
+    """The functions and constants of a class, and all that they name, as text."""
+    lines, seen = [], set[int]()
+    waiting = [(name, value) for name, value in names.items() if not name.startswith("__") or callable(value)]
+    while waiting:
+        name, value = waiting.pop()
+        function = getattr(value, "__func__", getattr(value, "fget", value))  # of a method, or of a property
+        if isinstance(function, CONSTANTS):
+            lines.append(f"{name} = {function!r}")
+        elif isinstance(function, FunctionType) and id(function) not in seen and is_ours(function):
+            seen.add(id(function))
             lines.append(f"{name}: {source_of(function)}")
-    return "\n".join(lines)
+            waiting += [
+                (name, function.__globals__[name]) for name in names_in(function.__code__) & function.__globals__.keys()
+            ]
+            cells = zip(function.__code__.co_freevars, function.__closure__ or ())
+            waiting += [(name, cell.cell_contents) for name, cell in cells]
+    return "\n".join(sorted(lines))
 
 
-def is_imported(function: FunctionType, names: Any) -> bool:
-    """Whether a module has a function from the module that defines it, under its own name."""
-    home = vars(sys.modules.get(function.__module__, object))
-    return home is not names and home.get(function.__name__) is function
+def is_ours(function: FunctionType) -> bool:
+    """Whether a function belongs to a model, not to Python or NumPy."""
+    return (function.__module__ or "").split(".")[0] not in {*sys.stdlib_module_names, "numpy"} - {"__main__"}
+
+
+def names_in(code: CodeType) -> set[str]:
+    """The names that a function uses, also in functions within it."""
+    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
+    return set(code.co_names).union(*map(names_in, inner))
 
 
 @functools.cache
 def source_of(function: FunctionType) -> str:
     """The statements of a function; its compiled code where the source is missing, or is a lambda's."""
     code = function.__code__
-    node = definitions(code.co_filename).get((code.co_name, code.co_firstlineno))
-    return ast.unparse(node) if node else f"{code.co_code.hex()} {code.co_names}"
+    linecache.checkcache(code.co_filename)
+    found = definitions("".join(linecache.getlines(code.co_filename))).get((code.co_name, code.co_firstlineno))
+    return ast.unparse(found) if found else compiled(code)
+
+
+def compiled(code: CodeType) -> str:
+    """The instructions, constants and names of compiled code."""
+    constants = [compiled(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts]
+    return f"{code.co_code.hex()} {constants} {code.co_names}"
 
 
 @functools.cache
-def definitions(file: str) -> dict[tuple[str, int], ast.FunctionDef]:
-    """The functions that a file defines, without docstrings, by name and first line."""
+def definitions(text: str) -> dict[tuple[str, int], ast.FunctionDef]:
+    """The functions that the text of a file defines, without docstrings, by name and first line."""
     try:
-        tree = ast.parse("".join(linecache.getlines(file)))
+        tree = ast.parse(text)
     except SyntaxError:
         return {}
     found = {}

@@ -284,10 +284,9 @@ def load_model(
     """The model of a run, whatever its task. Arguments and errors as for `load_run`."""
     file, trained, tokenizer = read_trained(RunDirectory(Path(path)), checkpoint)
     model = new_model(trained.config.model, seed=0, dtype=dtype)
-    checkpoints.copy_into(trained.weights, model.store.named_views(model.store.data), file)
-    remark = other_code(trained.progress.code, model, file)
-    if remark:
+    if remark := other_code(trained.progress.code, model, file):
         print(remark, file=sys.stderr)
+    checkpoints.copy_into(trained.weights, model.store.named_views(model.store.data), file)
     device.to_device(model)
     return Trained(model, tokenizer, trained.config, file, device, threads)
 

@@ -33,6 +33,7 @@ def save(trainer: Trainer) -> Path:
     Raises UserError if the weights are not finite or differ between ranks, so that no sound checkpoint is replaced by a
     bad one.
     """
+    require_loadable(trainer)
     directory, data = trainer.run.checkpoints, trainer.model.store.data
     path = directory.of_step(trainer.progress.step)
     with using(*trainer.device.ops):
@@ -51,15 +52,17 @@ def save(trainer: Trainer) -> Path:
 def require_loadable(trainer: Trainer) -> None:
     """Raises UserError if the model is not the one that the optimizer trains, or its checkpoints could not be loaded.
 
-    Training begins with this, so that a model changed by hand is refused before it costs hours.
+    Training begins with this, and so does saving: a model changed by hand is refused before it costs hours.
     """
     model, counts = trainer.model, parameter_counts(trainer.config.model)
+    before = "change the layers of a model before its trainer is made"
     try:
         model.store.require(model.parameters())
     except ValueError as error:
-        raise UserError(str(error)) from None
-    if trainer.optimizer.store is not model.store:
-        raise UserError("the model has another store than when its trainer was made: change its layers before that")
+        raise UserError(f"{str(error).split(':')[0]}: {before}") from None
+    if trainer.optimizer.store is not model.store or trainer.parallel.gradient.grad is not model.store.grad:
+        raise UserError(f"the model has another store than when its trainer was made: {before}")
+    code_of(model)
     if model.store.data.size != sum(counts.values()):
         raise UserError(
             f"the model has {model.store.data.size:,} weights, but one of its configuration has "

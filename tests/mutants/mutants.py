@@ -1751,7 +1751,7 @@ model, loss_sum = self.replicas[replica], 0.0
             Patch(
                 GRADCHECK,
                 "lambda shape: np.asarray(np.random.default_rng(*streams.spawn(1)).standard_normal(shape))",
-                "np.random.default_rng(seed).standard_normal",
+                "lambda shape: np.asarray(np.random.default_rng(seed).standard_normal(shape))",
             )
         ],
     ),
@@ -1761,7 +1761,7 @@ model, loss_sum = self.replicas[replica], 0.0
         "The gradient check goes on if its gradient of the output is parallel to an input.",
         "",
         f"{IN_GRADCHECK}a_gradient_parallel_to_an_input_is_refused",
-        [Patch(GRADCHECK, "    require_not_parallel(upstream, arrays)\n", "")],
+        [Patch(GRADCHECK, "    require_not_parallel(upstream, arguments)\n", "")],
     ),
     Mutant(
         "check-begins-at-zero",
@@ -1777,7 +1777,7 @@ model, loss_sum = self.replicas[replica], 0.0
         "The gradient check reads a gradient that backward has put in place of the one that the optimizer reads.",
         "",
         f"{IN_GRADCHECK}a_layer_that_breaks_its_contract_is_refused",
-        [Patch(GRADCHECK, "if parameter.grad is not held[name]:", "if False:")],
+        [Patch(GRADCHECK, "if parameter.grad is not grads[name]:", "if False:")],
     ),
     Mutant(
         "check-ignores-changed-arguments",
@@ -1796,13 +1796,14 @@ model, loss_sum = self.replicas[replica], 0.0
     Mutant(
         "check-of-a-single-call",
         CLASSIC,
-        "The gradient check calls forward once before backward, so that a layer may remember its last call.",
+        "The gradient check makes one call alone, so that a layer may remember its last call.",
         "",
         f"{IN_GRADCHECK}a_gradient_that_is_right_for_one_first_call_only_is_refused[RemembersItsLastCall-refused1]",
         [
             Patch(
                 GRADCHECK,
-                "    layer.forward(*map_arrays(reordered, inputs), rng=rng and rng._replace(step=rng.step + 1))\n",
+                "    other_y, other_cache = layer.forward(*(map_arrays(reordered, value) for value in inputs), "
+                "rng=other_key)\n    layer.backward(draw(other_y.shape), other_cache)\n",
                 "",
             )
         ],
@@ -1832,12 +1833,54 @@ model, loss_sum = self.replicas[replica], 0.0
         [Patch(PARAMETER, "if any(id(parameter) not in found for parameter in parameters_behind(item)):", "if False:")],
     ),
     Mutant(
+        "two-parameters-of-one-name",
+        CLASSIC,
+        "Of two parameters with one name, one is neither checked nor trained.",
+        "",
+        f"{IN_PARAMETERS}two_parameters_of_one_name_are_refused",
+        [
+            Patch(
+                PARAMETER,
+                "if named.setdefault(name, parameter) is not parameter:",
+                "if not named.setdefault(name, parameter):",
+            )
+        ],
+    ),
+    Mutant(
+        "check-with-new-weights",
+        CLASSIC,
+        "The gradient check leaves gamma at 1 and a gate at 0, where some wrong gradients are right.",
+        "",
+        f"{IN_GRADCHECK}faults_that_new_weights_hide_are_refused",
+        [Patch(GRADCHECK, "                array += 0.5 * draw(array.shape)\n", "                pass\n")],
+    ),
+    Mutant(
+        "optimizer-of-an-old-store",
+        CLASSIC,
+        "After the store of a model is rebuilt, the old optimizer trains weights that the model no longer reads.",
+        "",
+        f"{IN_PARAMETERS}an_optimizer_of_the_old_store_is_refused",
+        [
+            Patch(
+                OPTIM,
+                "        self.store.require(self.store.parameters)\n        self.t += 1\n",
+                "        self.t += 1\n",
+            )
+        ],
+    ),
+    Mutant(
         "adam-trains-the-layers-of-yesterday",
         CLASSIC,
         "Adam takes a model with a layer that its store does not hold, and never changes that layer.",
         "",
         f"{IN_PARAMETERS}a_layer_put_into_a_finished_model_is_refused_until_the_store_is_rebuilt",
-        [Patch(OPTIM, "            self.store.require(store.parameters())\n", "            pass\n")],
+        [
+            Patch(
+                OPTIM,
+                "require(store.parameters() if isinstance(store, Layer) else self.store.parameters)",
+                "require(self.store.parameters)",
+            )
+        ],
     ),
     Mutant(
         "zero-grad-of-the-layers-of-yesterday",
@@ -1852,7 +1895,7 @@ model, loss_sum = self.replicas[replica], 0.0
         CLASSIC,
         "A model with other parameters than its configuration has is trained, and its checkpoints are refused.",
         "",
-        f"{IN_LOOP}a_model_whose_checkpoints_could_not_be_loaded_is_refused_before_the_first_step",
+        f"{IN_LOOP}a_model_of_another_size_than_its_configuration_counts_is_refused_before_the_first_step",
         [Patch(SAVING, "if model.store.data.size != sum(counts.values()):", "if False:")],
     ),
     Mutant(

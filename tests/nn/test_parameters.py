@@ -1,13 +1,15 @@
 """Every parameter of a layer is found, checked and trained, or it is said which is not."""
 
+import copy
 import functools
+import pickle
 
 import numpy as np
 import pytest
 
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.gradient_cases import FLOAT64, SMALL
-from scratchformer.nn.layers import FeedForward, Linear
+from scratchformer.nn.layers import FeedForward, LayerNorm, Linear
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Layer, Parameter
@@ -111,6 +113,34 @@ def test_a_residual_connection_may_have_parameters_of_its_own(random):
     assert list(layer.parameters()) == ["weight", "bias", "norm.gamma", "norm.beta", "gate"]
 
 
+class OnTheClass(Linear):
+    scale = [Parameter(np.ones(1))]
+
+
+class InASlot(Linear):
+    __slots__ = ("scale",)
+
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.scale = Parameter(np.ones(1))
+
+
+@pytest.mark.parametrize("kind", [OnTheClass, InASlot])
+def test_parameters_of_a_class_and_in_slots_are_refused(kind, random):
+    with pytest.raises(TypeError, match=rf"{kind.__name__}\.scale: .* hides parameters"):
+        kind(D, F, random, FLOAT64).parameters()
+
+
+def test_two_parameters_of_one_name_are_refused(random):
+    layer = Linear(D, D, random, FLOAT64)
+    layer.norm = LayerNorm(D, FLOAT64)
+    with pytest.raises(TypeError, match="PostNorm has two parameters called norm.gamma: give one of them"):
+        PostNorm(layer, SMALL, FLOAT64).parameters()
+    layer.norm = {0: Parameter(np.ones(1)), "0": Parameter(np.ones(1))}
+    with pytest.raises(TypeError, match="Linear has two parameters called norm.0"):
+        layer.parameters()
+
+
 # The store holds what the model has -----------------------------------------------------------------------------------
 
 
@@ -148,7 +178,44 @@ def test_an_array_that_was_replaced_is_named(which):
     name, parameter = list(model.parameters().items())[3]
     setattr(parameter, which, getattr(parameter, which).copy())
     for train in (lambda: Adam(model), model.zero_grad):
-        with pytest.raises(ValueError, match=rf"{name}\.{which} was replaced by another array"):
+        with pytest.raises(ValueError, match=rf"{name}\.{which} is not in the store any more"):
             train()
     model.rebuild_store()
     model.zero_grad()
+
+
+def test_an_array_of_the_store_that_was_replaced_is_told():
+    model = Transformer(SMALL, dtype=FLOAT64)
+    model.store.grad = np.zeros_like(model.store.grad)
+    with pytest.raises(ValueError, match="an array of the model's store was replaced"):
+        model.zero_grad()
+
+
+def test_an_optimizer_of_the_old_store_is_refused():
+    model = Transformer(SMALL, dtype=FLOAT64)
+    adam = Adam(model)
+    adam.step(0.01)
+    model.rebuild_store()
+    with pytest.raises(
+        ValueError, match=r"source_embedding\.weight\.data is not in the store any more.*make a new Adam"
+    ):
+        adam.step(0.01)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_copy_of_a_model_can_be_trained_on_its_own(copied):
+    model = Transformer(SMALL, dtype=FLOAT64)
+    before, twin = model.store.data.copy(), copied(model)
+    twin.zero_grad()
+    logits, cache = twin.forward(*IDS)
+    twin.backward(np.ones_like(logits) * np.arange(logits.shape[-1]), cache)
+    Adam(twin).step(0.01)
+    assert all((parameter.data != model.parameters()[name].data).any() for name, parameter in twin.parameters().items())
+    assert np.array_equal(model.store.data, before) and not model.store.grad.any()
+
+
+def test_a_layer_of_another_type_is_refused():
+    model = Transformer(SMALL, dtype=FLOAT64)
+    model.encoder.layers[0].feed_forward.sublayer.outer.bias = Parameter(np.zeros(D, "float32"))
+    with pytest.raises(ValueError, match="is float64 and encoder.layers.0.feed_forward.outer.bias is float32"):
+        model.rebuild_store()

@@ -7,8 +7,9 @@ import pytest
 
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
+from scratchformer.nn import residual
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.layers import Linear
+from scratchformer.nn.layers import AddNorm, Linear
 from scratchformer.nn.loss import cross_entropy, loss_backward
 from scratchformer.nn.optim import Adam
 from scratchformer.text.batches import batches_in_order
@@ -341,8 +342,9 @@ def forget_beta(trainer):
     trainer.model.rebuild_store()
 
 
-def forget_beta_and_make_a_new_optimizer(trainer):
-    forget_beta(trainer)
+def rebuild_and_make_a_new_optimizer(trainer):
+    replace_a_layer(trainer)
+    trainer.model.rebuild_store()
     trainer.optimizer = Adam(trainer.model)
 
 
@@ -356,10 +358,7 @@ def replace_a_layer(trainer):
     [
         (replace_a_layer, r"store does not hold its encoder\.layers\.0\.feed_forward\.outer\.weight"),
         (forget_beta, "the model has another store than when its trainer was made"),
-        (
-            forget_beta_and_make_a_new_optimizer,
-            r"the model has [\d,]+ weights, but one of its configuration has [\d,]+,",
-        ),
+        (rebuild_and_make_a_new_optimizer, "the model has another store than when its trainer was made"),
     ],
 )
 def test_a_model_whose_checkpoints_could_not_be_loaded_is_refused_before_the_first_step(begin, change, complaint):
@@ -368,6 +367,29 @@ def test_a_model_whose_checkpoints_could_not_be_loaded_is_refused_before_the_fir
     with pytest.raises(UserError, match=complaint):
         train(trainer)
     assert trainer.progress.step == 0 and not trainer.run.checkpoints.steps()
+
+
+class WithoutBeta(AddNorm):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.fixed = self.beta.data
+        del self.beta
+
+
+def test_a_model_of_another_size_than_its_configuration_counts_is_refused_before_the_first_step(begin, monkeypatch):
+    monkeypatch.setattr(residual, "AddNorm", WithoutBeta)
+    trainer = begin()
+    with pytest.raises(UserError, match=r"the model has [\d,]+ weights, but one of its configuration has [\d,]+, so"):
+        train(trainer)
+    assert trainer.progress.step == 0 and not trainer.run.checkpoints.steps()
+
+
+def test_a_change_after_the_trainer_was_made_reaches_all_threads(begin):
+    trainer = begin(steps=1, threads=2)
+    trainer.model.encoder.layers[0].feed_forward.sublayer.activation = "gelu"
+    train(trainer)
+    feed_forwards = [model.encoder.layers[0].feed_forward.sublayer for model in trainer.parallel.replicas]
+    assert [layer.activation for layer in feed_forwards] == ["gelu", "gelu"]
 
 
 def test_a_line_that_a_crash_cut_short_costs_no_other(own_run):

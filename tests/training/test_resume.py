@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from scratchformer.errors import UserError
-from scratchformer.nn import attention, layers, transformer
+from scratchformer.nn import layers, transformer
 from scratchformer.nn.layers import FeedForward
 from scratchformer.nn.ops import Ops
 from scratchformer.training import checkpoints, loop
@@ -245,6 +245,18 @@ def test_a_changed_configuration_file_is_noticed(own_run, small_config):
         finish(own_run, small_config(warmup=21))
 
 
+def squared(self, x, rng=None):
+    y, cache = feed_forward(self, x, rng=rng)
+    return y**2, cache
+
+
+feed_forward = FeedForward.forward
+
+
+def powers(n):
+    return lambda self, x, rng=None: (x**n, (x,))
+
+
 class SquaredRelu(FeedForward):
     def forward(self, x, rng=None):
         y, cache = super().forward(x, rng=rng)
@@ -255,15 +267,12 @@ class SquaredRelu(FeedForward):
     "owner, name, value, named",
     [
         (FeedForward, "forward", SquaredRelu.forward, "of FeedForward; if that code computes something else"),
+        (FeedForward, "forward", squared, "of FeedForward; if"),
+        (FeedForward, "forward", powers(2), "of FeedForward; if"),
+        (FeedForward, "exponent", 2, "of FeedForward; if"),
         (Ops, "gelu", lambda self, x: x, "of Ops; if"),
         (transformer, "FeedForward", SquaredRelu, "of SquaredRelu; if"),
-        (layers, "sinusoids", lambda *arguments: None, "of AddNorm, Embedding, FeedForward, Linear and 2 more; if"),
-        (
-            attention,
-            "softmax_of_a_learner",
-            lambda x: x,
-            "of CrossAttention, ScaledDotProductAttention, SelfAttention; if",
-        ),
+        (layers, "sinusoids", lambda *arguments: None, "of PositionalEncoding; if"),
     ],
 )
 def test_weights_trained_in_other_code_are_told(own_run, small_config, capsys, monkeypatch, owner, name, value, named):
@@ -290,6 +299,30 @@ def test_comments_docstrings_and_layout_are_not_code(tmp_path, monkeypatch):
         own = importlib.import_module(f"own_layer_{number}")
         found.append(code_of(own.Own(2, 2, np.random.default_rng(0), "float32"))["Own"])
     assert found[0] == found[1] != found[2]
+
+
+def test_constants_helpers_and_closures_are_code(tmp_path, monkeypatch):
+    helper, own = "def act(x):\n    return x{}\n", "from scratchformer.nn.layers import Linear\nfrom {} import act\n"
+    own += "SCALE = {}\nclass Own(Linear):\n    def f(self, x):\n        return act(x) * SCALE\n"
+    monkeypatch.syspath_prepend(tmp_path)
+    found = []
+    for number, (power, scale) in enumerate([("", 1), ("", 1), ("**2", 1), ("", 2)]):
+        (tmp_path / f"acts_{number}.py").write_text(helper.format(power), encoding="utf-8")
+        (tmp_path / f"uses_acts_{number}.py").write_text(own.format(f"acts_{number}", scale), encoding="utf-8")
+        layer = importlib.import_module(f"uses_acts_{number}").Own(2, 2, np.random.default_rng(0), "float32")
+        found.append(code_of(layer)["Own"])
+    assert found[0] == found[1] and len(set(found)) == 3
+    codes = []
+    for n in (2, 3):
+        monkeypatch.setattr(FeedForward, "forward", powers(n))
+        codes.append(code_of(FeedForward(2, 2, np.random.default_rng(0), "float32"))["FeedForward"])
+    assert codes[0] != codes[1]
+
+
+def test_classes_without_a_module_have_code():
+    names = {"__name__": "nowhere", "Linear": layers.Linear}
+    exec("class Own(Linear):\n    def f(self, x):\n        return x", names)
+    assert code_of(names["Own"](2, 2, np.random.default_rng(0), "float32"))["Own"]
 
 
 def test_a_checkpoint_that_says_nothing_of_its_code_is_taken_as_it_is(own_run, capsys):
