@@ -210,6 +210,14 @@ def phrase_labels(symbols: Iterable[str]) -> set[str]:
     return {symbol.removeprefix(CLOSING) for symbol in symbols if symbol.startswith(CLOSING)}
 
 
+def tags_first(symbols: Iterable[str]) -> tuple[list[str], int]:
+    """Each of these symbols once, first the tags, then those of phrases -> the symbols, the number of tags"""
+    found = set(symbols)
+    phrases = phrase_labels(found)
+    tags = {symbol for symbol in found if symbol not in phrases and not symbol.startswith(CLOSING)}
+    return [*sorted(tags), *sorted(found - tags)], len(tags)
+
+
 def tree_of(symbols: Iterable[str], words: Sequence[str], phrases: Collection[str]) -> Parse:
     """Read a tree over these words from symbols, in any order; the symbols of a tree give this tree.
 
