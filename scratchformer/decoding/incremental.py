@@ -58,7 +58,7 @@ class DecodingState(NamedTuple):
 
     memory       for each layer, the keys and values (B, S, H, .) of the encoder's output
     encoded      the encoder's output (B, S, D) itself, if the model has a `NextWord`
-    n_tagged     (B W,) int, the tags that each hypothesis has
+    n_tagged     (B W,) int, the tags that each hypothesis has; (B,) before the first step
     memory_mask  the lengths of the sources
     kv_cache     for each layer, the keys and values (B W, t, H, .) of the t positions written so far
     position     t
@@ -111,7 +111,7 @@ def decoding_step(model: Transformer, ids: Array, state: DecodingState) -> tuple
     """
     x, _ = model.target_embedding.forward(ids)  # (B, W, D)
     if model.next_word and state.n_tagged is not None:
-        k = state.n_tagged.reshape(ids.shape) + model.next_word.is_tag(ids)  # (B, W)
+        k = state.n_tagged.reshape(len(ids), -1) + model.next_word.is_tag(ids)  # (B, W)
         x, _ = model.next_word.forward(x, state.encoded, k, state.memory_mask)
         state = state._replace(n_tagged=k.reshape(-1))
     rows, _ = model.target_positions.forward(x.reshape(-1, 1, x.shape[-1]), state.position)  # (B W, 1, D)

@@ -13,13 +13,13 @@ from scratchformer.decoding.translator import Translation, Translator
 from scratchformer.text.tokenizer import EOS, N_SPECIALS, Tokenizer, TokenizerPair
 from scratchformer.text.trees import CLOSING, MAX_DEPTH, Parse, phrase_labels, tags_first, tree_of
 
-# Punctuation at the end of a word; treebanks have it as a word of its own.
-ATTACHED = re.compile(r"(?<=[^\s.,;:?!])([,;:]+(?=\s|$)|[.?!]+\s*$)")
+# Punctuation at the end of a word; treebanks have it as a word of its own. A full stop within a line belongs to its word.
+ATTACHED = re.compile(r"(?<=[^\s,;:?!])([,;:]+(?=\s|$))|(?<=[^\s.,;:?!])([.?!]+\s*$)")
 
 
 def words_of(line: str) -> list[str]:
     """The words of a line, which spaces separate; commas and the mark at the end become words as well."""
-    return ATTACHED.sub(r" \1", line).split()
+    return ATTACHED.sub(r" \1\2", line).split()
 
 
 class TreeState(NamedTuple):
@@ -50,9 +50,8 @@ class TreeRules:
         symbols = target.pieces(range(target.vocab_size))
         ids = {symbol: id_ for id_, symbol in enumerate(symbols)}
         self.closing = {ids[label]: ids[CLOSING + label] for label in phrase_labels(symbols) if label in ids}
-        self.first_phrase = N_SPECIALS + tags_first(symbols[N_SPECIALS:])[1]
         self.tags, self.phrases = np.zeros((2, len(symbols)), bool)
-        self.tags[N_SPECIALS : self.first_phrase] = True
+        self.tags[N_SPECIALS : N_SPECIALS + tags_first(symbols[N_SPECIALS:])[1]] = True
         self.phrases[list(self.closing)] = True
 
     def begin(self, source_length: int, longest: int) -> TreeState:
@@ -73,7 +72,8 @@ class TreeRules:
         may[EOS] = not words and not phrases
         if words and (phrases or words == 1):  # a tree may be a single word
             may |= self.tags
-        if words and (not phrases or depth < MAX_DEPTH - 1 and room >= words + depth + len(("open", "close", EOS))):
+        needed = words + depth + 3  # the phrase opens and closes, and EOS
+        if words and (not phrases or depth < MAX_DEPTH - 1 and needed <= room):
             may |= self.phrases
         if phrases and not is_new and (depth > 1 or not words):
             may[self.closing[phrases[-1]]] = True

@@ -54,7 +54,7 @@ class NextWord(Layer):
         lengths = memory_mask.key_lengths
         last = S - 1 if lengths is None else np.maximum(lengths, 1)[:, None] - 1
         rows = np.arange(B)[:, None] * S + np.minimum(k, last)  # (B, T), rows of memory as a matrix
-        words, _ = self.numbers.forward(memory)  # memory + PE
+        words = memory + self.numbers.encoding(memory, first=0)  # (B, S, D)
         y = x + ops_of(x).gather_rows(words, rows.reshape(-1)).reshape(*k.shape, x.shape[-1])
         return y, (rows, memory.shape)
 

@@ -169,7 +169,7 @@ def cleaned(tree: Tree) -> Tree | None:
     """The tree as parsers are trained and scored on it (Collins 1999); None if no word is left.
 
     Empty elements are dropped, and phrases that held nothing else. Labels lose what follows the first "-" or "=", that
-    is, grammatical functions and indices (NP-SBJ-1 becomes NP), but -LRB- and -RRB- stay. PRT|ADVP becomes PRT. A root
+    is, grammatical functions and indices (NP-SBJ-1 becomes NP), but -LRB- and -RRB- stay. PRT|ADVP and ADVP|PRT become PRT. A root
     without meaning is dropped, unless it holds several phrases.
     """
     kept = without_empty(tree)
@@ -192,7 +192,7 @@ def plain_label(label: str) -> str:
     """NP-SBJ-1 -> NP, NP=2 -> NP, -LRB- -> -LRB-, PRT|ADVP -> PRT"""
     if not label.startswith("-"):
         label = re.sub("(?<=.)[-=].*", "", label)
-    return "PRT" if label == "PRT|ADVP" else label
+    return "PRT" if label in ("PRT|ADVP", "ADVP|PRT") else label
 
 
 # From symbols to a tree -----------------------------------------------------------------------------------------------
