@@ -40,7 +40,11 @@ def read_split(data: DataConfig, split: str) -> list[Tree]:
         raise UserError("trees are read from a directory with train.trees and val.trees: give --data DIR")
     if not data.directory:
         return parsed_trees((example.tree for example in bundled.read(split)), f"the trees of {split}")
-    path = find_file(Path(data.directory), f"{split}.trees")
+    return read_treebank(find_file(Path(data.directory), f"{split}.trees"))
+
+
+def read_treebank(path: Path) -> list[Tree]:
+    """The trees of a file, plain or gzipped, cleaned. Raises UserError if the file holds none, or anything else."""
     trees = [tree for tree in map(cleaned, read_trees(path)) if tree]
     if not trees:
         raise UserError(f"{path}: holds no trees")
