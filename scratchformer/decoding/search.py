@@ -107,11 +107,7 @@ def rows_to_keep(keep: np.ndarray) -> np.ndarray:
 
 
 def greedy_search(
-    model: Transformer,
-    source_ids: np.ndarray,
-    alpha: float = 0.6,
-    extra_length: int = 50,
-    rules: Rules | None = None,
+    model: Transformer, source_ids: np.ndarray, alpha: float = 0.6, extra_length: int = 50, rules: Rules | None = None
 ) -> list[Hypothesis]:
     """Write the most likely token until it is EOS. `alpha` only scales the scores."""
     longest = max_lengths(model, source_ids, extra_length)  # (B,)

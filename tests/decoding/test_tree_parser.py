@@ -84,7 +84,9 @@ def trees():
 @pytest.fixture(scope="module")
 def tokenizer(trees):
     symbols, _ = tags_first(symbol for tree in trees for symbol in tree.symbols())
-    return TokenizerPair(WordTokenizer.of(sorted({word for tree in trees for word in tree.words})), WordTokenizer.of(symbols))
+    return TokenizerPair(
+        WordTokenizer.of(sorted({word for tree in trees for word in tree.words})), WordTokenizer.of(symbols)
+    )
 
 
 def test_every_tree_is_allowed_as_long_as_there_is_room_for_it(tokenizer, trees):

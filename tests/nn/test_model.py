@@ -491,7 +491,9 @@ def test_the_next_word_is_the_first_without_a_tag():
     layer = NextWord(n_tags=3)
     k = layer.count(np.array([[2, 9, 4, 7, 5, 10, 6, 3]]))
     assert k.tolist() == [[0, 0, 1, 1, 2, 2, 3, 3]] and FIRST_TAG == N_SPECIALS
-    memory = 100.0 * np.arange(1, 6)[None, :, None] * np.ones(2)  # (1, 5, 2): row i holds 100 (i + 1); the last is padding
+    memory = (
+        100.0 * np.arange(1, 6)[None, :, None] * np.ones(2)
+    )  # (1, 5, 2): row i holds 100 (i + 1); the last is padding
     y, _ = layer.forward(np.zeros((1, 8, 2)), memory, k + 1, Mask(np.array([4])))
     rows = [1, 1, 2, 2, 3, 3, 3, 3]  # k + 1, but no row beyond the end of the source
     np.testing.assert_allclose(y[0], [[100 * (i + 1) + math.sin(i), 100 * (i + 1) + math.cos(i)] for i in rows])
