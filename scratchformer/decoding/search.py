@@ -87,7 +87,7 @@ def max_lengths(model: Transformer, source_ids: np.ndarray, extra_length: int) -
 
 
 def forbid_inplace(logits: Array, allowed: np.ndarray | None = None) -> None:
-    """Give padding and the start symbol probability 0: they are never written. So is what is not allowed. (..., V)"""
+    """Give padding, the start symbol and what is not allowed probability 0: they are never written. (..., V) both"""
     for id_ in (PAD, BOS):
         logits[..., id_] = -np.inf
     if allowed is not None:
@@ -122,7 +122,7 @@ def greedy_search(
         logits = logits[:, 0]  # (active, V)
         ops = ops_of(logits)
         log_sum = ops.log_sum_exp(logits)
-        forbid_inplace(logits, rules and np.stack([rules.allowed(each) for [each] in ruled]))
+        forbid_inplace(logits[:, None], allowed_by(rules, ruled))
         best = logits.argmax(axis=-1)
         log_probability[active] += ops.on_host(logits[ops.xp.arange(len(active)), best] - log_sum)
         tokens = ops.on_host(best)
@@ -171,7 +171,7 @@ def beam_search(
     ruled = begin_rules(rules, source_ids, longest)
     while len(active):
         logits, state = decoding_step(model, ids[:, :, -1], state)
-        allowed = rules and np.array([[rules.allowed(each) for each in row] for row in ruled])  # (active, W, V)
+        allowed = allowed_by(rules, ruled)
         best, parents, tokens = best_continuations(logits, alive, 2 * beam, allowed)  # (active, 2 beam) each
         ends = tokens == EOS
 
@@ -208,6 +208,11 @@ def beam_search(
 def begin_rules(rules: Rules | None, source_ids: np.ndarray, longest: np.ndarray) -> list[list[Any]]:
     """For each sentence the states of its hypotheses, at first that of the empty one."""
     return [[rules.begin(int(n), int(most))] for n, most in zip(lengths_of(source_ids), longest)] if rules else []
+
+
+def allowed_by(rules: Rules | None, ruled: list[list[Any]]) -> np.ndarray | None:
+    """Which tokens may follow each hypothesis, (B, W, V) bool; None: all of them."""
+    return np.array([[rules.allowed(state) for state in row] for row in ruled]) if rules else None
 
 
 def by_score(hypothesis: Hypothesis) -> float:

@@ -1,4 +1,4 @@
-"""Tell a decoder that writes one tag for each word of its source which word comes next. Not part of the paper's model."""
+"""Tell a decoder that writes a tag for each word of its source which word comes next; not part of the paper's model."""
 
 from __future__ import annotations
 

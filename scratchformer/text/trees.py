@@ -169,8 +169,8 @@ def cleaned(tree: Tree) -> Tree | None:
     """The tree as parsers are trained and scored on it (Collins 1999); None if no word is left.
 
     Empty elements are dropped, and phrases that held nothing else. Labels lose what follows the first "-" or "=", that
-    is, grammatical functions and indices (NP-SBJ-1 becomes NP), but -LRB- and -RRB- stay. PRT|ADVP and ADVP|PRT become PRT. A root
-    without meaning is dropped, unless it holds several phrases.
+    is, grammatical functions and indices (NP-SBJ-1 becomes NP), but -LRB- and -RRB- stay. PRT|ADVP and ADVP|PRT become
+    PRT. A root without meaning is dropped, unless it holds several phrases.
     """
     kept = without_empty(tree)
     if kept is None:
