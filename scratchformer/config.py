@@ -367,7 +367,7 @@ PARSING_SMALL = Config(
     model=ModelConfig(vocab_size=16384, n_tags=1, N=2, d_model=128, d_ff=256, h=4, P_drop=0.2, norm="pre", tied="none"),
     data=DataConfig(task="parsing", max_length=512),
     training=TrainingConfig(
-        steps=10_000,
+        steps=6000,
         tokens_per_batch=1024,
         accumulation=1,
         bucket_fineness=2,
@@ -375,7 +375,7 @@ PARSING_SMALL = Config(
         lr_factor=0.7,
         clip_norm=1.0,
         validate_every=500,
-        score_every=2500,
+        score_every=1000,
         save_every=250,
         keep=10,
         average_last=10,
