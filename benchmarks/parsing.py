@@ -47,10 +47,10 @@ SEARCHES: dict[str, tuple[dict[str, Any], bool]] = {
 SETS = ("test", "test_compositional", "test_long")
 LONG_TREES = {"max_length": 512, "extra_length": 300}
 CHANGES: dict[str, tuple[str, dict[str, Any]]] = {
-    "settings of parsing-tiny": ("parsing-tiny", LONG_TREES | {"n_tags": 0}),
-    "settings of parsing-tiny, told the next word": ("parsing-tiny", LONG_TREES | {"n_tags": 1}),
-    "settings of parsing-small": ("parsing-small", {"n_tags": 0}),
     "parsing-small": ("parsing-small", {}),
+    "without the next word": ("parsing-small", {"n_tags": 0}),
+    "parsing-tiny, told the next word": ("parsing-tiny", LONG_TREES | {"n_tags": 1}),
+    "parsing-tiny": ("parsing-tiny", LONG_TREES),
 }
 """Row of the table of a treebank -> preset and changed settings."""
 
