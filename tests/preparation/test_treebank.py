@@ -1,8 +1,8 @@
 """`scratchformer data treebank`, with a small archive of our own sentences on a server on this machine."""
 
 import json
-import shlex
 import random
+import shlex
 import warnings
 import zipfile
 from urllib.parse import urlsplit
