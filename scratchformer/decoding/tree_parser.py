@@ -13,7 +13,7 @@ from scratchformer.decoding.translator import Translation, Translator
 from scratchformer.text.tokenizer import EOS, N_SPECIALS, Tokenizer, TokenizerPair
 from scratchformer.text.trees import CLOSING, MAX_DEPTH, Parse, phrase_labels, tags_first, tree_of
 
-# Punctuation at the end of a word; treebanks have it as a word of its own. Within a line, a full stop belongs to a word.
+# Punctuation at the end of a word, which treebanks have as a word of its own. Within a line, a full stop stays.
 ATTACHED = re.compile(r"(?<=[^\s,;:?!])([,;:]+(?=\s|$))|(?<=[^\s.,;:?!])([.?!]+\s*$)")
 
 
