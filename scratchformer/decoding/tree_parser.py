@@ -40,8 +40,9 @@ class TreeState(NamedTuple):
 class TreeRules:
     """The symbols that may follow in a tree with one tag for each token of the source (`decoding.search.Rules`).
 
-    Each phrase holds a word, closes after those that it holds, and leaves enough room for what must follow; only
-    `tree_of` can make a tree of what is longer than the search allows. Then the output ends.
+    A phrase holds at least one word, and closes before the phrase around it; the root closes after the last word, and
+    then the output ends. A phrase opens only if there is room for its end. Where even the smallest tree has more
+    symbols than the search may write, the output breaks off, and `tree_of` repairs it.
 
     target  the vocabulary of the symbols
     """
