@@ -31,7 +31,7 @@ class Hypothesis(NamedTuple):
 class Rules(Protocol):
     """Which tokens may follow a hypothesis. A state is what the rules have to know of its tokens; it never changes.
 
-    A hypothesis without hope, whose log probability is -inf, may have tokens that the rules forbid.
+    A hypothesis of log probability -inf may have tokens that the rules forbid.
     """
 
     def begin(self, source_length: int, longest: int) -> Any:

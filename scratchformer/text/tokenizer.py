@@ -200,11 +200,9 @@ class WordTokenizer(Tokenizer):
     def train_words(cls, sentences: Iterable[str], most: int) -> "WordTokenizer":
         """The frequent words of these sentences, at most `most` of them, and the frequent classes of the others.
 
-        Raises UserError if there is no text.
+        Raises UserError if there are none.
         """
         others = Counter(word for sentence in sentences for word in sentence.split())
-        if not others:
-            raise UserError("no text to train a tokenizer on")
         known = [word for word, n in others.most_common(most) if n >= FREQUENT]
         for level in range(1, N_SPELLINGS):  # the classes of the words that have no id yet
             taken = set(known)
@@ -213,6 +211,8 @@ class WordTokenizer(Tokenizer):
             for word, n in others.items():
                 classes[spellings(word)[level]] += n
             known += [each for each, n in classes.most_common() if n >= FREQUENT_CLASS]
+        if not known:
+            raise UserError(f"too little text for a vocabulary: no word occurs {FREQUENT} times")
         return cls.of(known)
 
     @property

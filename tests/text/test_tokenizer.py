@@ -268,8 +268,9 @@ def test_rare_words_share_the_narrowest_class_that_is_frequent():
     assert tokenizer.encode(["the king wrong dog strange Ada"]) == [[4, 5, 6, UNK, UNK, UNK]]
     few = WordTokenizer.train_words(["a a a a b b b b b c c c"], most=2)
     assert few.pieces([4, 5]) == ["b", "a"] and few.encode(["c"]) == [[UNK]]
-    with pytest.raises(UserError, match="no text"):
-        WordTokenizer.train_words([" ", ""], most=5)
+    for too_little in ([], [" ", ""], ["a b", "a b c"]):
+        with pytest.raises(UserError, match="too little text for a vocabulary: no word occurs 3 times"):
+            WordTokenizer.train_words(too_little, most=5)
 
 
 def test_a_pair_is_saved_and_loaded(tokenizer, tmp_path):

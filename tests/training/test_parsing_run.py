@@ -70,6 +70,7 @@ def test_the_papers_settings():
         ({"val.trees": None}, "neither val.trees nor val.trees.gz in"),
         ({"train.trees": "\n\n"}, "train.trees: holds no trees"),
         ({"val.trees": "(S (NN a))\n(S (NN b)"}, "val.trees, line 2: the tree that begins here does not end"),
+        ({"train.trees": "(S (NN a) (NN b))"}, "too little text for a vocabulary: no word occurs 3 times"),
         ({"train.trees": "(S (NN a b))"}, "train.trees, line 1: 'b' is neither a label nor the only word of a tag"),
         (["max_length=3"], "has at most max_length = 3 tokens"),
         (["tied=all"], "two vocabularies need an encoder and a decoder, with model.tied='none'"),
