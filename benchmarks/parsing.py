@@ -3,13 +3,14 @@
     python benchmarks/parsing.py [--seeds N ...] [--runs DIR] [--quick] [--out DIR]
     python benchmarks/parsing.py --treebank DIR [--runs DIR] [--quick] [--out DIR]
 
-The first command trains the preset `parsing-tiny` on the bundled corpus, once for each seed, and scores three sets:
-`test`, whose sentences are like those of training; `test_compositional`, with words that never shared a training
-sentence; and `test_long`, whose sentences are longer than any in training.
+The first command trains the preset `parsing-tiny` on the bundled corpus, once for each seed: the paper's model, and the
+same model told the next word to tag (`n_tags`). It scores three sets: `test`, whose sentences are like those of
+training; `test_compositional`, with words that never shared a training sentence; and `test_long`, whose sentences are
+longer than any in training.
 
 The second one shows what each change gives on a treebank, the directory that `scratchformer data treebank` fills: the
-settings of `parsing-tiny` or those of `parsing-small`, told the next word to tag or not (`n_tags`), one seed each. It
-scores val.trees, and writes scores and settings alone.
+settings of `parsing-tiny` or those of `parsing-small`, told the next word or not, one seed each. It scores val.trees,
+and writes scores and settings alone.
 
 The last checkpoints of each run are averaged, and searched greedily and with a beam; `free` may write what is not a
 tree, to be repaired. With --runs the runs are kept in DIR; what is there already is finished and scored.
@@ -18,6 +19,7 @@ tree, to be repaired. With --runs the runs are kept in DIR; what is there alread
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,6 +46,7 @@ SEARCHES: dict[str, tuple[dict[str, Any], bool]] = {
 }
 """Name -> settings, and whether the rules of trees are off."""
 
+MODELS: dict[str, dict[str, Any]] = {"paper": {"n_tags": 0}, "told": {"n_tags": 1}}
 SETS = ("test", "test_compositional", "test_long")
 LONG_TREES = {"max_length": 512, "extra_length": 300}
 CHANGES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -100,15 +103,16 @@ def on_bundled_corpus(arguments: argparse.Namespace, changes: dict[str, Any], sc
         test = {name: trees[:5] for name, trees in test.items()}
     training = read_split(config.data, "val" if arguments.quick else "train")
     results: dict[str, Any] = {
-        name: {"baselines": baselines(training, trees), "seeds": {}} for name, trees in test.items()
+        name: {"baselines": baselines(training, trees), "models": {}} for name, trees in test.items()
     }
     runs = {}
-    for seed in arguments.seeds[:1] if arguments.quick else arguments.seeds:
-        run = RunDirectory(scratch / f"parsing-tiny-{seed}")
-        runs[str(seed)] = train(run, configs.with_settings(config, {"seed": seed}))
+    for seed, (model, settings) in itertools.product(arguments.seeds, MODELS.items()):
+        which = f"{model}, seed {seed}"
+        run = RunDirectory(scratch / f"parsing-tiny-{model}-{seed}")
+        runs[which] = train(run, configs.with_settings(config, settings | {"seed": seed}))
         trained = load_model(run.path, "average", threads=arguments.threads)
         for name, trees in test.items():
-            results[name]["seeds"][str(seed)] = searched(trained, trees, f"seed {seed}, {name}")
+            results[name]["models"][which] = searched(trained, trees, f"{which}, {name}")
     return {"config": configs.to_dict(config), "runs": runs, "results": results}
 
 
@@ -139,6 +143,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a few steps of a smaller model, to see that it runs")
     parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
     arguments = parser.parse_args()
+    arguments.seeds = arguments.seeds[:1] if arguments.quick else arguments.seeds
 
     provenance = surroundings()  # now: git may move while we measure
     changes = {"threads": arguments.threads} | (QUICK if arguments.quick else {})
