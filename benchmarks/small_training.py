@@ -165,6 +165,6 @@ def arguments_of(description: str) -> argparse.Namespace:
 
 def write(directory: Path, name: str, result: dict[str, Any]) -> None:
     """Write `directory`/`name`.json, whole or not at all, with the command that made it."""
-    command = " ".join(["python", f"benchmarks/{name}.py", *sys.argv[1:]])
+    command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
     text = json.dumps({"command": command, **result}, indent=1, allow_nan=False)
     replace_text(directory / f"{name}.json", text + "\n")

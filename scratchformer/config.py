@@ -41,6 +41,7 @@ class ModelConfig:
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     max_positions: int = 256  # rows of the table of learned positions
     target_vocab_size: int = 0  # 0: one vocabulary for both sides; otherwise `tied` must be "none"
+    n_tags: int = 0  # parsing: not 0: the decoder is told the next word (`NextWord`), and the data give the number
     architecture: Literal["encoder-decoder", "decoder", "encoder", "vision"] = "encoder-decoder"
     activation: Literal["relu", "gelu"] = "relu"  # of the feed-forward network
     n_classes: int = 0  # of a classifier, which is an encoder or a vision model; 0: the output is the vocabulary
@@ -64,6 +65,8 @@ class ModelConfig:
         if self.target_vocab_size and (self.tied != "none" or self.architecture != "encoder-decoder"):
             wanted = "an encoder and a decoder, with model.tied='none'"
             raise UserError(f"model.target_vocab_size={self.target_vocab_size}: two vocabularies need {wanted}")
+        if self.n_tags and self.n_tags > self.n_outputs - 4:
+            raise UserError(f"model.n_tags={self.n_tags}: the target has {self.n_outputs} ids, four of them special")
         if self.image_size % self.patch_size:
             raise UserError(
                 f"model.image_size={self.image_size} is not a multiple of model.patch_size={self.patch_size}"
@@ -199,6 +202,8 @@ class Config:
                 f"data.source_language and data.target_language are both {self.data.source_language!r}: set each to "
                 "its language; two kinds of one language need two names, such as en and en-simple"
             )
+        if self.model.n_tags and task != "parsing":
+            raise UserError(f"model.n_tags={self.model.n_tags} is for data.task=parsing, not {task}")
         if self.model.positions == "learned" and self.data.max_length > self.model.max_positions:
             limit = f"model.max_positions={self.model.max_positions} if model.positions is learned"
             raise UserError(f"data.max_length={self.data.max_length} must be at most {limit}")
@@ -236,6 +241,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "relu_dropout": (0, BELOW_ONE),
     "ln_eps": (SMALLEST, 1),
     "max_positions": (1, 2**20),
+    "n_tags": (0, 2**24),
     "n_classes": (0, 2**20),
     "image_size": (1, 2**12),
     "patch_size": (1, 2**12),
@@ -363,6 +369,27 @@ PARSING = Config(
 )
 """The paper's parser of the Wall Street Journal (§6.3); rates and lengths as in tensor2tensor of June 2017. The paper
 does not give the number of steps."""
+
+PARSING_SMALL = Config(
+    model=ModelConfig(vocab_size=16384, n_tags=1, N=2, d_model=128, d_ff=256, h=4, P_drop=0.2, norm="pre", tied="none"),
+    data=DataConfig(task="parsing", max_length=512),
+    training=TrainingConfig(
+        steps=6000,
+        tokens_per_batch=1024,
+        accumulation=1,
+        bucket_fineness=2,
+        warmup=800,
+        lr_factor=0.7,
+        clip_norm=1.0,
+        validate_every=500,
+        score_every=1000,
+        save_every=250,
+        keep=10,
+        average_last=10,
+    ),
+    decoding=DecodingConfig(beam=4, alpha=0.3, extra_length=300),
+)
+"""A treebank of some thousand trees, such as the sample that `data treebank` prepares, on one core of a laptop."""
 
 PARSING_TINY = Config(
     model=ModelConfig(vocab_size=1400, N=2, d_model=128, d_ff=256, h=4, P_drop=0.0, tied="none"),
@@ -543,6 +570,7 @@ PRESETS: dict[str, Config] = {
     "wmt14-en-fr-base": to_french(BASE),  # the runs of Table 2
     "wmt14-en-fr-big": to_french(BIG),
     "parsing": PARSING,
+    "parsing-small": PARSING_SMALL,
     "parsing-tiny": PARSING_TINY,
     "gpt-tiny": GPT_TINY,
     "gpt2": GPT2,

@@ -117,6 +117,22 @@ def test_key_and_value_sizes_follow_d_model_and_h():
     assert with_settings(with_settings(BASE, {"d_k": 16}), {"h": 4}).model.d_v == 128
 
 
+@pytest.mark.parametrize(
+    "name, settings, complaint",
+    [
+        ("tiny", {"n_tags": 1}, "model.n_tags=1 is for data.task=parsing, not translation"),
+        (
+            "parsing-small",
+            {"n_tags": 8, "target_vocab_size": 11},
+            "model.n_tags=8: the target has 11 ids, four of them",
+        ),
+    ],
+)
+def test_tags_that_cannot_be(name, settings, complaint):
+    with pytest.raises(UserError, match=complaint):
+        with_settings(preset(name), settings)
+
+
 def test_d_model_that_h_does_not_divide():
     with pytest.raises(UserError, match="model.d_model=512 is not a multiple of model.h=7: set model.d_k"):
         with_settings(BASE, {"h": 7})

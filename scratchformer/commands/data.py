@@ -90,7 +90,7 @@ def data(args: argparse.Namespace) -> None:
 
         refuse(args, *PREPARATION, *FILES)
         print("\n".join(prepare_treebank(args.out, args.mirror or "", tell)))
-        print(f"train with: scratchformer train parsing --data {shlex.quote(str(args.out))} --out RUN")
+        print(f"train with: scratchformer train parsing-small --data {shlex.quote(str(args.out))} --out RUN")
     elif args.name == "files":
         refuse(args, "mirror")
         options = preparation_options(args, {"languages": tuple(args.languages)} if args.languages else {})

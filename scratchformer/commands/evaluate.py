@@ -35,8 +35,9 @@ def add(commands: Commands) -> None:
     add_option(
         parser, "--source F", path, f"text to translate, one sentence a line; with --reference (default: {default})"
     )
-    add_option(parser, "--reference F", path, "its translation, line by line")
-    add_option(parser, "--output F", path, "also write the translations to this file")
+    reference = "its translation, line by line; for a run that parses: trees (default: its test.trees)"
+    add_option(parser, "--reference F", path, reference)
+    add_option(parser, "--output F", path, "also write the translations, or the trees, to this file")
     add_scores(parser, "RUN", "compare with the translations of this run")
     add_option(parser, "--against-checkpoint C", word, "as --checkpoint, of the other run")
     add_search(parser)
@@ -55,7 +56,7 @@ def evaluate(args: argparse.Namespace) -> None:
     """Score a run: translations of a test set by sacreBLEU and chrF, what other runs do by the score of their task.
 
     scratchformer evaluate runs/m30k --paper
-    scratchformer evaluate runs/parsing-tiny
+    scratchformer evaluate runs/wsj --output trees.txt
     scratchformer evaluate runs/m30k --source test.en.gz --reference test.de.gz --json
     scratchformer evaluate runs/big --against runs/base
     """
@@ -97,24 +98,34 @@ def evaluate(args: argparse.Namespace) -> None:
 
 FOR_TRANSLATION = ("source", "reference", "output", "paper", "against")
 FOR_SEARCH = ("beam", "alpha")
+FOR_PARSING = ("reference", "output", *FOR_SEARCH)
 
 
 def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> None:
     """Score a run of another task than translation on the test data that belong to its training data."""
     from scratchformer.backends.mkl import product_threads
+    from scratchformer.experiments import parsing
+    from scratchformer.experiments.evaluation import open_output
     from scratchformer.experiments.task_scores import SCORES
     from scratchformer.training.checkpoints import step_of
     from scratchformer.training.run import load_model
 
-    for name in FOR_TRANSLATION + (() if task == "parsing" else FOR_SEARCH):
-        if getattr(args, name) not in (None, False):
+    for name in FOR_TRANSLATION + FOR_SEARCH:
+        if getattr(args, name) not in (None, False) and not (task == "parsing" and name in FOR_PARSING):
             raise UserError(f"--{name} means nothing for {run.path}, a run for {task}")
     device, threads = machine_of(args)
     trained = load_model(run.path, args.checkpoint, threads=threads, device=device)
     require_same_data(trained)
     search = {f"decoding.{name}": getattr(args, name) for name in FOR_SEARCH if getattr(args, name) is not None}
-    with product_threads(threads):
-        scores = SCORES[task](trained._replace(config=configs.with_settings(trained.config, search)))
+    trained = trained._replace(config=configs.with_settings(trained.config, search))
+    data = trained.config.data
+    texts = [Path(data.directory) / f"{split}.trees" for split in ("train", "val", "test") if data.directory]
+    with product_threads(threads), open_output(args.output, [*texts, *filter(None, [args.reference])], (run,)) as write:
+        if task == "parsing":
+            scores = parsing.evaluate(trained, args.reference)
+            write(list(map(str, scores.trees)))
+        else:
+            scores = SCORES[task](trained)
     record = {"checkpoint": printable(trained.file.name), "step": step_of(trained.file)} | scores.as_record()
     record_scores(run, record)
     if args.json:

@@ -57,6 +57,8 @@ class DecodingState(NamedTuple):
     """What the decoder keeps between two steps, for B sentences with W hypotheses each.
 
     memory       for each layer, the keys and values (B, S, H, .) of the encoder's output
+    encoded      the encoder's output (B, S, D) itself, if the model has a `NextWord`
+    n_tagged     (B W,) int, the tags that each hypothesis has; (B,) before the first step
     memory_mask  the lengths of the sources
     kv_cache     for each layer, the keys and values (B W, t, H, .) of the t positions written so far
     position     t
@@ -68,6 +70,8 @@ class DecodingState(NamedTuple):
     memory_mask: Mask
     kv_cache: list[KeyValueCache]
     position: int
+    encoded: Array | None = None
+    n_tagged: np.ndarray | None = None
 
     def select(self, sentences: Array, hypotheses: Array) -> DecodingState:
         """Keep some sentences (indices into B) and hypotheses (indices into B W), in the given order."""
@@ -78,18 +82,24 @@ class DecodingState(NamedTuple):
                 source, to = xp.asarray(index[moved]), xp.asarray(moved)
                 for cache in caches:
                     cache.copy_rows_inplace(source, to)
-        return self._replace(memory_mask=Mask(self.memory_mask.key_lengths[sentences]))  # type: ignore[index]
+        state = self._replace(memory_mask=Mask(self.memory_mask.key_lengths[sentences]))  # type: ignore[index]
+        if self.encoded is None or self.n_tagged is None:
+            return state
+        encoded = self.encoded[ops_of(self.encoded).xp.asarray(sentences)]
+        return state._replace(encoded=encoded, n_tagged=self.n_tagged[hypotheses])
 
 
 def begin_decoding(model: Transformer, source_ids: Array, beam: int = 1) -> DecodingState:
     """Encode the sources (B, S). The state has room for `beam` hypotheses for each."""
     memory, memory_mask, _ = model.encode(source_ids)
-    layers = model.decoder.layers
+    layers, next_word = model.decoder.layers, model.next_word
     return DecodingState(
         [memory_keys_values(layer.cross_attention.sublayer, memory) for layer in layers],
         memory_mask,
         [empty_cache(layer.self_attention.sublayer, len(memory) * beam) for layer in layers],
         0,
+        memory if next_word else None,
+        np.zeros(len(memory), int) if next_word else None,
     )
 
 
@@ -100,6 +110,10 @@ def decoding_step(model: Transformer, ids: Array, state: DecodingState) -> tuple
     among the columns of the logits.
     """
     x, _ = model.target_embedding.forward(ids)  # (B, W, D)
+    if model.next_word and state.n_tagged is not None:
+        k = state.n_tagged.reshape(len(ids), -1) + model.next_word.is_tag(ids)  # (B, W)
+        x, _ = model.next_word.forward(x, state.encoded, k, state.memory_mask)
+        state = state._replace(n_tagged=k.reshape(-1))
     rows, _ = model.target_positions.forward(x.reshape(-1, 1, x.shape[-1]), state.position)  # (B W, 1, D)
     x = rows.reshape(x.shape)
     kv_cache = []

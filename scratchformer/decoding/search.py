@@ -8,7 +8,7 @@ only the last bit of a score may, because the matrix library rounds differently 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -28,6 +28,22 @@ class Hypothesis(NamedTuple):
     score: float
 
 
+class Rules(Protocol):
+    """Which tokens may follow a hypothesis. A state is what the rules have to know of its tokens; it never changes.
+
+    A hypothesis of log probability -inf may have tokens that the rules forbid.
+    """
+
+    def begin(self, source_length: int, longest: int) -> Any:
+        """The state of an empty hypothesis. Both numbers are tokens, EOS included; `longest` is the maximum length."""
+
+    def after(self, state: Any, token: int) -> Any:
+        """The state when this token has been written."""
+
+    def allowed(self, state: Any) -> np.ndarray:
+        """Which tokens may follow, (V,) bool."""
+
+
 def search(
     model: Transformer,
     source_ids: np.ndarray,
@@ -35,20 +51,23 @@ def search(
     alpha: float = 0.6,
     extra_length: int = 50,
     nbest: int = 1,
+    rules: Rules | None = None,
 ) -> list[list[Hypothesis]]:
     """The `nbest` best translations of each source, best first. source_ids (B, S), EOS included, padded with 0.
 
     beam 1 is greedy search, as in the paper's code. Hypotheses that ended in EOS come before those that were cut off at
-    the maximum length. Raises ValueError unless 1 <= nbest <= beam and alpha >= 0, and UserError if the model's
-    probabilities are not finite.
+    the maximum length. `rules` forbid tokens; log probabilities stay those of the model without rules.
+
+    Raises ValueError unless 1 <= nbest <= beam and alpha >= 0, and UserError if the model's probabilities are not
+    finite.
     """
     if not 1 <= nbest <= beam or alpha < 0:
         raise ValueError(f"nbest={nbest} must lie between 1 and beam={beam}, and alpha={alpha} must not be negative")
     with np.errstate(over="ignore", invalid="ignore"):
         if beam == 1:
-            found = [[hypothesis] for hypothesis in greedy_search(model, source_ids, alpha, extra_length)]
+            found = [[hypothesis] for hypothesis in greedy_search(model, source_ids, alpha, extra_length, rules)]
         else:
-            found = beam_search(model, source_ids, beam, alpha, extra_length, nbest)
+            found = beam_search(model, source_ids, beam, alpha, extra_length, nbest, rules)
     if any(not best or math.isnan(best[0].score) for best in found):
         raise UserError("the model's probabilities are not finite: its weights are too large")
     return found
@@ -67,10 +86,12 @@ def max_lengths(model: Transformer, source_ids: np.ndarray, extra_length: int) -
     return longest
 
 
-def forbid_inplace(logits: Array) -> None:
-    """Give padding and the start symbol probability 0: they are never written. logits (..., V)"""
+def forbid_inplace(logits: Array, allowed: np.ndarray | None = None) -> None:
+    """Give padding, the start symbol and what is not allowed probability 0: they are never written. (..., V) both"""
     for id_ in (PAD, BOS):
         logits[..., id_] = -np.inf
+    if allowed is not None:
+        logits[ops_of(logits).xp.asarray(~allowed)] = -np.inf
 
 
 def rows_to_keep(keep: np.ndarray) -> np.ndarray:
@@ -86,7 +107,7 @@ def rows_to_keep(keep: np.ndarray) -> np.ndarray:
 
 
 def greedy_search(
-    model: Transformer, source_ids: np.ndarray, alpha: float = 0.6, extra_length: int = 50
+    model: Transformer, source_ids: np.ndarray, alpha: float = 0.6, extra_length: int = 50, rules: Rules | None = None
 ) -> list[Hypothesis]:
     """Write the most likely token until it is EOS. `alpha` only scales the scores."""
     longest = max_lengths(model, source_ids, extra_length)  # (B,)
@@ -94,13 +115,14 @@ def greedy_search(
     log_probability = np.zeros(len(source_ids))
     active = np.arange(len(source_ids))  # sentences that are not finished
     state = begin_decoding(model, source_ids)
+    ruled = begin_rules(rules, source_ids, longest)
     last = np.full((len(active), 1), BOS)
     while len(active):
         logits, state = decoding_step(model, last, state)
         logits = logits[:, 0]  # (active, V)
         ops = ops_of(logits)
         log_sum = ops.log_sum_exp(logits)
-        forbid_inplace(logits)
+        forbid_inplace(logits[:, None], allowed_by(rules, ruled))
         best = logits.argmax(axis=-1)
         log_probability[active] += ops.on_host(logits[ops.xp.arange(len(active)), best] - log_sum)
         tokens = ops.on_host(best)
@@ -108,6 +130,8 @@ def greedy_search(
             written[sentence].append(token)
         kept = rows_to_keep((tokens != EOS) & (state.position < longest[active]))
         state = state.select(kept, kept)
+        if rules:
+            ruled = [[rules.after(ruled[row][0], int(tokens[row]))] for row in kept]
         active, last = active[kept], tokens[kept, None]
     return [hypothesis_of(ids, total, alpha) for ids, total in zip(written, log_probability)]
 
@@ -128,6 +152,7 @@ def beam_search(
     alpha: float = 0.6,
     extra_length: int = 50,
     nbest: int = 1,
+    rules: Rules | None = None,
 ) -> list[list[Hypothesis]]:
     """Keep the `beam` most likely hypotheses of each sentence at every position.
 
@@ -143,9 +168,11 @@ def beam_search(
     ids = np.full((len(active), 1, 1), BOS)  # (active, W, t + 1), W = 1 at first
     alive = np.zeros((len(active), 1))  # log probabilities (active, W)
     state = begin_decoding(model, source_ids, beam)
+    ruled = begin_rules(rules, source_ids, longest)
     while len(active):
         logits, state = decoding_step(model, ids[:, :, -1], state)
-        best, parents, tokens = best_continuations(logits, alive, 2 * beam)  # (active, 2 beam) each
+        allowed = allowed_by(rules, ruled)
+        best, parents, tokens = best_continuations(logits, alive, 2 * beam, allowed)  # (active, 2 beam) each
         ends = tokens == EOS
 
         for row, column in np.argwhere(ends & np.isfinite(best)):
@@ -171,8 +198,21 @@ def beam_search(
 
         kept = rows_to_keep(~(np.array(decided) | at_end))
         state = state.select(kept, (kept[:, None] * W + parents[kept]).reshape(-1))
+        if rules:
+            chosen = zip(kept, parents[kept].tolist(), tokens[kept].tolist())
+            ruled = [[rules.after(ruled[row][w], token) for w, token in zip(*each)] for row, *each in chosen]
         active, ids, alive = active[kept], ids[kept], alive[kept]
     return [hypotheses[:nbest] for hypotheses in done]
+
+
+def begin_rules(rules: Rules | None, source_ids: np.ndarray, longest: np.ndarray) -> list[list[Any]]:
+    """For each sentence the states of its hypotheses, at first that of the empty one."""
+    return [[rules.begin(int(n), int(most))] for n, most in zip(lengths_of(source_ids), longest)] if rules else []
+
+
+def allowed_by(rules: Rules | None, ruled: list[list[Any]]) -> np.ndarray | None:
+    """Which tokens may follow each hypothesis, (B, W, V) bool; None: all of them."""
+    return np.array([[rules.allowed(state) for state in row] for row in ruled]) if rules else None
 
 
 def by_score(hypothesis: Hypothesis) -> float:
@@ -180,10 +220,12 @@ def by_score(hypothesis: Hypothesis) -> float:
     return -hypothesis.score
 
 
-def best_continuations(logits: Array, alive: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def best_continuations(
+    logits: Array, alive: np.ndarray, n: int, allowed: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The n most likely continuations of each sentence -> log probabilities, hypotheses, tokens: (B, n), best first
 
-    logits (B, W, V), which are overwritten; alive (B, W), the log probabilities of the hypotheses.
+    logits (B, W, V), which are overwritten; alive (B, W), the log probabilities of the hypotheses; allowed (B, W, V)
 
     To sort all W V words would be slow. So the words of each hypothesis are arranged as a table of TABLE_HEIGHT rows.
     Each of the n best words is in one of the n columns with the highest maxima: only the words there are compared.
@@ -195,7 +237,7 @@ def best_continuations(logits: Array, alive: np.ndarray, n: int) -> tuple[np.nda
     height = TABLE_HEIGHT if V % TABLE_HEIGHT == 0 and n * TABLE_HEIGHT <= W * V else 1
     width = V // height
     before = xp.asarray(alive) - ops.log_sum_exp(logits)  # (B, W)
-    forbid_inplace(logits)
+    forbid_inplace(logits, allowed)
     table = logits.reshape(B, W, height, width)
     highest = table.max(axis=2) + before[:, :, None]  # (B, W, width)
     parents, columns = divmod(ops.top_indices(highest.reshape(B, -1), n), width)  # (B, n) each

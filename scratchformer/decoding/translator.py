@@ -9,7 +9,7 @@ import numpy as np
 
 from scratchformer.backends.device import Device
 from scratchformer.backends.mkl import product_threads
-from scratchformer.decoding.search import Hypothesis, search
+from scratchformer.decoding.search import Hypothesis, Rules, search
 from scratchformer.errors import UserError, require_list
 from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.transformer import Transformer
@@ -50,6 +50,7 @@ class Translator:
     device   where the model's weights are
     group    how many sentences a CPU translates together
     unknown  counts the unknown tokens of all sentences so far
+    rules    what may be written, if not everything
     """
 
     def __init__(
@@ -60,8 +61,10 @@ class Translator:
         threads: int = 1,
         device: Device = Device(),
         group: int = SENTENCES_AT_ONCE,
+        rules: Rules | None = None,
     ) -> None:
         self.model, self.tokenizer, self.extra_length, self.device = model, tokenizer, extra_length, device
+        self.rules = rules
         self.threads = 1 if device.is_async else threads
         self.group = group * device.batch_factor
         self.unknown = UnknownTokens(tokenizer)
@@ -132,7 +135,8 @@ class Translator:
         def found_for(indices: np.ndarray) -> list[list[Hypothesis]]:
             try:
                 with using(*ops):
-                    return search(self.model, sources.padded(indices), beam, alpha, self.extra_length, nbest)
+                    ids = sources.padded(indices)
+                    return search(self.model, ids, beam, alpha, self.extra_length, nbest, self.rules)
             except MemoryError:
                 longest = int(indices[-1])
                 size = f"{len(indices)} sentences of up to {sources.lengths[longest]} tokens"

@@ -50,10 +50,14 @@ COMPONENTS: dict[str, Component] = {
     "DecoderLayer": Component("nn/transformer.py", ("SelfAttention", "FeedForward", "PostNorm", "PreNorm")),
     "Encoder": Component("nn/transformer.py", ("EncoderLayer",)),
     "Decoder": Component("nn/transformer.py", ("DecoderLayer",)),
+    "NextWord": Component("nn/next_word.py", ("PositionalEncoding",)),
     "cross_entropy": Component("nn/loss.py"),
     "Transformer": Component(
         "nn/transformer.py",
-        ("Embedding", "Unembedding", "PositionalEncoding", "LearnedPositions", "Encoder", "Decoder", "cross_entropy"),
+        (
+            *("Embedding", "Unembedding", "PositionalEncoding", "LearnedPositions", "NextWord"),
+            *("Encoder", "Decoder", "cross_entropy"),
+        ),
     ),
     "TokenTypes": Component("nn/text_encoder.py"),
     "TextEncoder": Component(

@@ -21,6 +21,7 @@ from scratchformer.nn.gradient_cases import FLOAT64, B, D, F, S, T, V, lengths
 from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.layers import FeedForward, LayerNorm, Linear, PositionalEncoding
 from scratchformer.nn.loss import cross_entropy, forward_loss, loss_backward
+from scratchformer.nn.next_word import NextWord
 from scratchformer.nn.ops import PAD
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.sequence_layers import Convolution, RestrictedAttention, SeparableConvolution
@@ -59,6 +60,7 @@ def dependence(config: ModelConfig) -> CodeProbe:
         ("SeparableConvolution", lambda: convolution(SeparableConvolution, Mask(), 2), np.isin(ahead, [-2, 0, 2])),
         ("RestrictedAttention", lambda: restricted_attention(Mask(lengths(S))), padded & (np.abs(ahead) <= 1)),
         ("RestrictedAttention", lambda: restricted_attention(Mask(causal=True)), np.isin(ahead, [-2, -1, 0])),
+        ("NextWord", lambda: next_word, np.arange(S) == np.array([[0, 1, 2, 2], [0] * T, [1] * T])[:, :, None]),
         ("EncoderLayer", lambda: encoder(EncoderLayer(config, random(), FLOAT64)), padded | itself),
         ("DecoderLayer", lambda: decoder_from_x(DecoderLayer(config, random(), FLOAT64)), causal),
         ("DecoderLayer", lambda: decoder_from_memory(DecoderLayer(config, random(), FLOAT64)), padded),
@@ -145,6 +147,12 @@ def convolution(kind: type[Convolution] | type[SeparableConvolution], mask: Mask
 def restricted_attention(mask: Mask) -> Callable:
     """One head of which queries, keys and values are x, in windows of three: x (B, S, D) -> y (B, S, 1, D)"""
     return lambda x: RestrictedAttention(3).forward(*(x[:, :, None],) * 3, mask)
+
+
+def next_word(memory: Array) -> Any:
+    """A decoder whose input has 0, 1, 2 and 2 tags, then none, then more than the words of its source."""
+    layer, ids = NextWord(n_tags=3), np.array([[2, 6, 4, 8], [2, 7, 7, 3], [5, 4, 6, 10]])
+    return layer.forward(np.zeros((B, T, D)), memory, layer.count(ids), Mask(lengths(S)))
 
 
 def cross_attention_from_memory(memory: Array) -> Any:

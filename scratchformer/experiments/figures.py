@@ -410,7 +410,7 @@ def attention_of_translation(translator: Translator, sentence: str, beam: int, a
     if source_ids.size > MOST_PIECES or n_heads > MOST_HEADS:
         limits = f"a figure shows at most {MOST_PIECES} and {MOST_HEADS}"
         raise UserError(f"the sentence has {source_ids.size:,} pieces, the model {n_heads:,} heads: {limits}")
-    [[best]] = search(model, source_ids, beam, alpha, translator.extra_length)
+    [[best]] = search(model, source_ids, beam, alpha, translator.extra_length, rules=translator.rules)
     longest = max_lengths(model, source_ids, translator.extra_length)[0]
     written = [*best.ids, EOS][:longest]  # cut off, it has no end symbol
     _, cache = model.forward(source_ids, np.array([[BOS, *written[:-1]]]))

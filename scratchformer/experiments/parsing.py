@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from scratchformer.decoding.tree_parser import TreeParser
@@ -10,7 +11,7 @@ from scratchformer.experiments.baseline_parsers import PCFG, MajorityLabel, Righ
 from scratchformer.text.bracket_score import BracketScores, score_parses
 from scratchformer.text.trees import Parse, Tree
 from scratchformer.training.run import Trained, translator_of
-from scratchformer.training.task_parsing import read_split
+from scratchformer.training.task_parsing import read_split, read_treebank
 
 BASELINES: dict[str, type[RightBranching] | type[PCFG]] = {
     "PCFG": PCFG,
@@ -20,10 +21,11 @@ BASELINES: dict[str, type[RightBranching] | type[PCFG]] = {
 
 
 class ParserScores(NamedTuple):
-    """The scores of the model, and those of each baseline by its name."""
+    """The scores of the model, those of each baseline by its name, and the model's trees."""
 
     model: BracketScores
     baselines: dict[str, BracketScores]
+    trees: list[Tree]
 
     def as_record(self) -> dict[str, Any]:
         """The scores, flat: those of the model under their names, and the F1 of each baseline."""
@@ -57,13 +59,18 @@ def baseline_scores(train: Sequence[Tree], test: Sequence[Tree]) -> dict[str, Br
     }
 
 
-def model_scores(trained: Trained, test: Sequence[Tree]) -> BracketScores:
-    """Score the model's parses."""
-    decoding, parser = trained.config.decoding, TreeParser(translator_of(trained))
-    return score_parses(parser.parse([tree.words for tree in test], decoding.beam, decoding.alpha), test)
+def model_parses(trained: Trained, test: Sequence[Tree], free: bool = False) -> list[Parse]:
+    """The model's trees over the same words; free: it may write what is no tree, to be repaired."""
+    decoding, translator = trained.config.decoding, translator_of(trained)
+    if free:
+        translator.rules = None
+    return TreeParser(translator).parse([tree.words for tree in test], decoding.beam, decoding.alpha)
 
 
-def evaluate(trained: Trained) -> ParserScores:
-    """Score the model and the baselines on the test trees that belong to the run's training trees."""
-    train, test = (read_split(trained.config.data, split) for split in ("train", "test"))
-    return ParserScores(model_scores(trained, test), baseline_scores(train, test))
+def evaluate(trained: Trained, reference: Path | None = None) -> ParserScores:
+    """Score the model and the baselines on the trees of a file, or on the test set of the run's data."""
+    data = trained.config.data
+    test = read_treebank(reference) if reference else read_split(data, "test")
+    parses = model_parses(trained, test)
+    baselines = baseline_scores(read_split(data, "train"), test)
+    return ParserScores(score_parses(parses, test), baselines, [tree for tree, _ in parses])

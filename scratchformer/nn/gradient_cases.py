@@ -35,6 +35,7 @@ from scratchformer.nn.layers import (
 )
 from scratchformer.nn.loss import Smoothing, batch_loss_backward, cross_entropy
 from scratchformer.nn.model import Model
+from scratchformer.nn.next_word import NextWord
 from scratchformer.nn.ops import PAD, Ops, using
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Array, Layer, Parameter
@@ -246,6 +247,18 @@ def restricted_self_attention(shape: tuple, mask: Mask, r: int, bias: bool = Tru
     return on(lambda init, P: RestrictedSelfAttention(D, H, r, init, FLOAT64, D_K, D_V, bias), shape, mask)
 
 
+def next_word(k: list[list[int]], s: int) -> Build:
+    """A NextWord that has read k tags at each position, with sources of up to s words."""
+    shape = len(k), len(k[0])
+    return lambda random, dropout: (
+        NextWord(3),
+        random.normal(size=(*shape, D)),
+        random.normal(size=(len(k), s, D)),
+        np.array(k),
+        Mask(lengths(s)[: len(k)]),
+    )
+
+
 def around_feed_forward(kind: type[PostNorm] | type[PreNorm]) -> Build:
     return on(lambda r, P: kind(FeedForward(D, F, r, FLOAT64, P), small(P), FLOAT64), (B, T, D))
 
@@ -424,6 +437,8 @@ TABLE: list[tuple[type[Layer], str, Build]] = [
     (PostNorm, "around cross-attention", around_cross_attention(PostNorm)),
     (PreNorm, "around feed-forward", around_feed_forward(PreNorm)),
     (PreNorm, "around cross-attention", around_cross_attention(PreNorm)),
+    (NextWord, "ragged padding, more tags than words", next_word([[0, 1, 1, 4], [0, 0, 1, 2], [0, 1, 2, 3]], S)),
+    (NextWord, "B = T = S = 1", next_word([[1]], 1)),
     (EncoderLayer, "post-norm", encoder(EncoderLayer)),
     (EncoderLayer, "pre-norm, no attention bias", encoder(EncoderLayer, norm="pre", attention_bias=False)),
     (DecoderLayer, "post-norm", decoder(DecoderLayer)),
@@ -439,6 +454,7 @@ TABLE: list[tuple[type[Layer], str, Build]] = [
         "nothing tied, learned positions, no attention bias",
         transformer(tied="none", positions="learned", attention_bias=False),
     ),
+    (Transformer, "pre-norm, told the next word", transformer(norm="pre", n_tags=3)),
     (
         Transformer,
         "B = T = S = N = H = 1",
@@ -482,6 +498,7 @@ TABLE: list[tuple[type[Layer], str, Build]] = [
     (ModelLoss, "post-norm", transformer_loss()),
     (ModelLoss, "pre-norm, smoothing spread over all", transformer_loss(norm="pre", spread="uniform")),
     (ModelLoss, "after three steps of Adam", transformer_loss(adam_steps=3)),
+    (ModelLoss, "told the next word", transformer_loss(n_tags=3)),
     (ModelLoss, "VisionTransformer", vision_loss),
     (ModelLoss, "TextEncoder, targets at some positions", model_loss(text_encoder(activation="gelu"))),
     (ModelLoss, "language model, after three steps of Adam", model_loss(language_model(**GPT2), adam_steps=3)),

@@ -11,6 +11,7 @@ from scratchformer.nn.attention import CrossAttention, Mask, SelfAttention
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Embedding, FeedForward, LayerNorm, LearnedPositions, PositionalEncoding, Unembedding
 from scratchformer.nn.model import Model, check_ids
+from scratchformer.nn.next_word import NextWord
 from scratchformer.nn.ops import PAD
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
 from scratchformer.nn.residual import residual
@@ -199,7 +200,7 @@ class Transformer(Model):
     Raises:   ValueError for ids that are empty, out of range or of the wrong shape, and for sources with padding before
               a token.
     Differs:  decoding starts from a learned vector for the start symbol; the paper's code starts from zeros (an id of 0
-              in target_in_ids gives exactly that).
+              in target_in_ids gives exactly that). With `n_tags`, the decoder is told the next word (`NextWord`).
     """
 
     def __init__(self, config: ModelConfig, seed: int = 0, dtype: str = "float32") -> None:
@@ -214,6 +215,7 @@ class Transformer(Model):
         self.source_positions = positions(config, init, dtype)
         self.encoder = Encoder(config, init, dtype)
         self.target_embedding = Embedding(target)
+        self.next_word = NextWord(config.n_tags) if config.n_tags else None
         self.target_positions = positions(config, init, dtype)
         self.decoder = Decoder(config, init, dtype)
         self.unembedding = Unembedding(output)
@@ -226,20 +228,27 @@ class Transformer(Model):
         if len(source_ids) != len(target_in_ids):
             raise ValueError(f"{len(source_ids)} sources, but {len(target_in_ids)} targets")
         x, embedding_cache = self.target_embedding.forward(target_in_ids)  # (B, T, D)
+        next_word_cache = None
+        if self.next_word:
+            k = self.next_word.count(target_in_ids)
+            x, next_word_cache = self.next_word.forward(x, memory, k, memory_mask)
         x, positions_cache = self.target_positions.forward(x, rng=rng and rng.child(2))
         # The target's padding needs no mask: it stands at the end, where no real token attends to it.
         states, decoder_cache = self.decoder.forward(
             x, memory, Mask(causal=True), memory_mask, rng=rng and rng.child(3)
         )
-        return states, (encoder_cache, embedding_cache, positions_cache, decoder_cache)
+        return states, (encoder_cache, embedding_cache, next_word_cache, positions_cache, decoder_cache)
 
     def states_backward(self, dstates: Array, cache: Any) -> Iterator[Layer]:
         """Backward from the decoder's output, layer by layer. It yields each layer when its gradients are complete."""
-        encoder_cache, embedding_cache, positions_cache, decoder_cache = cache
-        # states = decoder(target_positions(target_embedding(target_in_ids)), memory)
+        encoder_cache, embedding_cache, next_word_cache, positions_cache, decoder_cache = cache
+        # states = decoder(target_positions(next_word(target_embedding(target_in_ids), memory)), memory)
         for layer, dx, dmemory in self.decoder.backward_by_layer(dstates, decoder_cache):
             yield layer
         dx = self.target_positions.backward(dx, positions_cache)
+        if self.next_word:
+            dx, share = self.next_word.backward(dx, next_word_cache)
+            dmemory = dmemory + share
         self.target_embedding.backward(dx, embedding_cache)
         # memory = encoder(source_positions(source_embedding(source_ids)))
         embedding_cache, positions_cache, stack_cache = encoder_cache

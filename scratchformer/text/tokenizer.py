@@ -8,6 +8,7 @@ does the work; this file chooses its options.
 import io
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ TOO_LARGE = re.compile(r"Vocabulary size too high .* value <= (\d+)")
 TOO_SMALL = re.compile(r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)")
 
 
-PAIR = b"scratchformer tokenizer pair 1\n"
+PAIR = b"scratchformer tokenizer pair 2\n"
 """Begins the file of a TokenizerPair."""
 
 
@@ -101,13 +102,6 @@ class Tokenizer:
         return cls._train(lines, vocab_size, byte_fallback=True, user_defined_symbols=["\n"], **keep_spaces)
 
     @classmethod
-    def train_words(cls, sentences: Iterable[str]) -> "Tokenizer":
-        """Give each word, as spaces separate them, an id of its own. Raises UserError if there is no text."""
-        sentences = list(sentences)
-        words = {word for sentence in sentences for word in sentence.split()}
-        return cls._train(sentences, N_SPECIALS + len(words), model_type="word")
-
-    @classmethod
     def _train(cls, sentences: Iterable[str], vocab_size: int, **options: Any) -> "Tokenizer":
         require_list(sentences)
         # A list, because sentencepiece turns an exception of a generator into its own RuntimeError.
@@ -134,7 +128,8 @@ class Tokenizer:
                 max_sentence_length=2**30,  # bytes; the largest value. Longer sentences are skipped silently
                 num_threads=1,  # the model stores this number, and merging uses one thread anyway
                 minloglevel=2,  # errors only
-                **{"model_type": "bpe"} | options,
+                model_type="bpe",
+                **options,
             )
         except RuntimeError as error:
             _raise_if_size_impossible(vocab_size, str(error))
@@ -197,11 +192,98 @@ class Tokenizer:
         return [self._processor.id_to_piece(int(i)).strip(" ") for i in ids]
 
 
-class TokenizerPair(Tokenizer):
-    """Two vocabularies: it encodes sentences of the source, and decodes those of the target."""
+FREQUENT, FREQUENT_CLASS = 3, 10
+"""How often a word must occur to have an id of its own, and words of a class to have one together."""
 
-    def __init__(self, source: Tokenizer, target: Tokenizer) -> None:
-        self.source, self.target, self.unlearned = source, target, source.unlearned
+
+class WordTokenizer(Tokenizer):
+    """A list of words. A sentence has one id for each of its words, which spaces separate.
+
+    A word that is not in the list has the id of the first of its classes that is, see `spellings`, or else UNK.
+    """
+
+    def __init__(self, serialized: bytes, origin: str = "the tokenizer") -> None:
+        try:
+            words = serialized.decode("utf-8").split("\n")
+        except UnicodeDecodeError:
+            raise UserError(f"{origin} is not a list of words, or a damaged one") from None
+        if not all(words) or len(set(words)) < len(words):
+            raise UserError(f"{origin} is not a list of words, or a damaged one: each must be there once")
+        self.serialized = serialized
+        self._pieces = ["<pad>", "</s>", "<s>", "<unk>", *words]
+        self._ids = {word: id_ for id_, word in enumerate(words, N_SPECIALS)}
+
+    @classmethod
+    def of(cls, words: Iterable[str]) -> "WordTokenizer":
+        """These words, in this order. Raises UserError if there are none."""
+        return cls("\n".join(words).encode())
+
+    @classmethod
+    def train_words(cls, sentences: Iterable[str], most: int) -> "WordTokenizer":
+        """The frequent words of these sentences, at most `most` of them, and the frequent classes of the others.
+
+        Raises UserError if there are none.
+        """
+        others = Counter(word for sentence in sentences for word in sentence.split())
+        known = [word for word, n in others.most_common(most) if n >= FREQUENT]
+        for level in range(1, N_SPELLINGS):  # the classes of the words that have no id yet
+            taken = set(known)
+            others = Counter({word: n for word, n in others.items() if spellings(word)[level - 1] not in taken})
+            classes = Counter[str]()
+            for word, n in others.items():
+                classes[spellings(word)[level]] += n
+            known += [each for each, n in classes.most_common() if n >= FREQUENT_CLASS]
+        if not known:
+            raise UserError(f"too little text for a vocabulary: no word occurs {FREQUENT} times")
+        return cls.of(known)
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._pieces)
+
+    def encode(self, sentences: list[str]) -> list[list[int]]:
+        """Return the id of each word, without BOS and EOS."""
+        require_list(sentences)
+        return [[self._id(word) for word in sentence.split()] for sentence in sentences]
+
+    def _id(self, word: str) -> int:
+        return next((self._ids[each] for each in spellings(word) if each in self._ids), UNK)
+
+    def decode(self, sentences: Iterable[Sequence[int]]) -> list[str]:
+        """Return the words of each sequence of ids up to its first EOS, without PAD and BOS, with spaces between them.
+
+        Raises IndexError if an id is not in the vocabulary.
+        """
+        return [" ".join(self._piece(i) for i in _text_ids(ids)) for ids in sentences]
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the word or the class of each id. Raises IndexError if an id is not in the vocabulary."""
+        return [self._piece(int(i)) for i in ids]
+
+    def _piece(self, i: int) -> str:
+        if i < 0:
+            raise IndexError(f"id {i} is not in the vocabulary")
+        return self._pieces[i]
+
+
+def spellings(word: str) -> list[str]:
+    """The word and its classes, the narrowest first: its kind with its last letters, and its kind alone.
+
+    Classes contain a space, so that no word is taken for one: [name -son], [name -on], [name -n], [name ]
+    """
+    kind = "number" if re.search(r"\d", word) else "name" if word[0].isupper() else "word"
+    kind += " with hyphen" if "-" in word[1:] else ""
+    return [word, *(f"[{kind} -{word[-n:].lower()}]" for n in (3, 2, 1)), f"[{kind} ]"]
+
+
+N_SPELLINGS = len(spellings("word"))
+
+
+class TokenizerPair(Tokenizer):
+    """Two vocabularies of words: it encodes sentences of the source, and decodes those of the target."""
+
+    def __init__(self, source: WordTokenizer, target: WordTokenizer) -> None:
+        self.source, self.target = source, target
         self.serialized = PAIR + len(source.serialized).to_bytes(8, "big") + source.serialized + target.serialized
 
     @classmethod
@@ -209,7 +291,7 @@ class TokenizerPair(Tokenizer):
         """Undo `serialized`. Raises UserError as `Tokenizer` does."""
         start = len(PAIR) + 8
         middle = start + int.from_bytes(serialized[len(PAIR) : start], "big")
-        return cls(Tokenizer(serialized[start:middle], origin), Tokenizer(serialized[middle:], origin))
+        return cls(WordTokenizer(serialized[start:middle], origin), WordTokenizer(serialized[middle:], origin))
 
     @property
     def vocab_size(self) -> int:

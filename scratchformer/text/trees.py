@@ -169,8 +169,8 @@ def cleaned(tree: Tree) -> Tree | None:
     """The tree as parsers are trained and scored on it (Collins 1999); None if no word is left.
 
     Empty elements are dropped, and phrases that held nothing else. Labels lose what follows the first "-" or "=", that
-    is, grammatical functions and indices (NP-SBJ-1 becomes NP), but -LRB- and -RRB- stay. PRT|ADVP becomes PRT. A root
-    without meaning is dropped, unless it holds several phrases.
+    is, grammatical functions and indices (NP-SBJ-1 becomes NP), but -LRB- and -RRB- stay. PRT|ADVP and ADVP|PRT become
+    PRT. A root without meaning is dropped, unless it holds several phrases.
     """
     kept = without_empty(tree)
     if kept is None:
@@ -192,7 +192,7 @@ def plain_label(label: str) -> str:
     """NP-SBJ-1 -> NP, NP=2 -> NP, -LRB- -> -LRB-, PRT|ADVP -> PRT"""
     if not label.startswith("-"):
         label = re.sub("(?<=.)[-=].*", "", label)
-    return "PRT" if label == "PRT|ADVP" else label
+    return "PRT" if label in ("PRT|ADVP", "ADVP|PRT") else label
 
 
 # From symbols to a tree -----------------------------------------------------------------------------------------------
@@ -208,6 +208,14 @@ class Parse(NamedTuple):
 def phrase_labels(symbols: Iterable[str]) -> set[str]:
     """The labels among these symbols that are of phrases: those that have a closing symbol, too."""
     return {symbol.removeprefix(CLOSING) for symbol in symbols if symbol.startswith(CLOSING)}
+
+
+def tags_first(symbols: Iterable[str]) -> tuple[list[str], int]:
+    """Each of these symbols once, first the tags, then those of phrases -> the symbols, the number of tags"""
+    found = set(symbols)
+    phrases = phrase_labels(found)
+    tags = {symbol for symbol in found if symbol not in phrases and not symbol.startswith(CLOSING)}
+    return [*sorted(tags), *sorted(found - tags)], len(tags)
 
 
 def tree_of(symbols: Iterable[str], words: Sequence[str], phrases: Collection[str]) -> Parse:

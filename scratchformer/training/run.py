@@ -17,6 +17,7 @@ from scratchformer import config as configs
 from scratchformer.backends.device import Device
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
+from scratchformer.decoding.tree_parser import TreeRules
 from scratchformer.errors import UserError
 from scratchformer.files import append_line, is_our_output, replace_text, user_error, whole_file
 from scratchformer.locks import lock
@@ -25,7 +26,7 @@ from scratchformer.nn.models import new_model
 from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.preparation.prepared import is_prepared
-from scratchformer.text.tokenizer import Tokenizer, load_tokenizer, read_tokenizer
+from scratchformer.text.tokenizer import Tokenizer, TokenizerPair, load_tokenizer, read_tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, CheckpointDirectory, Progress
 from scratchformer.training.model_code import other_code
@@ -313,7 +314,8 @@ def translator_of(trained: Trained) -> Translator:
     """A trained model, which must be an encoder and a decoder, ready to translate."""
     model, tokenizer, config, _, device, threads = trained
     assert isinstance(model, Transformer) and tokenizer is not None
-    return Translator(model, tokenizer, config.decoding.extra_length, threads, device)
+    rules = TreeRules(tokenizer.target) if isinstance(tokenizer, TokenizerPair) else None
+    return Translator(model, tokenizer, config.decoding.extra_length, threads, device, rules=rules)
 
 
 def require_task(run: RunDirectory, *tasks: str) -> None:

@@ -10,14 +10,14 @@ import numpy as np
 from scratchformer import config as configs
 from scratchformer.config import Config, DataConfig
 from scratchformer.decoding.translator import Translator
-from scratchformer.decoding.tree_parser import TreeParser
+from scratchformer.decoding.tree_parser import TreeParser, TreeRules
 from scratchformer.errors import UserError
 from scratchformer.text import bundled
 from scratchformer.text.batches import EncodedPairs, encode_pairs
 from scratchformer.text.bracket_score import BracketCounts, count_brackets
 from scratchformer.text.corpora import Pairs, find_file, require_distinct
-from scratchformer.text.tokenizer import Tokenizer, TokenizerPair
-from scratchformer.text.trees import Tree, cleaned, parsed_trees, read_trees
+from scratchformer.text.tokenizer import N_SPECIALS, TokenizerPair, WordTokenizer
+from scratchformer.text.trees import Tree, cleaned, parsed_trees, read_trees, tags_first
 from scratchformer.training.task import Task, TrainingData
 
 if TYPE_CHECKING:
@@ -40,7 +40,11 @@ def read_split(data: DataConfig, split: str) -> list[Tree]:
         raise UserError("trees are read from a directory with train.trees and val.trees: give --data DIR")
     if not data.directory:
         return parsed_trees((example.tree for example in bundled.read(split)), f"the trees of {split}")
-    path = find_file(Path(data.directory), f"{split}.trees")
+    return read_treebank(find_file(Path(data.directory), f"{split}.trees"))
+
+
+def read_treebank(path: Path) -> list[Tree]:
+    """The trees of a file, plain or gzipped, cleaned. Raises UserError if the file holds none, or anything else."""
     trees = [tree for tree in map(cleaned, read_trees(path)) if tree]
     if not trees:
         raise UserError(f"{path}: holds no trees")
@@ -54,7 +58,7 @@ def as_pairs(trees: list[Tree]) -> Pairs:
 
 
 class ParsingTask(Task):
-    """From words to trees: the words have a vocabulary of pieces, the symbols have another, with an id for each."""
+    """From words to trees: each word and each symbol is one id, of a vocabulary for words and one for symbols."""
 
     score_name, unit, command = "F1", "trees", "translate"
 
@@ -66,11 +70,15 @@ class ParsingTask(Task):
 
     def train_tokenizer(self, corpus: Treebank, config: Config) -> TokenizerPair:
         words, symbols, _, _ = as_pairs(corpus.train)
-        pieces = Tokenizer.train(words, config.model.vocab_size, config.data.byte_fallback)
-        return TokenizerPair(pieces, Tokenizer.train_words(symbols))
+        in_order, _ = tags_first(symbol for line in symbols for symbol in line.split())
+        return TokenizerPair(WordTokenizer.train_words(words, config.model.vocab_size), WordTokenizer.of(in_order))
 
     def settled(self, config: Config, tokenizer: Any) -> Config:
-        return configs.with_settings(config, {"model.target_vocab_size": tokenizer.target.vocab_size})
+        symbols = tokenizer.target.pieces(range(N_SPECIALS, tokenizer.target.vocab_size))
+        sizes = {"vocab_size": tokenizer.source.vocab_size, "target_vocab_size": tokenizer.target.vocab_size}
+        if config.model.n_tags:
+            sizes["n_tags"] = tags_first(symbols)[1]
+        return configs.with_settings(config, sizes)
 
     def encode(self, corpus: Treebank, tokenizer: Any, config: Config) -> TrainingData:
         def encoded(trees: list[Tree]) -> EncodedPairs:
@@ -82,9 +90,10 @@ class ParsingTask(Task):
     def score(self, trainer: Trainer) -> dict[str, Any]:
         """Labelled F1 of greedy parses of the validation trees, in percent, and the share that had to be repaired."""
         ranks, gold = trainer.ranks, trainer.data.val_text[trainer.ranks.rank :: trainer.ranks.size]
-        assert trainer.tokenizer is not None
-        extra_length = trainer.config.decoding.extra_length
-        translator = Translator(trainer.model, trainer.tokenizer, extra_length, trainer.threads, trainer.device)
+        assert isinstance(trainer.tokenizer, TokenizerPair)
+        extra_length, rules = trainer.config.decoding.extra_length, TreeRules(trainer.tokenizer.target)
+        where = trainer.threads, trainer.device
+        translator = Translator(trainer.model, trainer.tokenizer, extra_length, *where, rules=rules)
         parses = TreeParser(translator).parse([tree.words for tree in gold])
         counts = np.array(BracketCounts.total(map(count_brackets, parses, gold)), dtype=float)
         ranks.all_reduce_inplace(counts)

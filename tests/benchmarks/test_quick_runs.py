@@ -69,6 +69,17 @@ def test_what_begins_with_a_masked_language_model(name, tmp_path, cli):
     assert result["results"] and "provenance" in result
 
 
+def test_parsing_of_a_treebank(tmp_path):
+    for split in ("train", "val"):
+        (tmp_path / f"{split}.trees").write_text("(S (NP (DT a) (NN dog)) (VP (VB sleeps)) (. .))\n" * 5)
+    (tmp_path / "out").mkdir()
+    result = quick_run("parsing", tmp_path / "out", "--treebank", tmp_path)
+    assert len(result["rows"]) == 4 and str(tmp_path) not in str(result["rows"])
+    assert result["command"].startswith("python benchmarks/parsing.py --quick")
+    for row in result["rows"].values():
+        assert row["val"]["beam 4"]["unparsable"] == 0 <= row["val"]["beam 4, free"]["f1"]
+
+
 def test_cpu_step(tmp_path):
     pytest.importorskip("torch")
     (cell,) = quick_run("cpu_step", tmp_path, "--models", "tiny", "--padding", "with", "--threads", "1")["cells"]

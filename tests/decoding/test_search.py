@@ -25,7 +25,7 @@ from scratchformer.text.tokenizer import BOS, EOS, PAD
 V = 7
 WORDS = [token for token in range(V) if token not in (PAD, BOS, EOS)]
 CONFIG = ModelConfig(vocab_size=V, N=2, d_model=8, d_ff=16, h=2, P_drop=0, max_positions=12)
-VARIANTS = [{}, {"norm": "pre"}, {"positions": "learned"}, {"tied": "none", "d_k": 3, "d_v": 5}]
+VARIANTS = [{}, {"norm": "pre"}, {"positions": "learned"}, {"tied": "none", "d_k": 3, "d_v": 5}, {"n_tags": 2}]
 SOURCES = np.array([[4, EOS, 0, 0, 0], [6, 5, 4, 3, EOS], [5, 5, EOS, 0, 0], [EOS, 0, 0, 0, 0], [6, 4, 4, EOS, 0]])
 PEAKY = 2.0
 
@@ -42,6 +42,32 @@ models = pytest.mark.parametrize(
     [new_model(seed, **changes) for seed, changes in enumerate(VARIANTS * 2)],
     ids=lambda model: f"{model.config.norm}-{model.config.positions}-{model.config.tied}",
 )
+
+
+class Everything:
+    """Rules that forbid nothing."""
+
+    def begin(self, source_length, longest):
+        return ()
+
+    def after(self, state, token):
+        return (*state, token)
+
+    def allowed(self, state):
+        return np.ones(V, bool)
+
+
+class EvenAndNeverTwice(Everything):
+    """Rules by which no word follows itself, and only an even number of words may end."""
+
+    def allowed(self, state):
+        may = np.ones(V, bool)
+        may[list(state[-1:])] = False
+        may[EOS] = len(state) % 2 == 0
+        return may
+
+
+RULES = pytest.mark.parametrize("rules", [None, EvenAndNeverTwice()], ids=["free", "ruled"])
 
 
 def forward_log_probabilities(model, source, sequences):
@@ -69,12 +95,13 @@ def brute_force(model, source, alpha, longest):
     return sorted(found, reverse=True)
 
 
-def by_hand(model, source, longest):
+def by_hand(model, source, longest, rules=None):
     """Greedy search as the paper would write it: run the whole decoder again for every token."""
     tokens = []
     while len(tokens) < longest and EOS not in tokens:
         log_p = forward_log_probabilities(model, source, [tokens])[0, -1]
         log_p[[PAD, BOS]] = -np.inf
+        log_p[~(rules or Everything()).allowed(tuple(tokens))] = -np.inf
         tokens.append(int(log_p.argmax()))
     return [token for token in tokens if token != EOS]
 
@@ -86,15 +113,24 @@ def real_length(source):
 # --- one token at a time
 
 
+@RULES
 @models
-def test_greedy_search_is_the_argmax_of_the_full_decoder(model):
-    for source, hypothesis in zip(SOURCES, greedy_search(model, SOURCES, extra_length=5)):
-        assert hypothesis.ids == by_hand(model, source, real_length(source) + 5)
+def test_greedy_search_is_the_argmax_of_the_full_decoder(model, rules):
+    for source, hypothesis in zip(SOURCES, greedy_search(model, SOURCES, extra_length=5, rules=rules)):
+        assert hypothesis.ids == by_hand(model, source, real_length(source) + 5, rules)
+
+
+@RULES
+@models
+def test_beam_1_is_greedy(model, rules):
+    found = search(model, SOURCES, beam=1, rules=rules)
+    assert found == [[hypothesis] for hypothesis in greedy_search(model, SOURCES, rules=rules)]
 
 
 @models
-def test_beam_1_is_greedy(model):
-    assert search(model, SOURCES, beam=1) == [[hypothesis] for hypothesis in greedy_search(model, SOURCES)]
+@pytest.mark.parametrize("beam", [1, 3])
+def test_rules_that_forbid_nothing_change_nothing(model, beam):
+    assert search(model, SOURCES, beam, rules=Everything()) == search(model, SOURCES, beam)
 
 
 @models
@@ -158,7 +194,7 @@ def test_a_small_beam_is_never_better_than_brute_force(model, beam):
             assert hypothesis.score <= best_score + 1e-9
 
 
-def textbook_beam(model, source, beam, alpha, longest):
+def textbook_beam(model, source, beam, alpha, longest, rules):
     """Beam search in plain lists, the whole decoder run again at every step and never stopped early.
 
     -> the finished translations [(score, ids)], best first
@@ -167,7 +203,12 @@ def textbook_beam(model, source, beam, alpha, longest):
     for n_tokens in range(1, longest + 1):
         log_p = forward_log_probabilities(model, source, [ids for _, ids in alive])[:, -1]
         continued = sorted(
-            ((total + row[token], [*ids, token]) for (total, ids), row in zip(alive, log_p) for token in [*WORDS, EOS]),
+            (
+                (total + row[token], [*ids, token])
+                for (total, ids), row in zip(alive, log_p)
+                for token in [*WORDS, EOS]
+                if rules is None or rules.allowed(ids)[token]
+            ),
             reverse=True,
         )[: 2 * beam]
         finished += [(total / length_penalty(n_tokens, alpha), ids[:-1]) for total, ids in continued if ids[-1] == EOS]
@@ -175,13 +216,14 @@ def textbook_beam(model, source, beam, alpha, longest):
     return sorted(finished, reverse=True)
 
 
+@RULES
 @models
 @pytest.mark.parametrize("beam, nbest", [(2, 1), (3, 3)])
-def test_a_small_beam_is_that_of_the_textbook(model, beam, nbest):
+def test_a_small_beam_is_that_of_the_textbook(model, beam, nbest, rules):
     alpha, extra_length = 2, 5
-    for source, hypotheses in zip(SOURCES, search(model, SOURCES, beam, alpha, extra_length, nbest)):
+    for source, hypotheses in zip(SOURCES, search(model, SOURCES, beam, alpha, extra_length, nbest, rules)):
         longest = real_length(source) + extra_length
-        expected = textbook_beam(model, source, beam, alpha, longest)[:nbest]
+        expected = textbook_beam(model, source, beam, alpha, longest, rules)[:nbest]
         found = [hypothesis for hypothesis in hypotheses if len(hypothesis.ids) < longest]
         assert [hypothesis.ids for hypothesis in found] == [ids for _, ids in expected]
         assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in expected])

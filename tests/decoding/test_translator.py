@@ -99,7 +99,7 @@ def test_an_error_in_a_process_is_raised(translator, monkeypatch):
 
 @pytest.mark.parametrize("single", ["a dog", b"a dog", None])
 def test_a_single_text_is_refused_where_a_list_belongs(translator, single):
-    model, words = translator.model, TokenizerPair(translator.tokenizer, Tokenizer.train_words(["S /S"]))
+    model, words = translator.model, TokenizerPair(WordTokenizer.of(["dog"]), WordTokenizer.of(["S", "/S"]))
     for call in (
         translator.translate,
         lambda text: next(translator.stream(text)),

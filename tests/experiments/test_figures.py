@@ -214,7 +214,7 @@ def test_attention_is_that_of_the_translation(translator):
 
 def test_rows_are_named_after_the_piece_they_write(translator, monkeypatch):
     ids = translator.tokenizer.encode(["der hund"])[0]
-    monkeypatch.setattr(figures, "search", lambda *arguments: [[type("Found", (), {"ids": ids})]])
+    monkeypatch.setattr(figures, "search", lambda *arguments, rules: [[type("Found", (), {"ids": ids})]])
     alignment = figures.attention_of_translation(translator, SENTENCE, 4, 0.6)
     assert alignment.target == translator.tokenizer.pieces([*ids, EOS])
     source = np.array([translator.tokenizer.encode([SENTENCE])[0] + [EOS]])

@@ -70,6 +70,7 @@ SUSPECTS = (
     "DecoderLayer",
     "Encoder",
     "Decoder",
+    "NextWord",
     "Transformer",
     "TokenTypes",
     "LanguageModel",
@@ -105,6 +106,7 @@ ATTENTION = "scratchformer/nn/attention.py"
 LANGUAGE_MODEL = "scratchformer/nn/language_model.py"
 TRANSFORMER = "scratchformer/nn/transformer.py"
 HEAD_GATE = "scratchformer/nn/head_gate.py"
+NEXT_WORD = "scratchformer/nn/next_word.py"
 RESIDUAL = "scratchformer/nn/residual.py"
 TEXT_ENCODER = "scratchformer/nn/text_encoder.py"
 SEQUENCE_LAYERS = "scratchformer/nn/sequence_layers.py"
@@ -1548,6 +1550,51 @@ model, loss_sum = self.replicas[replica], 0.0
             )
         ],
     ),
+    # The next word ----------------------------------------------------------------------------------------------------
+    Mutant(
+        "next-word-leaks-the-tag-to-be-written",
+        CLASSIC,
+        "The tags are counted in the decoder's output, so that each position is told whether it writes a tag.",
+        "NextWord",
+        f"{IN_FLOW}a_future_token_does_not_change_a_bit_of_earlier_logits[1-told]",
+        [
+            Patch(
+                NEXT_WORD,
+                "np.cumsum(self.is_tag(target_in_ids), axis=1)",
+                "np.cumsum(self.is_tag(np.roll(target_in_ids, -1, axis=1)), axis=1)",
+            )
+        ],
+    ),
+    Mutant(
+        "next-word-one-behind",
+        CLASSIC,
+        "A tag that has just been written is not counted: the decoder is told the word that has its tag already.",
+        "NextWord",
+        f"{IN_MODEL}the_next_word_is_the_first_without_a_tag",
+        [
+            Patch(
+                NEXT_WORD,
+                "np.cumsum(self.is_tag(target_in_ids), axis=1)",
+                "np.cumsum(self.is_tag(target_in_ids), axis=1) - self.is_tag(target_in_ids)",
+            )
+        ],
+    ),
+    Mutant(
+        "next-word-without-its-gradient",
+        CLASSIC,
+        "The encoder gets no gradient from the words that the decoder is told: it is as if they were constants.",
+        "NextWord",
+        f"{DIFFERENCES}[NextWord: ragged padding, more tags than words, dropout 0.0]",
+        [Patch(NEXT_WORD, "rows.reshape(-1) + 1, 1.0, dwords)", "rows.reshape(-1) + 1, 0.0, dwords)")],
+    ),
+    Mutant(
+        "next-word-beyond-the-source",
+        CLASSIC,
+        "With more tags than words the decoder is told a row of padding, or the first word of the next sentence.",
+        "NextWord",
+        f"{IN_MODEL}the_next_word_is_the_first_without_a_tag",
+        [Patch(NEXT_WORD, "S - 1 if lengths is None else np.maximum(lengths, 1)[:, None] - 1", "S - 1")],
+    ),
     # Decoding ---------------------------------------------------------------------------------------------------------
     Mutant(
         "past-not-extended",
@@ -1658,7 +1705,7 @@ model, loss_sum = self.replicas[replica], 0.0
         "",
         f"{IN_SEARCH}a_small_beam_is_that_of_the_textbook[2-1-post-sinusoidal-all0]",
         [
-            Patch(SEARCH, "best_continuations(logits, alive, 2 * beam)", "best_continuations(logits, alive, beam)"),
+            Patch(SEARCH, "(logits, alive, 2 * beam, allowed)", "(logits, alive, beam, allowed)"),
             Patch(SEARCH, "min(beam, best.shape[1] - W)", "beam"),
             Patch(
                 SEARCH,

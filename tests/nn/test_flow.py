@@ -18,8 +18,8 @@ EXACTLY = {"rtol": 0, "atol": 1e-12}
 
 ARRANGEMENTS = pytest.mark.parametrize(
     "changes",
-    [{"norm": "post"}, {"norm": "pre"}, {"positions": "learned"}],
-    ids=lambda changes: "-".join(changes.values()),
+    [{"norm": "post"}, {"norm": "pre"}, {"positions": "learned"}, {"n_tags": 3}],
+    ids=["post", "pre", "learned", "told"],
 )
 
 

@@ -7,16 +7,18 @@ import numpy as np
 import pytest
 
 from scratchformer.config import TABLE3, ModelConfig, preset
-from scratchformer.nn.attention import ScaledDotProductAttention, SelfAttention
+from scratchformer.nn.attention import Mask, ScaledDotProductAttention, SelfAttention
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradient_cases import FLOAT64, SMALL, padded_ids, small
 from scratchformer.nn.layers import Embedding, LayerNorm, Linear, PositionalEncoding, Unembedding, sinusoids
 from scratchformer.nn.loss import cross_entropy, forward_loss, loss_backward
+from scratchformer.nn.next_word import FIRST_TAG, NextWord
 from scratchformer.nn.ops import Ops, ops_of
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
 from scratchformer.nn.residual import PostNorm, PreNorm
 from scratchformer.nn.text_encoder import TokenTypes
 from scratchformer.nn.transformer import Transformer
+from scratchformer.text.tokenizer import N_SPECIALS
 
 SPREADS = pytest.mark.parametrize("spread", ["others", "uniform"])
 
@@ -479,3 +481,23 @@ def test_a_small_model_learns_one_batch_by_heart(random, norm):
         adam.step(0.005)
     loss_sum, n_tokens = forward_loss(model, source, target_in, target)
     assert loss_sum / n_tokens < 0.1
+
+
+# Told the next word ---------------------------------------------------------------------------------------------------
+
+
+def test_the_next_word_is_the_first_without_a_tag():
+    """Ids 4, 5 and 6 are tags: each raises k by one at its own position. The source has three words and an end."""
+    layer = NextWord(n_tags=3)
+    k = layer.count(np.array([[2, 9, 4, 7, 5, 10, 6, 3]]))
+    assert k.tolist() == [[0, 0, 1, 1, 2, 2, 3, 3]] and FIRST_TAG == N_SPECIALS
+    memory = (
+        100.0 * np.arange(1, 6)[None, :, None] * np.ones(2)
+    )  # (1, 5, 2): row i holds 100 (i + 1); the last is padding
+    y, _ = layer.forward(np.zeros((1, 8, 2)), memory, k + 1, Mask(np.array([4])))
+    rows = [1, 1, 2, 2, 3, 3, 3, 3]  # k + 1, but no row beyond the end of the source
+    np.testing.assert_allclose(y[0], [[100 * (i + 1) + math.sin(i), 100 * (i + 1) + math.cos(i)] for i in rows])
+
+
+def test_being_told_the_next_word_needs_no_parameters():
+    assert Transformer(small(0.0, n_tags=3)).store.data.size == Transformer(small(0.0)).store.data.size

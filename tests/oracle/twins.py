@@ -21,6 +21,7 @@ from scratchformer.nn import (
     head_gate,
     language_model,
     layers,
+    next_word,
     sequence_layers,
     text_encoder,
     transformer,
@@ -262,6 +263,19 @@ class RestrictedSelfAttention(SelfAttention):
         self.attention = RestrictedAttention(r)
 
 
+class NextWord(nn.Module):
+    """One position at a time: x + memory[k] + PE(k), where k is at most the last token of the source."""
+
+    def forward(self, x, memory, k, memory_mask=Mask()):
+        lengths = memory_mask.key_lengths
+        lengths = [memory.shape[1]] * len(x) if lengths is None else [max(1, int(length)) for length in lengths]
+        return torch.stack([self.sentence(*each) for each in zip(x, memory, k, lengths)])
+
+    def sentence(self, x, memory, k, length):
+        words = [min(int(number), length - 1) for number in k]
+        return torch.stack([row + memory[i] + sinusoids(i, 1, x.shape[1])[0].to(x) for row, i in zip(x, words)])
+
+
 # Layers and stacks ----------------------------------------------------------------------------------------------------
 
 
@@ -355,6 +369,7 @@ class Transformer(nn.Module):
         self.source_positions = positions(config)
         self.encoder = Encoder(config)
         self.target_embedding = Embedding(config.vocab_size, config.d_model)
+        self.next_word = NextWord()
         self.target_positions = positions(config)
         self.decoder = Decoder(config)
         self.unembedding = Unembedding(self.target_embedding.weight)
@@ -366,7 +381,11 @@ class Transformer(nn.Module):
     def forward(self, source_ids, target_in_ids):
         padding = Mask(key_lengths=source_ids.ne(PAD).sum(dim=1))
         memory = self.encoder(self.source_positions(self.source_embedding(source_ids)), padding)
-        x = self.target_positions(self.target_embedding(target_in_ids))
+        x = self.target_embedding(target_in_ids)
+        if self.config.n_tags:  # PAD, EOS, BOS and UNK, then the tags
+            is_tag = torch.logical_and(target_in_ids > 3, target_in_ids <= 3 + self.config.n_tags)
+            x = self.next_word(x, memory, is_tag.cumsum(dim=1), padding)
+        x = self.target_positions(x)
         return self.unembedding(self.decoder(x, memory, Mask(causal=True), padding))
 
 
@@ -552,6 +571,7 @@ TWINS = {
     sequence_layers.RestrictedSelfAttention: lambda layer: RestrictedSelfAttention(layer.attention.r, *sizes_of(layer)),
     OurPostNorm: lambda layer: PostNorm(twin_of(layer.sublayer), gradient_cases.small(layer.norm.P_drop)),
     OurPreNorm: lambda layer: PreNorm(twin_of(layer.sublayer), gradient_cases.small(layer.P_drop)),
+    next_word.NextWord: lambda layer: NextWord(),
     transformer.EncoderLayer: lambda layer: EncoderLayer(config_of(layer)),
     transformer.DecoderLayer: lambda layer: DecoderLayer(config_of(layer)),
     transformer.Encoder: lambda layer: Encoder(config_of(layer.layers[0], len(layer.layers))),

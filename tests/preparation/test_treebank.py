@@ -2,6 +2,7 @@
 
 import json
 import random
+import shlex
 import warnings
 import zipfile
 from urllib.parse import urlsplit
@@ -81,7 +82,10 @@ def test_one_command_downloads_and_prepares(cli, fails, refused, served, tmp_pat
         "val: 20 trees, 160 words",
         "test: 20 trees, 160 words",
     ]
-    assert f"--data {tmp_path / 'out'}" in first.out
+    program, *printed = shlex.split(first.out.splitlines()[3].removeprefix("train with: "))
+    small = [f"--set={setting}" for setting in ("steps=1", "N=1", "d_model=8", "d_ff=8", "h=1", "threads=1")]
+    assert printed[:2] == ["train", "parsing-small"] and printed[-2:] == ["--out", "RUN"]
+    assert cli(*printed[:-1], tmp_path / "run", *small).code == 0
     for split, numbers in {"train": range(1, 160), "val": range(160, 180), "test": range(180, 200)}.items():
         path = tmp_path / "out" / f"{split}.trees"
         assert path.read_text() == "".join(CLEAN.format(number=number) for number in numbers)

@@ -6,7 +6,20 @@ import pytest
 import sentencepiece
 
 from scratchformer.errors import UserError
-from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, UnknownTokens, unlearned_remark
+from scratchformer.text.tokenizer import (
+    BOS,
+    EOS,
+    N_SPECIALS,
+    PAD,
+    UNK,
+    Tokenizer,
+    TokenizerPair,
+    UnknownTokens,
+    WordTokenizer,
+    load_tokenizer,
+    spellings,
+    unlearned_remark,
+)
 
 ENGLISH = [
     f"the {size} {animal} sees a {color} house"
@@ -289,3 +302,53 @@ def test_unknown_tokens_are_counted(tokenizer, byte_tokenizer, sentences, n_unkn
         expected = [UNKNOWN.format(n, n_tokens)] * bool(n)
         expected += [DECOMPOSED.format(n_decomposed, len(sentences))] * bool(n_decomposed)
         assert unknown.remark() == "; ".join(expected)
+
+
+# --- words
+
+
+def test_a_word_is_one_id():
+    tokenizer = WordTokenizer.of(["the", "</s>", "dog", "▁"])
+    assert tokenizer.encode(["the dog", " dog  the ", "", "</s> <pad> ▁ the▁dog"]) == [
+        [4, 6],
+        [6, 4],
+        [],
+        [5, UNK, 7, UNK],
+    ]
+    assert tokenizer.decode([[4, 6], [BOS, 6, UNK, EOS, 4], [PAD]]) == ["the dog", "dog <unk>", ""]
+    assert tokenizer.pieces([EOS, 4]) == ["</s>", "the"] and tokenizer.vocab_size == 8
+    for wrong in (-1, 8):
+        with pytest.raises(IndexError):
+            tokenizer.decode([[wrong]])
+
+
+def test_the_classes_of_a_word():
+    assert spellings("Boston") == ["Boston", "[name -ton]", "[name -on]", "[name -n]", "[name ]"]
+    assert spellings("pre-1990s")[1:] == [f"[number with hyphen{end}]" for end in (" -90s", " -0s", " -s", " ")]
+    assert spellings("-")[1:] == ["[word --]"] * 3 + ["[word ]"]
+
+
+def test_rare_words_share_the_narrowest_class_that_is_frequent():
+    """Three times makes a word frequent, ten words a class."""
+    rare = [f"{letter}king" for letter in "abcdefghij"] + [f"{letter}ong" for letter in "abcdefghij"]
+    sentences = [" ".join(rare), "the dog", "the dog", "the dogs", "Ada 1"]
+    tokenizer = WordTokenizer.train_words(sentences, most=100)
+    assert tokenizer.pieces(range(N_SPECIALS, tokenizer.vocab_size)) == ["the", "[word -ing]", "[word -ong]"]
+    assert tokenizer.encode(["the king wrong dog strange Ada"]) == [[4, 5, 6, UNK, UNK, UNK]]
+    few = WordTokenizer.train_words(["a a a a b b b b b c c c"], most=2)
+    assert few.pieces([4, 5]) == ["b", "a"] and few.encode(["c"]) == [[UNK]]
+    for too_little in ([], [" ", ""], ["a b", "a b c"]):
+        with pytest.raises(UserError, match="too little text for a vocabulary: no word occurs 3 times"):
+            WordTokenizer.train_words(too_little, most=5)
+
+
+def test_a_pair_is_saved_and_loaded(tokenizer, tmp_path):
+    path, pair = tmp_path / "pair", TokenizerPair(WordTokenizer.of(["ein", "Äpfel"]), WordTokenizer.of(["S", "/S"]))
+    pair.save(path)
+    loaded = load_tokenizer(path)
+    assert isinstance(loaded, TokenizerPair) and loaded.same_pieces(pair)
+    assert (loaded.encode(["Äpfel"]), loaded.decode([[5, 4]])) == ([[5]], ["/S S"])
+    for damaged in (pair.serialized[:-4], pair.serialized + b"\nS", pair.serialized.replace(b"/S", b"/\xff")):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match="pair is not a list of words, or a damaged one"):
+            load_tokenizer(path)

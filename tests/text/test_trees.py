@@ -5,7 +5,17 @@ import random
 import pytest
 
 from scratchformer.errors import UserError
-from scratchformer.text.trees import MAX_DEPTH, Parse, Tree, cleaned, parsed_trees, phrase_labels, read_trees, tree_of
+from scratchformer.text.trees import (
+    MAX_DEPTH,
+    Parse,
+    Tree,
+    cleaned,
+    parsed_trees,
+    phrase_labels,
+    read_trees,
+    tags_first,
+    tree_of,
+)
 
 JOHN = "(S (NP (NNP John)) (VP (VBZ sleeps)) (. .))"
 PHRASES = {"S", "NP", "VP", "PP", "TOP"}
@@ -35,6 +45,11 @@ def test_brackets_and_symbols_give_the_tree_back():
         tree = random_tree(rng)
         assert one(str(tree)) == tree
         assert tree_of(tree.symbols(), tree.words, phrase_labels(tree.symbols())) == Parse(tree, False)
+
+
+def test_tags_come_first():
+    tree = one("(S (NP (PRP it)) (VP (VBZ is) (NP (NP (NN a)))) (. .))")
+    assert tags_first(tree.symbols() * 2) == ([".", "NN", "PRP", "VBZ", "/NP", "/S", "/VP", "NP", "S", "VP"], 4)
 
 
 def test_trees_may_be_spread_over_lines(tmp_path):
@@ -91,6 +106,7 @@ def test_the_deepest_tree():
         ("(S (NP (NP (-NONE- *)) (PP (-NONE- *))) (VB b))", "(S (VB b))"),
         ("(NP (-LRB- -LRB-) (NN a) (-RRB- -RRB-))", "(NP (-LRB- -LRB-) (NN a) (-RRB- -RRB-))"),
         ("(PRT|ADVP (RP up))", "(PRT (RP up))"),
+        ("(ADVP|PRT (RP up))", "(PRT (RP up))"),
         ("(VP (TO to) (NP=1-2 (PRP$ my)))", "(VP (TO to) (NP (PRP$ my)))"),
         ("( (NN a))", "(NN a)"),
     ],

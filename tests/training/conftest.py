@@ -27,7 +27,7 @@ SMALL = {
     "threads": 2,
 }
 SMALL_OF = {
-    "parsing-tiny": {"vocab_size": 120, "extra_length": 20, "beam": 1},
+    "parsing-tiny": {"vocab_size": 120, "extra_length": 20, "beam": 1, "n_tags": 1},
     "gpt-tiny": {"vocab_size": 400, "max_length": 16, "max_positions": 16},
     "bert-tiny": {"vocab_size": 150},
     "antecedent": {"vocab_size": 150},

@@ -10,15 +10,18 @@ from scratchformer.experiments.parsing import baseline_scores
 from scratchformer.text.trees import parsed_trees
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory, load_run
-from scratchformer.training.task_parsing import read_split
+from scratchformer.training.task_parsing import read_split, read_treebank
 
 
-def test_from_trees_to_trees(cli, refused, treebank, task_settings, tmp_path):
+@pytest.mark.parametrize("n_tags", [0, 1])
+def test_from_trees_to_trees(cli, refused, treebank, task_settings, tmp_path, n_tags):
     run = tmp_path / "run"
-    first = cli("train", "parsing-tiny", "--data", treebank, "--out", run, *task_settings("parsing-tiny"))
+    told = ["--set", f"n_tags={n_tags}"]
+    first = cli("train", "parsing-tiny", "--data", treebank, "--out", run, *task_settings("parsing-tiny"), *told)
     assert first.code == 0 and "150 trees" in first.err + first.out
     config = configs.load(run / "config.toml")
-    assert config.model.vocab_size == 120 and 30 < config.model.target_vocab_size < 70
+    assert 120 < config.model.vocab_size < 160 and 30 < config.model.target_vocab_size < 70
+    assert config.model.n_tags == (24 if n_tags else 0)
     assert [entry["step"] for entry in RunDirectory(run).read_log("f1")] == [6, 12]
 
     (tmp_path / "lines").write_text("The old dog saw a cat.\n\nyes\n")
@@ -31,13 +34,26 @@ def test_from_trees_to_trees(cli, refused, treebank, task_settings, tmp_path):
     attention = attention_of_translation(load_run(run), "The old dog saw a cat.", beam=1, alpha=0.0)
     assert len(attention.source) >= 8 and attention.source[-1] == "</s>", "the full stop is a word"
     assert " ".join(attention.target).replace("▁", "").removesuffix(" </s>") == attention.text
-    scored = cli("evaluate", run, "--beam", 1)
+    output, some = tmp_path / "output", tmp_path / "some.trees"
+    scored = cli("evaluate", run, "--beam", 1, "--output", output)
     rows = [line.split()[:-6] for line in scored.out.splitlines()]
     assert (scored.code, rows[1:5]) == (0, [["this", "model"], ["PCFG"], ["right-branching"], ["majority", "label"]])
     assert "of 13 sentences, 0 of them not counted" in scored.out
     (record,) = RunDirectory(run).read_evaluations()
     assert record["n_sentences"] == 13 and record["PCFG F1"] > record["right-branching F1"] > 20
+    assert record["unparsable"] == 0
+    gold = read_treebank(treebank / "test.trees")
+    written = parsed_trees(output.read_text("utf-8").splitlines(), "output")
+    assert [tree.words for tree in written] == [tree.words for tree in gold]
+    some.write_text("".join(f"{tree}\n" for tree in gold[:3]), "utf-8")
+    assert cli("evaluate", run, "--beam", 1, "--reference", some, "--output", output).code == 0
+    assert parsed_trees(output.read_text("utf-8").splitlines(), "output") == written[:3]
+    assert RunDirectory(run).read_evaluations()[-1]["n_sentences"] == 3
+    for text in (some, treebank / "test.trees"):
+        complaint = refused("evaluate", run, "--reference", some, "--output", text)
+        assert "is a text of the run or of the test set" in complaint
     assert "--paper means nothing for" in refused("evaluate", run, "--paper")
+    assert "--source means nothing for" in refused("evaluate", run, "--source", some)
 
 
 def test_the_papers_settings():
@@ -54,9 +70,9 @@ def test_the_papers_settings():
         ({"val.trees": None}, "neither val.trees nor val.trees.gz in"),
         ({"train.trees": "\n\n"}, "train.trees: holds no trees"),
         ({"val.trees": "(S (NN a))\n(S (NN b)"}, "val.trees, line 2: the tree that begins here does not end"),
+        ({"train.trees": "(S (NN a) (NN b))"}, "too little text for a vocabulary: no word occurs 3 times"),
         ({"train.trees": "(S (NN a b))"}, "train.trees, line 1: 'b' is neither a label nor the only word of a tag"),
         ({"val.trees": "train.trees"}, "named as train and as val; these must be two files"),
-        (["vocab_size=100000"], "vocab_size 100000 is too large for this text"),
         (["max_length=3"], "has at most max_length = 3 tokens"),
         (["tied=all"], "two vocabularies need an encoder and a decoder, with model.tied='none'"),
     ],

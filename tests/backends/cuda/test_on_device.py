@@ -58,10 +58,24 @@ VARIANTS = {
     "odd widths": {"d_k": 3, "d_v": 5},
     "no biases": {"attention_bias": False},
     "dropped weights": {"attention_dropout": 0.1},
+    "told the next word": {"norm": "pre", "n_tags": 6},
     "GPT": {"architecture": "decoder", "norm": "pre", "positions": "learned", "activation": "gelu"},
     "BERT": {"architecture": "encoder", "positions": "learned", "activation": "gelu"},
     "ViT": {"architecture": "vision", "n_classes": 3, "norm": "pre", "positions": "learned", "activation": "gelu"},
 }
+
+
+class OddTokens:
+    """Rules by which only odd ids are written; 1 is EOS."""
+
+    def begin(self, source_length, longest):
+        return None
+
+    def after(self, state, token):
+        return None
+
+    def allowed(self, state):
+        return np.arange(CONFIG.n_outputs) % 2 == 1
 
 
 def gradient_of(config, device=CPU, seed=3, precision="fp32"):
@@ -181,14 +195,15 @@ def test_two_runs_are_equal_bit_for_bit(open_there):
 
 @pytest.mark.parametrize("precision, tolerance", [("fp32", 1e-5), ("tf32", 1e-2), ("fp16", 1e-2)])
 @pytest.mark.parametrize("beam", [1, 3])
-def test_the_search_finds_the_same_as_on_the_cpu(open_there, beam, precision, tolerance):
-    model, there = (Transformer(replace(CONFIG, P_drop=0.0), seed=5) for _ in range(2))
+@pytest.mark.parametrize("n_tags, rules", [(0, None), (6, OddTokens())], ids=["free", "ruled"])
+def test_the_search_finds_the_same_as_on_the_cpu(open_there, beam, precision, tolerance, n_tags, rules):
+    model, there = (Transformer(replace(CONFIG, P_drop=0.0, n_tags=n_tags), seed=5) for _ in range(2))
     device = open_there(precision)
     device.to_device(there)
     for source in (SOURCE, SOURCE[:1]):
-        here = search(model, source, beam, extra_length=4, nbest=beam)
+        here = search(model, source, beam, extra_length=4, nbest=beam, rules=rules)
         with using(*device.ops):
-            found = search(there, source, beam, extra_length=4, nbest=beam)
+            found = search(there, source, beam, extra_length=4, nbest=beam, rules=rules)
         assert [[each.ids for each in nbest] for nbest in found] == [[each.ids for each in nbest] for nbest in here]
         scores, expected = ([[each.score for each in nbest] for nbest in of] for of in (found, here))
         np.testing.assert_allclose(scores, expected, atol=tolerance)
