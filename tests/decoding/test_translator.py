@@ -16,7 +16,7 @@ from scratchformer.nn.gradient_cases import SMALL
 from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.bleu import corpus_scores
-from scratchformer.text.tokenizer import UNK, Tokenizer, TokenizerPair
+from scratchformer.text.tokenizer import UNK, Tokenizer, TokenizerPair, WordTokenizer
 from scratchformer.training.run import load_run
 
 SENTENCES = [
