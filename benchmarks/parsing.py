@@ -118,10 +118,12 @@ def on_bundled_corpus(arguments: argparse.Namespace, changes: dict[str, Any], sc
 
 def on_treebank(arguments: argparse.Namespace, changes: dict[str, Any], scratch: Path) -> dict[str, Any]:
     results: dict[str, Any] = {}
-    for index, (row, (preset, settings)) in enumerate(CHANGES.items()):
+    for row, (preset, settings) in CHANGES.items():
         directory = {"data.directory": str(arguments.treebank.resolve())}
         config = configs.with_settings(configs.preset(preset), settings | directory | changes)
-        run, val = RunDirectory(scratch / f"treebank-{index}"), read_split(config.data, "val")
+        run, val = RunDirectory(scratch / f"treebank-{row.replace(',', '').replace(' ', '-')}"), read_split(
+            config.data, "val"
+        )
         val = val[:5] if arguments.quick else val
         trained_for = train(run, config)
         scores = searched(load_model(run.path, "average", threads=arguments.threads), val, row)
@@ -145,6 +147,7 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.seeds = arguments.seeds[:1] if arguments.quick else arguments.seeds
 
+    arguments.out.mkdir(parents=True, exist_ok=True)
     provenance = surroundings()  # now: git may move while we measure
     changes = {"threads": arguments.threads} | (QUICK if arguments.quick else {})
     with TemporaryDirectory() as scratch:

@@ -41,7 +41,9 @@ class ModelConfig:
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     max_positions: int = 256  # rows of the table of learned positions
     target_vocab_size: int = 0  # 0: one vocabulary for both sides; otherwise `tied` must be "none"
-    n_tags: int = 0  # parsing: not 0: the decoder is told the next word (`NextWord`), and the data give the number
+    n_tags: int = (
+        0  # for parsing; any but 0 tells the decoder the next word, and becomes the number of tags in the data
+    )
     architecture: Literal["encoder-decoder", "decoder", "encoder", "vision"] = "encoder-decoder"
     activation: Literal["relu", "gelu"] = "relu"  # of the feed-forward network
     n_classes: int = 0  # of a classifier, which is an encoder or a vision model; 0: the output is the vocabulary
@@ -397,7 +399,7 @@ PARSING_TINY = Config(
     training=replace(TINY.training, steps=3000, score_every=500),
     decoding=DecodingConfig(beam=4, alpha=0.3, extra_length=100),
 )
-"""Parses the bundled corpus, on a laptop, in minutes. Its vocabulary has nearly every word as one piece."""
+"""Parses the bundled corpus, on a laptop, in minutes."""
 
 GPT_TINY = Config(
     model=ModelConfig(

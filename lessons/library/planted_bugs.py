@@ -82,9 +82,10 @@ def train(
     """-> the loss of each step, in nats per symbol, up to the first one below `until`"""
     optimizer, losses = Adam(model), []
     for step, batch in enumerate(islice(batches, steps), 1):
-        model.store.grad[...] = 0  # zero_grad would refuse a gradient that is cut loose
+        model.zero_grad()
         loss_sum, n = loss_backward(model, batch.source, batch.read, batch.write)
         model.store.grad /= n
+        model.store.hold(model.store.data, model.store.grad)  # or Adam would refuse a gradient that is cut loose
         optimizer.step(noam(step, d_model=32, warmup=50, factor=factor))
         losses.append(loss_sum / n)
         if losses[-1] < until:

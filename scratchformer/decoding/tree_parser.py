@@ -18,9 +18,15 @@ from scratchformer.text.trees import CLOSING, MAX_DEPTH, Parse, phrase_labels, t
 ATTACHED = re.compile(r"(?<=[^\s,;:?!])([,;:]+(?=\s|$))|(?<=[^\s.,;:?!])([.?!]+\s*$)")
 
 
+BRACKETS = {"(": "-LRB-", ")": "-RRB-"}
+
+
 def words_of(line: str) -> list[str]:
-    """The words of a line, which spaces separate; commas and the mark at the end become words as well."""
-    return ATTACHED.sub(r" \1\2", line).split()
+    """The words of a line, which spaces separate; commas and the mark at the end become words as well.
+
+    A bracket on its own becomes -LRB- or -RRB-, as in treebanks.
+    """
+    return [BRACKETS.get(word, word) for word in ATTACHED.sub(r" \1\2", line).split()]
 
 
 class TreeState(NamedTuple):
@@ -75,7 +81,7 @@ class TreeRules:
         if words and (phrases or words == 1):  # a tree may be a single word
             may |= self.tags
         needed = words + depth + 3  # the phrase opens and closes, and EOS
-        if words and (not phrases or depth < MAX_DEPTH - 1 and needed <= room):
+        if words and (depth < MAX_DEPTH - 1 and needed <= room or not phrases and words > 1):
             may |= self.phrases
         if phrases and not is_new and (depth > 1 or not words):
             may[self.closing[phrases[-1]]] = True
@@ -96,7 +102,10 @@ class TreeParser:
         require_list(sentences)
         for words in sentences:
             require_list(words)
-        outputs = self.translator.translate([" ".join(words) for words in sentences], beam, alpha)
+        texts = [" ".join(words) for words in sentences]
+        if any(text.split() != list(words) for text, words in zip(texts, sentences)):
+            raise ValueError("a word of these sentences is empty or has a space in it")
+        outputs = self.translator.translate(texts, beam, alpha)
         return [tree_of(output.split(), words, self.phrases) for output, words in zip(outputs, sentences)]
 
     def stream(

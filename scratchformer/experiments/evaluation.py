@@ -112,7 +112,7 @@ def open_output(
         yield lambda lines: None
         return
     if any(is_same_text(path, each) for each in texts):
-        raise UserError(f"{path}: is a text of the run or of the test set; write the translations elsewhere")
+        raise UserError(f"{path}: is a text of the run or of the test set; write the output elsewhere")
     is_stream = path.exists() and not path.is_file() and not path.is_dir() or is_standard_output(path)
     if not is_stream:
         require_place(path, *runs)
@@ -128,7 +128,8 @@ def open_output(
 
 def is_same_text(path: Path, other: Path) -> bool:
     """Whether they are the same file, or `path` would be read in place of `other`, as z.de is in place of z.de.gz."""
-    return path in (other, plain_or_gz(other)) or path.exists() and other.exists() and path.samefile(other)
+    names = {other.resolve(), *(found.resolve() for found in [plain_or_gz(other)] if found)}
+    return path.resolve() in names or path.exists() and other.exists() and path.samefile(other)
 
 
 def is_standard_output(path: Path) -> bool:

@@ -232,7 +232,7 @@ class WordTokenizer(Tokenizer):
             classes = Counter[str]()
             for word, n in others.items():
                 classes[spellings(word)[level]] += n
-            known += [each for each, n in classes.most_common() if n >= FREQUENT_CLASS]
+            known += [each for each, n in classes.most_common() if n >= FREQUENT_CLASS and each not in taken]
         if not known:
             raise UserError(f"too little text for a vocabulary: no word occurs {FREQUENT} times")
         return cls.of(known)

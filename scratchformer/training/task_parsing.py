@@ -69,6 +69,14 @@ class ParsingTask(Task):
         return Treebank(read_split(config.data, "train"), read_split(config.data, "val"))
 
     def train_tokenizer(self, corpus: Treebank, config: Config) -> TokenizerPair:
+        tags = {tag for tree in corpus.train for tag in tree.tags}
+        phrases = {phrase.label for tree in corpus.train for phrase in tree.phrases()}
+        if not phrases:
+            raise UserError("the training trees have words with tags, but no phrase")
+        if both := sorted(tags & phrases):
+            raise UserError(
+                f"the training trees have {both[0]} as a tag and as the label of a phrase: rename one of them"
+            )
         words, symbols, _, _ = as_pairs(corpus.train)
         in_order, _ = tags_first(symbol for line in symbols for symbol in line.split())
         return TokenizerPair(WordTokenizer.train_words(words, config.model.vocab_size), WordTokenizer.of(in_order))
@@ -81,6 +89,10 @@ class ParsingTask(Task):
         return configs.with_settings(config, sizes)
 
     def encode(self, corpus: Treebank, tokenizer: Any, config: Config) -> TrainingData:
+        symbols = {symbol for tree in corpus.train for symbol in tree.symbols()}
+        if unknown := sorted(symbols - set(tokenizer.target.pieces(range(tokenizer.target.vocab_size)))):
+            raise UserError(f"the training trees have {unknown[0]}, which the run's vocabulary lacks: train without it")
+
         def encoded(trees: list[Tree]) -> EncodedPairs:
             limits = config.data.max_length, config.training.tokens_per_batch
             return encode_pairs(tokenizer.encode, as_pairs(trees), *limits, tokenizer.target.encode)

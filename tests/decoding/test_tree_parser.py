@@ -16,7 +16,7 @@ from scratchformer.text.trees import parsed_trees, tags_first
 WRITTEN = {
     "a dog sleeps .": ["S NP DT NN /NP VP VB /VP . /S", "S NP DT NN"],
     "": [""],
-    "yes ( no )": ["S NP DT NN /NP /S VB VB VB"],
+    "yes -LRB- no -RRB-": ["S NP DT NN /NP /S VB VB VB"],
 }
 
 
@@ -27,6 +27,7 @@ WRITTEN = {
         ("A dog sleeps .", "A dog sleeps ."),
         ("Well, Mr. Fox; did it cost $ 3.5?  ", "Well , Mr. Fox ; did it cost $ 3.5 ?"),
         ("He left (early), they said...", "He left (early) , they said ..."),
+        ("He left ( early ) .", "He left -LRB- early -RRB- ."),
         ("a,b 1,000 , .", "a,b 1,000 , ."),
         ("?!", "?!"),
         ("Elsevier N.V., the group.", "Elsevier N.V. , the group ."),
@@ -58,12 +59,15 @@ def parser():
 
 
 def test_parses_of_words(parser):
-    parses = parser.parse([["a", "dog", "sleeps", "."], ["yes", "(", "no", ")"]])
+    parses = parser.parse([["a", "dog", "sleeps", "."], ["yes", "-LRB-", "no", "-RRB-"]])
     assert [str(tree) for tree, _ in parses] == [
         "(S (NP (DT a) (NN dog)) (VP (VB sleeps)) (. .))",
         "(TOP (S (NP (DT yes) (NN -LRB-))) (VB no) (VB -RRB-))",
     ]
     assert [repaired for _, repaired in parses] == [False, True]
+    for words in (["New York"], ["a", ""]):
+        with pytest.raises(ValueError, match="a word of these sentences is empty or has a space in it"):
+            parser.parse([["a"], words])
 
 
 def test_lines_become_trees_in_their_order(parser):
@@ -115,10 +119,10 @@ def test_an_untrained_model_writes_trees_over_the_words(tokenizer, beam, n_tags)
     model = Transformer(ModelConfig(N=1, d_model=8, d_ff=8, h=2, P_drop=0, tied="none", **sizes), dtype="float64")
     model.store.data *= 3
     sentences = [["yes"], "a dog saw it .".split(), ["word"] * 20]
-    for extra_length, may_be_repaired in ((0, True), (2, False), (30, False)):
+    for extra_length, repairs in ((0, [False, True, True]), (2, [False] * 3), (30, [False] * 3)):
         translator = Translator(model, tokenizer, extra_length, rules=TreeRules(tokenizer.target))
         parses = TreeParser(translator).parse(sentences, beam)
         assert [tree.words for tree, _ in parses] == sentences
-        assert may_be_repaired or not any(repaired for _, repaired in parses)
+        assert [repaired for _, repaired in parses] == repairs
     best = list(TreeParser(translator).stream(["a dog saw it ."], 4, nbest=4))[0]
     assert len({text for text, _ in best}) == 4

@@ -97,6 +97,7 @@ def changed_copy(good_corpus, tmp_path):
         "tiny --set positions=learned --set tied=none --set attention_bias=false",
         "tiny --set activation=gelu",
         "parsing",
+        "parsing-small",
         "gpt2 --set N=1",
         "bert-tiny",
         "antecedent",

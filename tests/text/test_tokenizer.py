@@ -337,6 +337,10 @@ def test_rare_words_share_the_narrowest_class_that_is_frequent():
     assert tokenizer.encode(["the king wrong dog strange Ada"]) == [[4, 5, 6, UNK, UNK, UNK]]
     few = WordTokenizer.train_words(["a a a a b b b b b c c c"], most=2)
     assert few.pieces([4, 5]) == ["b", "a"] and few.encode(["c"]) == [[UNK]]
+    twice = (
+        "in " * 10 + "abin cein dzin exin fyin gwin hvin iuin jtin ksin " + "the " * 11
+    )  # of "in", both classes are one
+    assert WordTokenizer.train_words([twice], most=1).pieces([4, 5]) == ["the", "[word -in]"]
     for too_little in ([], [" ", ""], ["a b", "a b c"]):
         with pytest.raises(UserError, match="too little text for a vocabulary: no word occurs 3 times"):
             WordTokenizer.train_words(too_little, most=5)

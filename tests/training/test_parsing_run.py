@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from scratchformer import config as configs
+from scratchformer.errors import UserError
 from scratchformer.experiments.figures import attention_of_translation
 from scratchformer.experiments.parsing import baseline_scores
 from scratchformer.text.trees import parsed_trees
@@ -14,7 +15,7 @@ from scratchformer.training.task_parsing import read_split, read_treebank
 
 
 @pytest.mark.parametrize("n_tags", [0, 1])
-def test_from_trees_to_trees(cli, refused, treebank, task_settings, tmp_path, n_tags):
+def test_from_trees_to_trees(cli, refused, treebank, task_settings, tmp_path, monkeypatch, n_tags):
     run = tmp_path / "run"
     told = ["--set", f"n_tags={n_tags}"]
     first = cli("train", "parsing-tiny", "--data", treebank, "--out", run, *task_settings("parsing-tiny"), *told)
@@ -49,7 +50,8 @@ def test_from_trees_to_trees(cli, refused, treebank, task_settings, tmp_path, n_
     assert cli("evaluate", run, "--beam", 1, "--reference", some, "--output", output).code == 0
     assert parsed_trees(output.read_text("utf-8").splitlines(), "output") == written[:3]
     assert RunDirectory(run).read_evaluations()[-1]["n_sentences"] == 3
-    for text in (some, treebank / "test.trees"):
+    monkeypatch.chdir(tmp_path)
+    for text in (some, treebank / "test.trees", "some.trees"):
         complaint = refused("evaluate", run, "--reference", some, "--output", text)
         assert "is a text of the run or of the test set" in complaint
     assert "--paper means nothing for" in refused("evaluate", run, "--paper")
@@ -73,6 +75,11 @@ def test_the_papers_settings():
         ({"train.trees": "(S (NN a) (NN b))"}, "too little text for a vocabulary: no word occurs 3 times"),
         ({"train.trees": "(S (NN a b))"}, "train.trees, line 1: 'b' is neither a label nor the only word of a tag"),
         ({"val.trees": "train.trees"}, "named as train and as val; these must be two files"),
+        ({"train.trees": "(UH yes)\n" * 9}, "the training trees have words with tags, but no phrase"),
+        (
+            {"train.trees": "(S (S I) (VP (VB go)))\n" * 9},
+            "the training trees have S as a tag and as the label of a phrase",
+        ),
         (["max_length=3"], "has at most max_length = 3 tokens"),
         (["tied=all"], "two vocabularies need an encoder and a decoder, with model.tied='none'"),
     ],
@@ -91,6 +98,16 @@ def test_bad_input(refused, treebank, task_settings, tmp_path, changes, complain
     text = ["--train-source", "a", "--train-target", "b"]
     assert "give --data DIR" in refused("train", "parsing-tiny", *out, *text, *others)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_pretrained_run_knows_the_symbols_of_the_trees(task_config, task_run, treebank, tmp_path):
+    pretrained = str(task_run("parsing-tiny").path)
+    shutil.copytree(treebank, tmp_path / "other")
+    with open(tmp_path / "other" / "train.trees", "a") as file:
+        file.write("(S (NEW a))\n")
+    config = task_config("parsing-tiny", pretrained=pretrained, directory=str(tmp_path / "other"))
+    with pytest.raises(UserError, match="the training trees have NEW, which the run's vocabulary lacks"):
+        loop.begin(RunDirectory(tmp_path / "run"), config)
 
 
 @pytest.mark.slow

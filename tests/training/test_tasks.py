@@ -84,6 +84,7 @@ def test_the_doctor_examines_a_run(cli, task_run, preset, monkeypatch):
         ("bert-tiny", "bert-tiny", {"h": 4}, "model.h=2, but here 4: its weights would mean nothing"),
         ("bert-tiny", "bert-tiny", {"activation": "relu"}, "model.activation=gelu, but here relu"),
         ("bert-tiny", "bert-tiny", {"d_model": 32, "d_ff": 48}, "no weight of it fits this model"),
+        ("parsing-tiny", "parsing-tiny", {"n_tags": 0}, "model.n_tags=24, but here 0: its weights would mean nothing"),
         ("bert-tiny", None, {}, "missing: no run here (config.toml is missing)"),
     ],
 )
