@@ -1703,7 +1703,7 @@ model, loss_sum = self.replicas[replica], 0.0
         CSD81,
         "Finished hypotheses keep their place in the beam, which gets narrower as translations are found.",
         "",
-        f"{IN_SEARCH}a_small_beam_is_that_of_the_textbook[2-1-post-sinusoidal-all0]",
+        f"{IN_SEARCH}a_small_beam_is_that_of_the_textbook[2-1-post-sinusoidal-all0-free]",
         [
             Patch(SEARCH, "(logits, alive, 2 * beam, allowed)", "(logits, alive, beam, allowed)"),
             Patch(SEARCH, "min(beam, best.shape[1] - W)", "beam"),
@@ -1722,7 +1722,7 @@ model, loss_sum = self.replicas[replica], 0.0
         "The search ends when no live hypothesis beats the finished ones at its present length, though it still "
         "could when longer.",
         "",
-        f"{IN_SEARCH}a_small_beam_is_that_of_the_textbook[2-1-pre-sinusoidal-all0]",
+        f"{IN_SEARCH}a_small_beam_is_that_of_the_textbook[2-1-pre-sinusoidal-all0-free]",
         [
             Patch(
                 SEARCH,
