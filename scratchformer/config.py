@@ -721,26 +721,33 @@ def require_effect(config: Config, named: Collection[str], has_validation: bool)
     model, training, task = config.model, config.training, config.data.task
     reasons: dict[str, str] = {}
     if not has_validation:
-        reasons |= dict.fromkeys(NEEDS_VALIDATION, "there is no validation text; give --val-source and --val-target")
+        advice = "give --val-source and --val-target (for prepared text, to `scratchformer data`), or leave it out"
+        reasons |= dict.fromkeys(NEEDS_VALIDATION, f"there is no validation text; {advice}")
     if model.architecture != "encoder-decoder":
-        reasons |= dict.fromkeys(SEARCH, f"data.task={task} has no search")
+        reasons |= dict.fromkeys(SEARCH, f"data.task={task} has no search; leave it out")
     if model.architecture == "vision":
         of_text = ("model.vocab_size", "model.tied", "model.max_positions", "data.max_length", "data.byte_fallback")
-        reasons |= dict.fromkeys(of_text, f"data.task={task} reads no text")
+        reasons |= dict.fromkeys(of_text, f"data.task={task} reads no text; leave it out")
     else:
         of_images = ("model.image_size", "model.patch_size")
-        reasons |= dict.fromkeys(of_images, f"data.task={task} reads no images")
+        reasons |= dict.fromkeys(of_images, f"data.task={task} reads no images; leave it out")
         if model.positions != "learned":
-            reasons["model.max_positions"] = "only learned positions have a limit: give model.positions=learned"
+            reasons["model.max_positions"] = (
+                "only learned positions have a limit; give model.positions=learned, or leave it out"
+            )
     if not training.eps_ls:
-        reasons["training.spread"] = "nothing is spread without label smoothing: give training.eps_ls above 0"
+        reasons["training.spread"] = (
+            "nothing is spread without label smoothing; give training.eps_ls above 0, or leave it out"
+        )
     if training.average_last > training.keep:
-        reasons["training.average_last"] = f"fewer checkpoints are kept: give training.keep={training.average_last}"
+        reasons["training.average_last"] = (
+            f"fewer checkpoints are kept; give training.keep={training.average_last}, or leave it out"
+        )
     values = flat(config)
     given = {*named, "training.patience"}  # no preset stops early
     for key in sorted(given & reasons.keys()):
-        if values[key]:  # 0 and false ask for nothing
-            raise UserError(f"{key}={values[key]} has no effect: {reasons[key]}, or leave it out")
+        if values[key] not in (0, False, "none"):  # these ask for nothing
+            raise UserError(f"{key}={values[key]} has no effect: {reasons[key]}")
 
 
 def require_same(made_with: Config, config: Config, path: Path, may_change: Collection[str] = MAY_CHANGE) -> None:

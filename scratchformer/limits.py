@@ -56,15 +56,18 @@ def memory_limit(root: Path = ROOT) -> int | None:
 def groups(controller: str, root: Path) -> Iterator[Path]:
     """The directories whose limits of this kind hold for this process: its own groups and all above them.
 
-    A container may see the path of its group outside, but only the group itself, as the top of its tree. So a
-    directory that is not there is passed over.
+    A container may see the path of its group outside, but only a part of the tree, from some group of the path down.
+    So all ends of the path are tried as well, and a directory that is not there is passed over.
     """
     try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
+        lines = (root / "proc/self/cgroup").read_text(errors="surrogateescape").splitlines()
     except OSError:  # not Linux
         return
     for line in lines:
-        _, controllers, path = line.split(":", 2)  # "0::/user.slice", "4:cpu,cpuacct:/docker/12ab"
+        _, found, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")  # "0::/user.slice", "4:cpu,cpuacct:/docker/12ab"
+        if not found:
+            continue
         if not controllers:
             trees = ["", "unified"]
         elif controller in controllers.split(","):
@@ -73,5 +76,6 @@ def groups(controller: str, root: Path) -> Iterator[Path]:
             continue
         inner = [part for part in path.split("/") if part and part != ".."]
         for tree in dict.fromkeys(trees):
-            for depth in range(len(inner), -1, -1):
-                yield root.joinpath("sys/fs/cgroup", tree, *inner[:depth])
+            for end in range(len(inner) + 1):
+                yield root.joinpath("sys/fs/cgroup", tree, *inner[:end])
+                yield root.joinpath("sys/fs/cgroup", tree, *inner[end:])

@@ -27,6 +27,13 @@ SYSTEMS = {  # proc/self/cgroup, files below sys/fs/cgroup -> processors, GiB
         1,
     ),
     "v2, the path outside the container": ("0::/../../system.slice/c", {"cpu.max": "250000 100000"}, 2.5, None),
+    "v1, a group within a container": (
+        "3:cpu:/kubepods/pod/12ab/init",
+        {f"cpu/init/{name.split('/')[1]}": text for name, text in V1_CPU.items()},
+        3.5,
+        None,
+    ),
+    "odd lines": ("\n0::/caf\udce9\nx\n0::/", {"cpu.max": "150000 100000"}, 1.5, None),
     "v1, a container": (
         "4:memory:/docker/12ab\n3:cpu,cpuacct:/docker/12ab\n1:name=systemd:/docker/12ab",
         V1_CPU | {"memory/memory.limit_in_bytes": str(2 * GIB)},
@@ -68,7 +75,7 @@ def system(tmp_path):
         for file, text in files.items():
             path = tmp_path.joinpath("sys/fs/cgroup", file).resolve()
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"{text}\n")
+            path.write_text(f"{text}\n", errors="surrogateescape")
         return tmp_path
 
     return make

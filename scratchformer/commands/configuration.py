@@ -25,7 +25,9 @@ def with_options(config: Config, args: argparse.Namespace) -> Config:
         if key in settings:
             raise UserError(f"--set {key}: an option sets the same; give one of them")
     if "data.directory" in given and any(key.startswith("data.") for key in given if key != "data.directory"):
-        raise UserError("--data names a directory, --train-source and the like single files: give one or the other")
+        raise UserError(
+            "--data names a directory, --train-source, --text and the like single files: give one or the other"
+        )
     settings |= given
     if settings.get("training.device") == "cpu":  # where a precision for a GPU means nothing
         settings.setdefault("training.precision", "")

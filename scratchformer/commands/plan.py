@@ -42,7 +42,7 @@ def plan(args: argparse.Namespace) -> int:
 
     config, _ = adapt_to_data(with_options(load_config(args.preset), args), args)
     if config.data.task != "translation":
-        advice = "`scratchformer doctor` takes the same arguments, and estimates memory, disk and time"
+        advice = f"`scratchformer doctor {args.preset}` estimates memory, disk and time"
         raise UserError(f"{args.preset}: plan is for translation, not for {config.data.task}; {advice}")
     configs.require_work_for(config, args.nproc)
     keep_freed_memory()

@@ -246,18 +246,19 @@ def probe_tokens(encoded: EncodedText, text: Text, config: Config) -> Iterator[F
         verdict(dropped, 0.02, 0.2),
         "data.max_length is too small; a vocabulary so small that words are spelled letter by letter",
     )
-    yield judge_vocabulary(np.concatenate([pairs.source.ids, pairs.target.ids]), encoded.tokenizer.vocab_size, sampled)
+    ids, has_bytes = np.concatenate([pairs.source.ids, pairs.target.ids]), config.data.byte_fallback
+    yield judge_vocabulary(ids, encoded.tokenizer.vocab_size, sampled, has_bytes)
     rates = {}
     for name, held_out in {"training text": text.train, **text.held_out}.items():
         lines = [*held_out.source[:2000], *held_out.target[:2000]]
-        ids = [token for line in encoded.tokenizer.encode(lines) for token in line]
-        rates[name] = ids.count(UNK) / max(1, len(ids))
+        tokens = [token for line in encoded.tokenizer.encode(lines) for token in line]
+        rates[name] = tokens.count(UNK) / max(1, len(tokens))
     yield judge_unknown_tokens(rates)
 
 
-def judge_vocabulary(ids: np.ndarray, vocab_size: int, sampled: str) -> Finding:
-    """ids: of the training text; sampled: which part of it that is, in words"""
-    counts = np.bincount(ids, minlength=vocab_size)
+def judge_vocabulary(ids: np.ndarray, vocab_size: int, sampled: str, has_bytes: bool) -> Finding:
+    """ids: of the training text; sampled: which part of it that is, in words; has_bytes: 256 pieces are single bytes"""
+    counts = np.sort(np.bincount(ids, minlength=vocab_size))[256 * has_bytes :]  # bytes are for what nobody has seen
     rare = float((counts < 10).mean())
     return Finding(
         "vocabulary",
@@ -302,7 +303,8 @@ def probe_examples(data: TrainingData, task: Task, config: Config) -> Iterator[F
             left_out.append("rare pieces (the vocabulary is that of other text)")
         else:
             sampled = f" (in {SAMPLED_EXAMPLES:,} {task.unit})" if len(train) > SAMPLED_EXAMPLES else ""
-            yield judge_vocabulary(ids["training text"], config.model.vocab_size, sampled)
+            has_bytes = config.data.byte_fallback or config.data.task == "language-model"
+            yield judge_vocabulary(ids["training text"], config.model.vocab_size, sampled, has_bytes)
         yield judge_unknown_tokens({name: float((each == UNK).mean()) for name, each in ids.items()})
     else:
         left_out.append("vocabulary and unknown tokens (there are no words)")

@@ -241,7 +241,7 @@ def probe_schedule(config: Config, n_steps: int) -> Iterator[Finding]:
         "in the whole training, each weight can move by many times its typical size (base model: about 540); below 10 "
         "the model learns little, below 1 nothing",
         f"{total:.3g} times the typical size of a weight",
-        verdict(1 / total, 1 / 10, 1),
+        "note" if training.pretrained and total < 10 else verdict(1 / total, 1 / 10, 1),
         "too few steps; training.lr_factor is too small; a warm-up longer than the training",
     )
 

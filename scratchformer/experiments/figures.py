@@ -11,6 +11,7 @@ import math
 import sys
 import textwrap
 import unicodedata
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
@@ -33,7 +34,7 @@ try:
     from matplotlib import rc_context, style
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
-    from matplotlib.font_manager import FontEntry, FontProperties, findfont, fontManager, get_font
+    from matplotlib.font_manager import FontEntry, FontProperties, findfont, findSystemFonts, fontManager, get_font
     from matplotlib.image import AxesImage
     from matplotlib.ticker import StrMethodFormatter
 except (OSError, ValueError) as error:  # from MPLBACKEND, or from a file matplotlibrc
@@ -338,7 +339,7 @@ def attention_figure(translator: Translator, sentence: str, beam: int = 4, alpha
     if missing:
         print(no_glyphs(missing), file=sys.stderr)
     shown = str.maketrans(dict.fromkeys(missing, NO_GLYPH))
-    source, target = ([piece.translate(shown) for piece in side] for side in (attention.source, attention.target))
+    source, target = ([piece.translate(shown) for piece in pieces] for pieces in (attention.source, attention.target))
     figure = Figure(figsize=(width + side * H + 1.2, max(height, side * N) + 0.8), layout="constrained")
     halves = figure.add_gridspec(1, 2, width_ratios=[width, side * H + 1.2])
     axes = figure.add_subfigure(halves[0]).subplots()
@@ -360,6 +361,11 @@ def fonts_for(text: str) -> tuple[list[str], str]:
     default = FontProperties().get_name()
     families = [default]
     missing = {character for character in text if not character.isspace()} - glyphs_of(findfont(default), text)
+    if missing:
+        known = {font.fname for font in fontManager.ttflist}
+        for path in set(findSystemFonts()) - known:  # matplotlib keeps its list, also when fonts are installed
+            with suppress(OSError, RuntimeError):  # FreeType cannot read it
+                fontManager.addfont(path)
     others = [font for font in fontManager.ttflist if is_regular(font)] if missing else []
     found = {font.name: glyphs_of(font.fname, "".join(missing)) for font in others}
     while best := max(found, key=lambda name: (len(found[name] & missing), "Sans" in name), default=""):
@@ -387,12 +393,19 @@ def glyphs_of(path: str, text: str) -> set[str]:
 def no_glyphs(characters: str) -> str:
     """The line that says what is missing, and what to install."""
     more = f" and {len(characters) - 5} more" if len(characters) > 5 else ""
-    wide = [unicodedata.east_asian_width(character) in "WF" for character in characters]
-    packages = " and ".join(["fonts-noto-cjk"] * any(wide) + ["fonts-noto-core"] * (not all(wide)))
-    return (
-        f"no installed font has {printable(' '.join(characters[:5]))}{more}: the figure shows {NO_GLYPH} instead; "
-        f"install fonts of these scripts, on Debian and Ubuntu the package {packages}"
-    )
+    packages = " and ".join(sorted({package for each in characters if (package := package_for(each))}))
+    advice = f"; install fonts of these scripts, on Debian and Ubuntu the package {packages}" if packages else ""
+    shown = printable(" ".join(characters[:5])) + more
+    return f"no installed font has {shown}: the figure shows {NO_GLYPH} instead{advice}"
+
+
+def package_for(character: str) -> str:
+    """Debian's package with a font that has a character; "" for one that nobody draws."""
+    if unicodedata.category(character)[0] == "C":
+        return ""
+    if unicodedata.category(character) == "So" and ord(character) > 0xFFFF:
+        return "fonts-symbola"
+    return "fonts-noto-cjk" if unicodedata.east_asian_width(character) in "WF" else "fonts-noto-core"
 
 
 def attention_of_translation(translator: Translator, sentence: str, beam: int, alpha: float) -> TranslationAttention:

@@ -84,11 +84,13 @@ def doubts(hypotheses: list[str], references: list[str], language: str = "") -> 
             f"BLEU means little: it counts up to four tokens in a row, and {n_long} of {len(references)} references "
             f"have four (tok:{used}); compare by chrF{name if used == '13a' else ''}"
         )
-    n_other, n_ours = (sum(not is_normalized("NFC", text) for text in texts) for texts in (references, hypotheses))
-    if n_other > len(references) / 100 and not n_ours:
+    n_reference, n_ours = (sum(not is_normalized("NFC", text) for text in texts) for texts in (references, hypotheses))
+    most, fewest = max(n_reference, n_ours), min(n_reference, n_ours)
+    if most > len(references) / 100 and not fewest:
+        these, others = ("references", "translations") if n_reference else ("translations", "references")
         found.append(
-            f"{n_other} of {len(references)} references are not in Unicode's NFC, but all translations are: equal "
-            "letters count as different; normalize the references, as with `uconv -x any-nfc`"
+            f"{most} of {len(references)} {these} are not in Unicode's NFC, but all {others} are: equal letters count "
+            "as different; normalize both, as with `uconv -x any-nfc`"
         )
     return found
 

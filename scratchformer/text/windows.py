@@ -58,6 +58,9 @@ def hold_out_tenth(text: str, part: int) -> tuple[list[str], str]:
 
     -> what stands before it and what stands after it, unless that is blank; the part
     """
+    written = len(text.rstrip())
+    if len(text) - written > len(text) // 100:  # the last tenth would be blank
+        text = text[: written + 1]
     if len(text) < FEWEST_TO_CUT:
         return [text], ""
 

@@ -21,7 +21,7 @@ from scratchformer.text.corpora import (
     require_distinct,
 )
 from scratchformer.text.tokenizer import Tokenizer
-from scratchformer.text.windows import hold_out, joined
+from scratchformer.text.windows import SHORT, hold_out, joined
 from scratchformer.training.task import TrainingData, checksum_of
 
 
@@ -37,6 +37,12 @@ def read_texts(data: DataConfig) -> tuple[list[str], list[str]]:
             raise UserError(f"{file}: not a plain file")
     require_distinct((f"text {number}", file) for number, file in enumerate(files, 1))
     texts = [joined(read_lines(file)) for file in files]
+    first_with: dict[str, Path] = {}
+    for file, text in zip(files, texts):
+        if first_with.setdefault(text, file) is not file and len(text) >= SHORT:
+            raise UserError(
+                f"{file}: the same text as {first_with[text]}, so one would validate the other: leave it out"
+            )
     train, val = hold_out(texts)
     if not train or not val:
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
@@ -109,8 +115,7 @@ def prepared_directory(data: DataConfig) -> Path | None:
 
 
 def has_validation_text(data: DataConfig) -> bool:
-    """Whether there is any: a directory has it, unless it was prepared without, and so has a task that reads no text
-    files."""
+    """Whether there is text or data to validate with. Prepared text and pairs of files may come without."""
     if data.task in ("parsing", "antecedent", "digits"):
         return True
     prepared = prepared_directory(data)

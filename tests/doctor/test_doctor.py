@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from scratchformer import config as configs
 from scratchformer import limits
 from scratchformer.config import PRESETS
 from scratchformer.doctor import data_probes, diagnosis, setup_probes
@@ -465,6 +466,18 @@ def test_the_fraction_of_a_large_file_that_was_read_is_known(tmp_path, monkeypat
     assert 0.39 < fraction < 0.6
     path.write_bytes(gzip.compress(b"a\rb\r") if suffix else b"a\rb\r")
     assert data_probes.first_lines(path) == (["a", "b"], 1.0)
+
+
+def test_pieces_of_single_bytes_may_be_missing():
+    ids = np.repeat(np.arange(280, 320), 20)
+    assert data_probes.judge_vocabulary(ids, 320, "", has_bytes=False).verdict == "note"
+    assert data_probes.judge_vocabulary(ids, 320, "", has_bytes=True).verdict == "ok"
+
+
+def test_a_pretrained_model_may_learn_with_small_rates():
+    config = configs.with_settings(configs.preset("gpt-tiny"), {"lr_factor": 0.001})
+    assert "sum of learning rates" in setup_probes.contradictions(config, 2000)
+    assert not setup_probes.contradictions(configs.with_settings(config, {"pretrained": "runs/gpt"}), 2000)
 
 
 def test_a_sample_that_is_too_small_for_the_vocabulary_is_no_fault(probe_setup, monkeypatch):

@@ -188,8 +188,8 @@ def test_what_is_refused_before_anything_is_translated(
 def test_an_output_that_would_be_read_in_place_of_a_text(tmp_path, monkeypatch):
     (tmp_path / "train.de.gz").write_bytes(b"")
     monkeypatch.chdir(tmp_path)
-    found = [evaluation.is_same_text(Path(name), tmp_path / "train.de") for name in ("train.de", "train.de.gz", "val.de")]
-    assert found == [True, True, False]
+    names, text = ("train.de", "train.de.gz", "val.de"), tmp_path / "train.de"
+    assert [evaluation.is_same_text(Path(name), text) for name in names] == [True, True, False]
 
 
 # --- the file of translations

@@ -2,6 +2,7 @@
 
 import math
 import os
+import shutil
 import subprocess
 import sys
 
@@ -306,6 +307,22 @@ def test_without_such_a_font_one_line_says_what_to_install(translator, tmp_path,
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("no installed font has ไ 日 本 語: the figure shows □ instead; ")
     assert line.endswith("the package fonts-noto-cjk and fonts-noto-core")
+    assert [figures.package_for(each) for each in "👩\x01\ud800한א"] == [
+        "fonts-symbola",
+        "",
+        "",
+        "fonts-noto-cjk",
+        "fonts-noto-core",
+    ]
+
+
+def test_fonts_that_were_installed_since_matplotlib_made_its_list_are_found(tmp_path, monkeypatch):
+    new = tmp_path / "New.ttf"
+    shutil.copy(figures.findfont("DejaVu Sans Mono"), new)
+    monkeypatch.setattr(figures, "findSystemFonts", lambda: [str(new), str(tmp_path / "damaged.ttf")])
+    monkeypatch.setattr(figures.fontManager, "ttflist", list(figures.fontManager.ttflist))
+    figures.fonts_for("日")
+    assert str(new) in [font.fname for font in figures.fontManager.ttflist]
 
 
 def test_the_background_is_white(translator, tmp_path):

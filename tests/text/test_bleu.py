@@ -131,4 +131,6 @@ def test_references_in_another_normalization_than_the_translations():
     assert corpus_scores(REFERENCES, decomposed).bleu < 90
     [found] = doubts(REFERENCES, decomposed)
     assert found.startswith("1 of 2 references are not in Unicode's NFC, but all translations are: ")
+    [found] = doubts(decomposed, REFERENCES)
+    assert found.startswith("1 of 2 translations are not in Unicode's NFC, but all references are: ")
     assert doubts(decomposed, decomposed) == doubts(REFERENCES, REFERENCES) == []

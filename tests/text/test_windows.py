@@ -69,6 +69,11 @@ def test_a_tenth_is_held_out_from_a_line_a_word_or_else_a_character(word, end):
         assert len(text) == len("".join(pieces)) + len(held_out)
 
 
+def test_blank_lines_at_the_end_are_not_held_out():
+    pieces, held_out = hold_out_tenth("a line\n" * 100 + "\n" * 400, 9)
+    assert (pieces, held_out) == (["a line\n" * 90], "a line\n" * 10)
+
+
 def test_of_many_short_texts_every_tenth_is_held_out_whole():
     texts = [f"file {number}.\n" for number in range(40)]
     train, val = hold_out([*texts[:20], "\n", *texts[20:]])

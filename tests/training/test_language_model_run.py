@@ -101,6 +101,7 @@ def test_text_of_every_shape_is_trained_on_and_validates(cli, task_settings, tmp
         ([("a", "")], [], "a: too little text"),
         ([("a", "one line")], [], "a: too little text: 9 characters in all"),
         ([("a", "one line"), ("b", "\n"), ("c", "a b\r")], [], "a and 2 more: too little text: 14 characters in all"),
+        ([("a", "a b\n" * 900), ("c", "a b\n" * 900)], [], "c: the same text as"),
         ([("a", "café\n".encode("latin-1") * 20)], [], "a, line 1: not valid UTF-8"),
         ([("a", "a b\n" * 20)], ["vocab_size=100000"], "vocab_size 100000 is too large for this text"),
         ([("a", "a b\n" * 20)], ["vocab_size=264", "max_length=128"], "fewer than the window of data.max_length=128"),
