@@ -139,11 +139,11 @@ def attention_core(n: int, d: int, h: int) -> int:
 
 
 def restricted_core(n: int, d: int, h: int) -> int:
-    """The same for each R queries with the keys that they reach together, and a mask for each score."""
+    """The same for each R queries with the keys that they reach together."""
     back, ahead = (R - 1) // 2, R // 2
     ends = [(start, min(start + R, n)) for start in range(0, n, R)]
     scores = sum((end - start) * (min(n, end + ahead) - max(0, start - back)) for start, end in ends)
-    return scores * (2 * d + 2 * h)
+    return scores * (2 * d + h)
 
 
 KINDS = {

@@ -177,7 +177,7 @@ def test_who_translates_on_a_terminal_is_told_what_to_type(trained):
         (0, ["--help"]),
         slowly(0, ["gradcheck", "Linear"]),
         (0, ["translate", "{run}", "{text}"]),
-        slowly(0, ["evaluate", "{run}", "--source", "{text}", "--reference", "{text}"]),
+        slowly(0, ["evaluate", "{run}", "--source", "{text}", "--reference", "{reference}"]),
         slowly(2, ["translate", "nowhere"]),
         (0, ["train", "--resume", "{run}", "--set", "steps=14"]),
         slowly(0, ["train", "--resume", "{run}", "--set", "steps=14", "--nproc", "2"]),
@@ -185,7 +185,8 @@ def test_who_translates_on_a_terminal_is_told_what_to_type(trained):
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
 def test_a_closed_terminal_changes_no_exit_code(own_run, corpus, code, arguments):
-    arguments = [word.format(run=own_run.path, text=corpus / "val.en") for word in arguments]
+    files = {"text": corpus / "val.en", "reference": corpus / "val.de"}
+    arguments = [word.format(run=own_run.path, **files) for word in arguments]
     assert run_in_terminal(arguments, closed=True, PYTHONUNBUFFERED="1")[0] == code
     if arguments[0] == "train":
         assert len(own_run.read_log("step")) == 14

@@ -188,15 +188,18 @@ class ParameterStore:
         self.hold(self.data, self.grad, None if self.stored is self.data else self.stored, self.after_change)
 
     def require(self, parameters: dict[str, Parameter]) -> None:
-        """Raises ValueError unless these are the parameters of the store, and still views into its arrays."""
+        """Raises ValueError unless these are the parameters of the store, and still views into its arrays.
+
+        Their names may differ, as when a layer stands within another one for a while.
+        """
         anew = "after a change of layers, call model.rebuild_store() and make a new Adam"
-        for name in parameters.keys() - self.parameters.keys():
-            raise ValueError(f"the model's store does not hold its {name}, so it would not be trained: {anew}")
-        for name, parameter in self.parameters.items():
-            if name not in parameters:
-                raise ValueError(f"the model's store holds {name}, which the model no longer has: {anew}")
-            if parameters[name] is not parameter:
+        given = {id(parameter) for parameter in parameters.values()}
+        for name, parameter in parameters.items():
+            if parameter not in self.offsets:
                 raise ValueError(f"the model's store does not hold its {name}, so it would not be trained: {anew}")
+        for name, parameter in self.parameters.items():
+            if id(parameter) not in given:
+                raise ValueError(f"the model's store holds {name}, which the model no longer has: {anew}")
             data, grad = self.views[name]
             if parameter.data is not data or parameter.grad is not grad:
                 which = "data" if parameter.data is not data else "grad"
