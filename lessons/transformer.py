@@ -4,18 +4,12 @@
     python lessons/transformer.py train           learn to translate English, in four minutes
     python lessons/transformer.py translate "The dog ate the apple."
 
-Every gradient is written by hand. A differentiable function has two halves: forward, it computes y
-and stops at `dy = yield y`; when the rest of the model has found dy, the gradient of the loss with
-respect to y, it goes on, backward, and returns dx. Its variables are still there. So x squared is
-
-    @differentiable
-    def square(x):
-        dy = yield x * x
-        return 2 * x * dy
-
-and y, backward = square(x), then dx = backward(dy). A weight is W.data, its gradient W.grad.
-Axes have letters: b sentences, t positions, s positions seen, h heads, v words, n words to predict;
-d, f, k up to d_model, d_ff, d_k.
+Every gradient is written by hand, in functions with two halves. The first computes y and stops at
+`dy = yield y`. When the rest of the model has found dy, the gradient of the loss with respect to y,
+the second goes on, with all variables of the first, and returns dx. A function `square` would have
+the lines `dy = yield x * x` and `return 2 * x * dy`. Its caller writes y, backward = square(x), and
+later dx = backward(dy). A weight is W.data, its gradient W.grad. Axes have letters: b sentences,
+t positions, s positions seen, h heads, v words, n predictions; d, f, k as in d_model, d_ff, d_k.
 """
 
 import re
@@ -25,7 +19,7 @@ from itertools import zip_longest
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np  # for a GPU: import cupy as np (the lists of words stay on the CPU)
+import numpy as np  # for a GPU: import cupy as np (but NumPy for files, and to shuffle lists)
 
 PAD, EOS, BOS = range(3)  # the first words of the vocabulary
 CORPUS, WEIGHTS = Path(__file__).parent.parent / "data" / "tiny", Path("transformer.npz")
@@ -57,12 +51,10 @@ def differentiable(function):
 
 @differentiable
 def linear(letters, x, W):
-    """y = x W, where "btd,df->btf" means y[b,t,f] = sum over d of x[b,t,d] W[d,f].
-
-    The gradient of a factor is a product as well: its letters and those of y change places.
-    """
+    """y = x W, where "btd,df->btf" means y[b,t,f] = sum over d of x[b,t,d] W[d,f]."""
     of_x, of_W, of_y = re.split(",|->", letters)
     dy = yield einsum(letters, x, W.data)
+    # the gradient of a factor is a product, too: the letters of the factor and of y change places
     W.grad += einsum(f"{of_x},{of_y}->{of_W}", x, dy)
     return einsum(f"{of_y},{of_W}->{of_x}", dy, W.data)
 
@@ -231,8 +223,8 @@ def new_model(V, d_model=64, d_ff=256, h=4, N=2, dtype="float32"):
     def create(place, shapes):
         for name, shape in shapes.items():
             std = (d_ff if name == "W_2" else d_model) ** -0.5
-            data = rng.normal(0, std, shape) if shape[1:] else np.full(shape, name == "gamma")
-            w = data.astype(dtype)
+            w = std * rng.standard_normal(shape) if shape[1:] else np.full(shape, name == "gamma")
+            w = w.astype(dtype)
             weights[place + name] = SimpleNamespace(data=w, grad=0 * w, m=0 * w, v=0 * w)
         return {name: weights[place + name] for name in shapes}
 
@@ -307,9 +299,9 @@ def translate(sentence):
     """Print the German of an English sentence, by the weights that train has saved."""
     saved = dict(np.load(WEIGHTS))
     words = saved.pop("words").tolist()
-    unknown = [word for word in words_in(sentence) if word not in words]
-    if unknown:
-        sys.exit(f"unknown word {unknown[0]!r}: the model knows those of {CORPUS / 'train.en'}")
+    for word in words_in(sentence):
+        if word not in words:
+            sys.exit(f"unknown word {word!r}: the model knows those of {CORPUS / 'train.en'}")
     model = new_model(len(words))
     for name, w in model.weights.items():
         w.data = saved[name]
@@ -322,7 +314,7 @@ def check(step=1e-5):
     """Compare each gradient with (loss(w + step) - loss(w - step)) / (2 step) for each number w."""
     model = new_model(V=9, d_model=4, d_ff=8, h=2, N=2, dtype="float64")
     for w in model.weights.values():  # gamma 1 and beta 0 would hide some mistakes
-        w.data += 0.3 * rng.normal(size=w.data.shape)
+        w.data += 0.3 * rng.standard_normal(w.data.shape)
     source = np.array([[4, 5, 6, 7, EOS], [8, 4, EOS, PAD, PAD]])
     target = np.array([[BOS, 7, 5, 7, EOS, PAD], [BOS, 8, 6, 5, 4, EOS]])
 
@@ -343,8 +335,7 @@ def check(step=1e-5):
         errors.append(abs(numeric - w.grad).max() / abs(numeric).max())
         print(f"{name:26} {errors[-1]:.1e}")
     print(f"worst relative error {max(errors):.1e}")
-    if not max(errors) < 1e-6:
-        sys.exit("a gradient is wrong")
+    assert max(errors) < 1e-6, "a gradient is wrong"
 
 
 if __name__ == "__main__":

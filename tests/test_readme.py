@@ -2,7 +2,6 @@
 
 import ast
 import configparser
-import inspect
 import json
 import re
 import subprocess
@@ -14,7 +13,6 @@ import record_demo
 
 import scratchformer as sf
 from scratchformer.cli import main
-from scratchformer.nn.ops import Ops
 from scratchformer.training.run import load_run
 
 ROOT = Path(__file__).parents[1]
@@ -22,12 +20,16 @@ PAGES = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md
 README = PAGES["README.md"]
 
 
-def test_the_quoted_layer_is_that_of_the_library():
-    blocks = re.findall(r"```python\n# \w+:[^\n]*\n(.*?)```", README, re.DOTALL)
-    for quoted, method in zip(blocks, (Ops.layer_norm, Ops.layer_norm_backward), strict=True):
-        source = iter(inspect.getsource(method).splitlines())
-        for line in quoted.splitlines():  # in this order; what is left out handles arguments and results
-            assert any(line == original.strip() for original in source), line
+def test_the_quoted_function_is_that_of_the_file():
+    (quoted,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert f"\n\n\n{quoted}\n\n" in (ROOT / "lessons" / "transformer.py").read_text(encoding="utf-8")
+
+
+def test_the_numbers_of_the_file_are_those_of_its_benchmark():
+    found = json.loads((ROOT / "benchmarks" / "results" / "one_file.json").read_text(encoding="utf-8"))["results"]
+    lines = (ROOT / "lessons" / "transformer.py").read_text(encoding="utf-8").count("\n")
+    assert f"{lines} lines of NumPy" in README and f"BLEU of {found['bleu']['test']:.1f}" in README
+    assert f"{found['train']['seconds'] / 60:.0f} minutes" in README
 
 
 def test_the_shipped_model_writes_what_is_quoted():

@@ -33,6 +33,41 @@ PICTURES = {0: "01_forward", 2: "04_lookup", 8: "09_one_hand", 14: "15_ravine"}
 
 LESSON = re.compile(r"lessons/\d\d_\w+")
 
+TAUGHT = {
+    "01": "linear check",
+    "04": "softmax attention",
+    "06": "attention",
+    "07": "multi_head_attention",
+    "08": "embed",
+    "09": "embed",
+    "11": "feed_forward",
+    "12": "layer_norm add_and_norm",
+    "13": "encode decode new_model",
+    "14": "log_softmax cross_entropy dropout loss_of",
+    "15": "adam",
+    "18": "batches",
+    "19": "train",
+    "20": "beam_search translate",
+}
+"""The number of a lesson -> the functions of lessons/transformer.py that it is about."""
+
+LIBRARY = {
+    "linear": "nn.layers.Linear",
+    "layer_norm": "nn.layers.LayerNorm",
+    "attention": "nn.attention.ScaledDotProductAttention",
+    "multi_head_attention": "nn.attention.CrossAttention",
+    "feed_forward": "nn.layers.FeedForward",
+    "embed": "nn.layers.Embedding",
+    "add_and_norm": "nn.layers.AddNorm",
+    "encode": "nn.transformer.Encoder",
+    "decode": "nn.transformer.Decoder",
+    "cross_entropy": "nn.loss.cross_entropy",
+    "adam": "nn.optim.Adam",
+    "beam_search": "decoding.search.search",
+    "check": "nn.gradcheck",
+}
+"""A function of lessons/transformer.py -> its counterpart in the library."""
+
 # Before a page is parsed ----------------------------------------------------------------------------------------------
 
 
@@ -43,7 +78,24 @@ def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
     elif docname.startswith("api/"):
         source[0] = re.sub("<!-- modules of (.+) -->", lambda found: site_api.directives(found[1]), source[0])
     elif LESSON.fullmatch(docname):
+        names = TAUGHT.get(posixpath.basename(docname)[:2], "").split()
+        links = ", ".join(f"[`{name}`](../transformer.md#{name})" for name in names)
+        source[0] += f"\n\nIn the file: {links}.\n" if links else ""
         source[0] += "\n" + toctree([f"Lab notes <lab/{posixpath.basename(docname)}>"])
+    elif docname == "transformer":
+        source[0] = source[0].replace("<!-- functions of the file -->", "\n\n".join(the_file(Path(app.srcdir))))
+
+
+def the_file(docs: Path) -> Iterator[str]:
+    """Yield lessons/transformer.py as Markdown: a heading, links and the code of each function."""
+    pages = {path.stem[:2]: path.stem for path in sorted(docs.glob("lessons/[0-9][0-9]_*.md"))}
+    for part in (ROOT / "lessons" / "transformer.py").read_text(encoding="utf-8").split("\n\n\n"):
+        name = re.search(r"^def (\w+)", part, re.MULTILINE)
+        if name:
+            links = [f"[lesson {n}](lessons/{pages[n]}.md)" for n in TAUGHT if name[1] in TAUGHT[n].split()]
+            links += [f"in the library: {{py:obj}}`scratchformer.{LIBRARY[name[1]]}`"] if name[1] in LIBRARY else []
+            yield f"## {name[1]}\n\n" + " · ".join(links)
+        yield f"```python\n{part.strip()}\n```"
 
 
 def toctree(entries: list[str], caption: str = "") -> str:

@@ -42,6 +42,7 @@ def quick_run(name, out, *arguments):
         "label_smoothing",
         "longer",
         "norm_and_warmup",
+        "one_file",
         "parsing",
         "reversal",
         "source_worth",

@@ -1,0 +1,80 @@
+"""Train lessons/transformer.py by its own command and score its translations of the bundled test sets.
+
+    python benchmarks/one_file.py [--quick] [--out DIR]
+
+Recorded: the seconds of `check` and `train` on one thread, the worst relative error of a gradient, and sacreBLEU of the
+beam search (4, alpha 0.6) on three test sets. --quick trains 20 steps and translates 8 sentences of each set.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import re
+import tempfile
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Callable
+
+import numpy as np
+from provenance import ROOT, surroundings
+from small_training import arguments_of, number, write
+from threadpoolctl import threadpool_limits
+
+from scratchformer.text.bleu import corpus_scores
+from scratchformer.text.bundled import read
+
+SPLITS = ("test", "test_compositional", "test_coreference")
+
+
+def load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("transformer", ROOT / "lessons" / "transformer.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(command: Callable[..., object], *arguments: object) -> tuple[str, float]:
+    """Call a command of the file -> what it prints, seconds."""
+    printed, start = io.StringIO(), time.perf_counter()
+    with contextlib.redirect_stdout(printed):
+        command(*arguments)
+    return printed.getvalue(), time.perf_counter() - start
+
+
+def measure(quick: bool) -> dict[str, Any]:
+    file = load()
+    checked, check_seconds = run(file.check)
+    file.rng = np.random.default_rng(0)  # as in a process of its own
+    with tempfile.TemporaryDirectory() as folder:
+        file.WEIGHTS = Path(folder) / "transformer.npz"
+        trained, train_seconds = run(file.train, 20 if quick else 1500)
+        result: dict[str, Any] = {
+            "lines": len(Path(file.__file__ or "").read_text(encoding="utf-8").splitlines()),
+            "check": {"worst_relative_error": float(checked.split()[-1]), "seconds": number(check_seconds)},
+            "train": {"seconds": number(train_seconds), "printed": trained.splitlines()[-3:]},
+            "bleu": {},
+        }
+        for split in SPLITS:
+            examples = read(split)[: 8 if quick else None]
+            printed = "".join(run(file.translate, example.source)[0] for example in examples)
+            translations = [re.split(" -> ", line)[1] for line in printed.splitlines()]
+            found = corpus_scores(translations, [example.target for example in examples])
+            result["bleu"][split] = number(found.bleu)
+    return result
+
+
+def main() -> None:
+    arguments = arguments_of((__doc__ or "").split("\n")[0])
+    with threadpool_limits(1):
+        result = {"provenance": surroundings(), "config": {"threads": 1, "beam": 4, "alpha": 0.6}, "seeds": [0]}
+        result["results"] = measure(arguments.quick)
+    print(result["results"])
+    write(arguments.out, "one_file", result)
+
+
+if __name__ == "__main__":
+    main()
