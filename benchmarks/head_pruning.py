@@ -4,8 +4,7 @@
                                       [--name NAME] [--quick] [--out DIR]
 
 Without RUN, the shipped model (data/tiny_model) on the bundled corpus. Orders in which to remove heads are found on
-validation text: of loss and of gradient once, greedily after each removal, and the reverse. They and five random orders
-are followed on test text, with BLEU at every twelfth part. In `results`, `removable` is for each order how many heads
+validation text: of loss and of gradient, and the reverse of the first. They and five random orders are followed on test text, with BLEU at every twelfth part. In `results`, `removable` is for each order how many heads
 can be removed, one after the other, before BLEU (greedy search) first falls by more than one point, and `needed` the
 heads without which alone the loss rises by more than chance makes probable among so many (5 % for any of them).
 """
@@ -22,9 +21,7 @@ from small_training import RESULTS, number
 from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
-from scratchformer.experiments.head_importance import text_of
-from scratchformer.experiments.head_report import HeadReport, measure_heads
-from scratchformer.experiments.head_roles import corrected_z
+from scratchformer.experiments.head_report import HeadReport, corrected_z, measure_heads, text_of
 from scratchformer.text import bundled
 from scratchformer.text.corpora import read_pairs
 from scratchformer.training.run import RunDirectory, load_run, replace_text
@@ -81,9 +78,7 @@ def main() -> None:
         annotated, pronouns = bundled.read("test"), bundled.read("test_coreference")[: 2 * n_sentences]
         examples = [annotated[line - 1] for line in text.pairs.line_numbers]
     with threadpool_limits(1):
-        report = measure_heads(
-            translator, text, to_order, text, examples, pronouns, not arguments.quick, 2 if arguments.quick else PARTS
-        )
+        report = measure_heads(translator, text, to_order, text, examples, pronouns, 2 if arguments.quick else PARTS)
     print(report.as_text())
     config = configs.to_dict(configs.load(RunDirectory(arguments.run).config_file))
     result = {

@@ -1,22 +1,17 @@
-"""`scratchformer heads`: what each attention head of a run does, and how much the run needs it."""
+"""`scratchformer heads`: measure what each attention head of a run does, and how much the run needs it."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING
 
 from scratchformer import config as configs
 from scratchformer.commands.options import Commands, add_command, add_option, add_run, path, whole
 from scratchformer.errors import UserError
 
-if TYPE_CHECKING:
-    from scratchformer.config import DataConfig
-    from scratchformer.text.corpora import Pairs
-
 N_SENTENCES = 100
 FEWEST = 20
-"""With fewer sentences, there is no telling what is chance."""
+"""With fewer sentences, chance cannot be excluded."""
 
 
 def add(commands: Commands) -> None:
@@ -29,8 +24,6 @@ def add(commands: Commands) -> None:
     add_option(parser, "--reference F", path, "its translation, line by line")
     fewer = f"use the first N sentence pairs (default: {N_SENTENCES})"
     add_option(parser, "--sentences N", whole(FEWEST, 10**6), fewer, N_SENTENCES)
-    greedy = "also look for the best head to remove next after each removal, which takes long with many heads"
-    parser.add_argument("--greedy", action="store_true", help=greedy)
     parser.add_argument("--json", action="store_true", help="print one JSON object, and draw no figures")
 
 
@@ -43,17 +36,17 @@ def heads(args: argparse.Namespace) -> None:
     import numpy as np
 
     from scratchformer.experiments import figures
-    from scratchformer.experiments.head_figures import maps_figure, pruning_figure
-    from scratchformer.experiments.head_importance import text_of
-    from scratchformer.experiments.head_report import measure_heads
+    from scratchformer.experiments.evaluation import find_test_set
+    from scratchformer.experiments.head_report import maps_figure, measure_heads, pruning_figure, text_of
     from scratchformer.text import bundled
+    from scratchformer.text.corpora import read_pairs
     from scratchformer.training.run import RunDirectory, load_run, require_task
 
     run = RunDirectory(args.path)
     require_task(run, "translation")
     data = configs.load(run.config_file).data
     is_bundled = not (data.directory or data.files or args.source or args.reference)
-    pairs = bundled.read_text("test") if is_bundled else read_text(args, data)
+    pairs = bundled.read_text("test") if is_bundled else read_pairs(*find_test_set(data, args.source, args.reference))
     translator = load_run(args.path, args.checkpoint)
     text = text_of(translator, pairs, args.sentences, data.target_language)
     if len(text.encoded) < FEWEST:
@@ -63,7 +56,7 @@ def heads(args: argparse.Namespace) -> None:
         annotated, pronouns = bundled.read("test"), bundled.read("test_coreference")
         examples = [annotated[number - 1] for number in text.pairs.line_numbers]
     is_even = np.arange(len(text.encoded)) % 2 == 0
-    report = measure_heads(translator, text, text.part(is_even), text.part(~is_even), examples, pronouns, args.greedy)
+    report = measure_heads(translator, text, text.part(is_even), text.part(~is_even), examples, pronouns)
     if args.json:
         print(json.dumps(report.as_json()))
         return
@@ -72,11 +65,3 @@ def heads(args: argparse.Namespace) -> None:
         print("No roles in alignment and pronouns: only for the bundled corpus is it known what is right.")
     for name, figure in {"heads": maps_figure(report), "pruning": pruning_figure(report)}.items():
         print(figures.save_in_run(figure, run, name))
-
-
-def read_text(args: argparse.Namespace, data: DataConfig) -> Pairs:
-    """The given text, or the run's test split. Raises UserError if there is none, or it cannot be read."""
-    from scratchformer.experiments.evaluation import find_test_set
-    from scratchformer.text.corpora import read_pairs
-
-    return read_pairs(*find_test_set(data, args.source, args.reference))

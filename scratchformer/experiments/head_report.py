@@ -1,48 +1,359 @@
-"""All that is measured of the attention heads of a run: what `scratchformer heads` prints."""
+"""Measure what each attention head of a translator does and how much the model needs it: `scratchformer heads`.
+
+Roles follow Voita et al. 2019 ("Analyzing Multi-Head Self-Attention"), who look for heads that attend to a neighbour,
+and Figures 3 to 5 of the paper: distant words, and what a pronoun stands for. Each statistic has a bar: 0.5 for
+attending to a place, uniform weights for distant words, the diagonal for alignment, a random choice for pronouns. A
+head has a role only if it exceeds the bar by more than chance allows among so many heads. A position of the decoder is
+named here by the piece that it has just read.
+
+Importance follows Michel et al. 2019 ("Are Sixteen Heads Really Better than One?"): the rise of the loss without a
+head, and E |dL/dxi|, the mean over sentences of the absolute gradient of its gate. Then heads are removed one after the
+other. The model is not trained again, so this measures what it loses at once.
+
+Scores of heads are arrays (A, H): a row for each attention (of the encoder's layers, then the decoder's self-attention,
+then cross-attention). The number of a head is its index in the flattened array.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Sequence
+from contextlib import contextmanager
+from statistics import NormalDist
+from typing import Any, Callable, Collection, Iterator, NamedTuple, Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from scratchformer.decoding.translator import Translator
-from scratchformer.experiments.head_importance import (
-    Curve,
-    Text,
-    bleus_without_each,
-    computing,
-    gradient_importance,
-    greedy_bleu,
-    greedy_order,
-    head_names,
-    losses_without_each,
-    order_by,
-    pruning_curve,
-    relative_to_layer,
-    sentence_losses,
-)
-from scratchformer.experiments.head_roles import MOSTLY, Roles, alignment_accuracies, corrected_z, roles_of_heads
+from scratchformer.experiments import heads
+from scratchformer.experiments.figures import ACCENT, DARK, LIGHT, as_default_style, draw_matrix, label
+from scratchformer.experiments.heads import SentenceAttention
 from scratchformer.experiments.statistics import Correlation, mean_and_error, rank_correlation
-from scratchformer.text.bleu import bleu_metric
-from scratchformer.text.bundled import Example
+from scratchformer.nn.attention import CrossAttention, SelfAttention
+from scratchformer.nn.head_gate import HeadGate, gated
+from scratchformer.nn.loss import batch_loss_backward, states_loss
+from scratchformer.nn.ops import using
+from scratchformer.nn.transformer import Transformer
+from scratchformer.text.batches import EncodedPairs, batches_in_order, encode_pairs
+from scratchformer.text.bleu import bleu_metric, corpus_scores
+from scratchformer.text.bundled import Example, words
+from scratchformer.text.corpora import Pairs
 
+MOSTLY = 0.5
+"""The bar for attending to a position. Voita et al. call a head positional from 0.9."""
+
+FAR = 5
+"""A word more than this many words away is far."""
+
+ERROR_RATE = 0.05
+"""The probability that chance alone gives a role to any head."""
+
+MAX_LENGTH = 256
+POSITIONS_AT_ONCE = 4096
 N_RANDOM = 5
-"""How many random orders are tried."""
+"""Number of random orders in which heads are removed."""
+
+# Roles ----------------------------------------------------------------------------------------------------------------
+
+
+class Observation(NamedTuple):
+    """Counts of one role in one sentence or minimal pair.
+
+    kind      "encoder", "decoder" (self-attention) or "cross"
+    name      of the role
+    by        attention of the baseline: uniform, diagonal or random choice
+    hits      times each head did what the role says, (N, H)
+    baseline  times expected of the baseline
+    bar       times that a head must exceed
+    cases     times it was possible
+    """
+
+    kind: str
+    name: str
+    by: str
+    hits: np.ndarray
+    baseline: float
+    bar: float
+    cases: float
+
+
+class Role(NamedTuple):
+    """A statistic of every head of one kind, see `Observation` for kind, name, by and bar.
+
+    scores    (N, H), 0 to 1
+    errors    (N, H): the standard error of score - bar, over sentences
+    baseline  the score of the baseline
+    """
+
+    kind: str
+    name: str
+    by: str
+    scores: np.ndarray
+    errors: np.ndarray
+    baseline: float
+    bar: float
+
+    def held_by(self, z: float) -> np.ndarray:
+        """The heads whose score exceeds the bar by z standard errors: (N, H) bool."""
+        return self.scores - self.bar > z * self.errors
+
+
+def corrected_z(n_tried: int) -> float:
+    """Bonferroni-corrected one-sided threshold, in standard errors, for this many comparisons."""
+    return NormalDist().inv_cdf(1 - ERROR_RATE / n_tried)
+
+
+def roles_of_heads(seen: Sequence[Observation]) -> list[Role]:
+    """The ratio of the sums over sentences for each role, with the standard error of its excess over the bar."""
+    found: dict[tuple[str, str, str], list[Observation]] = {}
+    for observation in seen:
+        found.setdefault(observation[:3], []).append(observation)
+    roles = []
+    for names, of_role in found.items():
+        hits, baseline, bar, cases = (np.array(values, float) for values in zip(*(each[3:] for each in of_role)))
+        _, errors = mean_and_error(hits - bar[:, None, None], cases)
+        n = cases.sum()
+        roles.append(Role(*names, hits.sum(axis=0) / n, errors, float(baseline.sum() / n), float(bar.sum() / n)))
+    return roles
+
+
+def observations(attention: SentenceAttention, example: Example | None = None) -> Iterator[Observation]:
+    """Observe every role in a sentence; alignment only with an annotated example.
+
+    previous, same, next token; sentence start, sentence end    rows that attend most to this position
+    words over 5 away                                           weight on them
+    alignment                                                   aligned words whose translation is found
+    """
+    S, T = len(attention.source_word), len(attention.target_word)
+    source, target, every, so_far = np.arange(S), np.arange(T), np.full(S, S), np.arange(1, T + 1)
+    places = [
+        ("encoder", "previous token", source - 1, every),
+        ("encoder", "same token", source, every),
+        ("encoder", "next token", source + 1, every),
+        ("encoder", "sentence end", np.full(S, S - 1), every),
+        ("decoder", "previous token", target - 1, so_far),
+        ("decoder", "same token", target, so_far),
+        ("decoder", "sentence start", np.zeros(T, int), so_far),
+        ("cross", "sentence end", np.full(T, S - 1), np.full(T, S)),
+    ]
+    for kind, name, wanted, n_keys in places:
+        asked = (0 <= wanted) & (wanted < n_keys) & (n_keys > 1)  # a row with one key has no choice
+        hits = (getattr(attention, kind).argmax(axis=-1) == wanted)[..., asked].sum(axis=-1)  # (N, H)
+        count = float(asked.sum())
+        yield Observation(kind, name, "uniform", hits, float((1 / n_keys[asked]).sum()), MOSTLY * count, count)
+    read = np.concatenate([[-1], attention.target_word[:-1]])  # the decoder reads a piece a step after it was written
+    for kind, word, n_keys in (("encoder", attention.source_word, every), ("decoder", read, so_far)):
+        far = (np.abs(word[:, None] - word) > FAR) & (word >= 0)
+        far &= np.arange(len(word)) < n_keys[:, None]  # </s>, <s> and what a row cannot see are not far
+        rows = word >= 0
+        uniform = float((far / n_keys[:, None])[rows].sum())
+        hits = (getattr(attention, kind) * far)[:, :, rows].sum(axis=(-2, -1))
+        yield Observation(kind, f"words over {FAR} away", "uniform", hits, uniform, uniform, float(rows.sum()))
+    if example is not None:
+        right = heads.right_choices(heads.aligned_words(attention.cross, attention), example)  # (N, H)
+        lengths = len(words(example.target)), len(words(example.source))
+        diagonal = float(heads.right_choices(heads.diagonal_alignment(*lengths), example))
+        yield Observation("cross", "alignment", "diagonal", right, diagonal, diagonal, heads.n_aligned(example))
+
+
+def pronoun_observations(translator: Translator, pairs: Sequence[Example]) -> Iterator[Observation]:
+    """For each of `heads.PRONOUN_VIEWS` and each minimal pair: more weight on the right noun in both sentences.
+
+    A random choice is right in a quarter of the pairs. Attention by position alone is right in none.
+    """
+    weights = [heads.pronoun_weights(heads.sentence_attention(translator, each), each) for each in pairs]
+    for view in heads.PRONOUN_VIEWS if pairs else ():
+        kind, _, name = view.partition(", ")
+        right = np.array([each[view][..., 0] > each[view][..., 1] for each in weights])  # (examples, N, H)
+        for both in heads.both_right(right, pairs):
+            yield Observation(kind, name, "random choice", both, 0.25, 0.25, 1)
+
+
+def alignment_accuracies(attended: Sequence[SentenceAttention], examples: Sequence[Example]) -> dict[str, float]:
+    """The share of the right source words that attention and baselines find (`heads.AlignmentScore.accuracy`)."""
+    chosen = {
+        "attention of the last layer": [heads.aligned_words(each.cross[-1].mean(axis=0), each) for each in attended],
+        "rollout": [heads.aligned_words(heads.rollout(each).source, each) for each in attended],
+        "diagonal": [heads.diagonal_alignment(len(words(each.target)), len(words(each.source))) for each in examples],
+    }
+    scores = {name: heads.alignment_score(found, examples).accuracy for name, found in chosen.items()}
+    return scores | {"chance": heads.chance_accuracy(examples)}
+
+
+# The text -------------------------------------------------------------------------------------------------------------
+
+
+class Text(NamedTuple):
+    """Sentence pairs, the same as ids, and the language of the targets, which decides what BLEU counts as a token."""
+
+    pairs: Pairs
+    encoded: EncodedPairs
+    language: str = "de"
+
+    @property
+    def n_tokens(self) -> np.ndarray:
+        """Target tokens of each sentence, </s> included, (sentences,)."""
+        return self.encoded.target.lengths
+
+    def part(self, keep: np.ndarray) -> Text:
+        """The pairs where `keep`, (sentences,) bool, is True."""
+        ids, numbers = self.encoded, self.encoded.line_numbers[keep]
+        encoded = EncodedPairs(ids.source.select(keep), ids.target.select(keep), numbers, ids.max_length, 0)
+        return Text(select(self.pairs, keep), encoded, self.language)
+
+
+def text_of(translator: Translator, pairs: Pairs, n_sentences: int, language: str = "de") -> Text:
+    """The first pairs of which no side is longer than MAX_LENGTH tokens, or than the model's table of positions."""
+    config = translator.model.config
+    longest = min(MAX_LENGTH, config.max_positions) if config.positions == "learned" else MAX_LENGTH
+    encoded = encode_pairs(translator.tokenizer.encode, pairs, longest, longest)
+    fitting = select(pairs, np.isin(pairs.line_numbers, encoded.line_numbers))
+    return Text(fitting, encoded, language).part(np.arange(len(encoded)) < n_sentences)
+
+
+def select(pairs: Pairs, keep: np.ndarray) -> Pairs:
+    """The pairs where `keep`, (pairs,) bool, is True."""
+    source, target, numbers = ([each for each, kept in zip(column, keep) if kept] for column in pairs[:3])
+    return Pairs(source, target, numbers, 0)
+
+
+# Importance -----------------------------------------------------------------------------------------------------------
+
+
+def every_attention(model: Transformer) -> list[SelfAttention | CrossAttention]:
+    """The attentions of all layers: of the encoder, then self-attention of the decoder, then cross-attention."""
+    return [layer for layers in heads.attention_layers(model).values() for layer in layers]
+
+
+def head_names(model: Transformer) -> list[str]:
+    """Kind, layer and head, counted from 1, as in "cross 2.3"; in the order of the heads' numbers."""
+    return [
+        f"{kind} {layer + 1}.{head + 1}"
+        for kind, layers in heads.attention_layers(model).items()
+        for layer, attention in enumerate(layers)
+        for head in range(attention.h)
+    ]
+
+
+def close_only(gates: Sequence[HeadGate], closed: Collection[int]) -> None:
+    """Close the gates of the heads with these numbers, and open all others."""
+    for index, gate in enumerate(gates):
+        H = len(gate.xi.data)
+        gate.xi.data[...] = 1
+        gate.xi.data[[head - index * H for head in closed if head // H == index]] = 0
+
+
+@contextmanager
+def computing(translator: Translator) -> Iterator[None]:
+    """Use the operations and the threads of this translator."""
+    with using(*translator.device.ops), threadpool_limits(translator.threads, "blas"):
+        yield
+
+
+def sentence_losses(translator: Translator, text: Text) -> np.ndarray:
+    """The loss of each sentence without smoothing, in nats, summed over its tokens: (sentences,)."""
+    model, losses = translator.model, np.zeros(len(text.encoded))
+    with computing(translator):
+        for batch in batches_in_order(text.encoded, POSITIONS_AT_ONCE):
+            states, _ = model.states(*batch.inputs)  # (B, T, D)
+            for index, of_one, target_ids in zip(batch.indices, states, batch.targets):
+                losses[index], _, _ = states_loss(
+                    model.unembedding, of_one[None], target_ids[None], 0.0, "others", gradient=False
+                )
+    return losses
+
+
+def greedy_bleu(translator: Translator, text: Text) -> float:
+    """sacreBLEU, 0 to 100, of greedy translations."""
+    return corpus_scores(translator.translate(text.pairs.source, beam=1), text.pairs.target, text.language).bleu
+
+
+def without_each(translator: Translator, text: Text, measure: Callable[[Translator, Text], Any]) -> np.ndarray:
+    """Measure the model without each of the heads, one at a time: (..., A, H)."""
+    found = []
+    with gated(every_attention(translator.model)) as gates:
+        for head in range(len(head_names(translator.model))):
+            close_only(gates, [head])
+            found.append(measure(translator, text))
+        return np.moveaxis(np.array(found), 0, -1).reshape(*np.shape(found[0]), len(gates), -1)
+
+
+def gate_gradients(translator: Translator, text: Text) -> np.ndarray:
+    """dL/dxi of each sentence, where L is its loss in nats, without smoothing and dropout: (sentences, A, H)
+
+    Clears the gradients of the model.
+    """
+    model = translator.model
+    with computing(translator), gated(every_attention(model)) as gates:
+        found = []
+        for index in range(len(text.encoded)):
+            for gate in gates:
+                gate.zero_grad()
+            batch = text.encoded.batch(np.array([index]))
+            batch_loss_backward(model, batch.inputs, batch.targets)
+            found.append([gate.xi.grad.copy() for gate in gates])
+    model.zero_grad()  # after the block: the gates are not in the model's store
+    return np.array(found)
+
+
+def gradient_importance(translator: Translator, text: Text) -> np.ndarray:
+    """E |dL/dxi| (Michel et al. 2019, §4.1), in nats per target token: (A, H)
+
+    The absolute value is taken of each sentence: a head that helps some and harms others matters, too.
+    """
+    return np.abs(gate_gradients(translator, text)).sum(axis=0) / text.n_tokens.sum()
+
+
+def relative_to_layer(importance: np.ndarray) -> np.ndarray:
+    """Each row divided by its Euclidean norm, as Michel et al. do before they order the heads of all layers."""
+    return importance / np.maximum(np.linalg.norm(importance, axis=1, keepdims=True), np.finfo(float).tiny)
+
+
+def order_by(importance: np.ndarray) -> list[int]:
+    """The numbers of all heads, the least important first."""
+    return np.argsort(importance, axis=None, kind="stable").tolist()
+
+
+class Curve(NamedTuple):
+    """A model after 0, 1, 2, ... heads of an order are removed.
+
+    losses  in nats per target token, for each number of heads from 0 to all of them
+    bleus   number of heads removed -> sacreBLEU of greedy translations, where it was asked for
+    """
+
+    order: list[int]
+    losses: list[float]
+    bleus: dict[int, float]
+
+
+def pruning_curve(translator: Translator, text: Text, order: Sequence[int], bleu_at: Collection[int] = ()) -> Curve:
+    """Remove the heads in this order, and measure the model each time."""
+    losses, bleus = [], {}
+    with gated(every_attention(translator.model)) as gates:
+        for count in range(len(order) + 1):
+            close_only(gates, order[:count])
+            losses.append(float(sentence_losses(translator, text).sum() / text.n_tokens.sum()))
+            if count in bleu_at:
+                bleus[count] = greedy_bleu(translator, text)
+    return Curve(list(order), losses, bleus)
+
+
+# The report -----------------------------------------------------------------------------------------------------------
 
 
 class HeadReport(NamedTuple):
-    """What was measured. Arrays over heads are (A, H), see `head_importance`.
+    """All measurements. Arrays over heads are (A, H).
 
     names          of the heads, in the order of their numbers
     n_sentences    sentence pairs; n_tokens: of the target, </s> included
     loss, bleu     of the whole model: nats per token; greedy translations
-    rises, errors  by how much the loss rises without a head, and the standard error
+    rises, errors  rise of the loss without a head, and its standard error
     bleus          BLEU without a head
     gradients      E |dL/dxi|, nats per token
     correlations   of `gradients` with `rises`: as they are, and relative to the layer
-    roles          see Roles
     alignment      accuracy against the gold alignment, of attention and of baselines; empty without annotations
     curves         name of an order -> the model while heads are removed in this order
     tokenizer      sacreBLEU's, with which BLEU was computed
@@ -58,39 +369,43 @@ class HeadReport(NamedTuple):
     bleus: np.ndarray
     gradients: np.ndarray
     correlations: dict[str, Correlation]
-    roles: Roles
+    roles: list[Role]
     alignment: dict[str, float]
     curves: dict[str, Curve]
     tokenizer: str
 
+    @property
+    def n_compared(self) -> int:
+        """Number of comparisons of a head's score with a bar."""
+        return sum(role.scores.size for role in self.roles)
+
+    @property
+    def z(self) -> float:
+        """Standard errors by which a score must exceed its bar."""
+        return corrected_z(self.n_compared)
+
     def as_json(self) -> dict[str, Any]:
         """Everything, for JSON; heads by name."""
         per_head = {"rise": self.rises, "error": self.errors, "bleu": self.bleus, "gradient": self.gradients}
-        flat = {name: values.reshape(-1).tolist() for name, values in per_head.items()}
+        values = zip(*(each.reshape(-1).tolist() for each in per_head.values()))
+        roles = [role._asdict() | {"heads": role.held_by(self.z)} for role in self.roles]
         return {
             "sentences": self.n_sentences,
             "tokens": self.n_tokens,
             "loss": self.loss,
             "bleu": self.bleu,
             "tokenizer": self.tokenizer,
-            "heads": {name: {key: flat[key][head] for key in flat} for head, name in enumerate(self.names)},
+            "heads": {name: dict(zip(per_head, of_head)) for name, of_head in zip(self.names, values)},
             "correlations": {name: found._asdict() for name, found in self.correlations.items()},
             "roles": [
-                {name: plain(value) for name, value in role._asdict().items()}
-                | {"heads": self.roles.heads_with(role).tolist()}
-                for role in self.roles.roles
+                {key: each.tolist() if isinstance(each, np.ndarray) else each for key, each in role.items()}
+                for role in roles
             ],
-            "comparisons": self.roles.n_tried,
-            "z": self.roles.z,
-            "distances": {kind: values.tolist() for kind, values in self.roles.distances.items()},
-            "uniform_distances": self.roles.uniform_distances,
+            "comparisons": self.n_compared,
+            "z": self.z,
             "alignment": self.alignment,
             "curves": {
-                name: {
-                    "order": [self.names[head] for head in curve.order],
-                    "losses": curve.losses,
-                    "bleus": curve.bleus,
-                }
+                name: curve._asdict() | {"order": [self.names[head] for head in curve.order]}
                 for name, curve in self.curves.items()
             },
         }
@@ -103,28 +418,22 @@ class HeadReport(NamedTuple):
             f"{len(self.names)} heads, {self.n_sentences} sentence pairs, {self.n_tokens} target tokens: "
             f"loss {self.loss:.4f} nats a token, BLEU {self.bleu:.2f} (greedy, tok:{self.tokenizer})",
             "",
-            f"{'without':{width}} {'loss':>8}  {'BLEU':>6} {'|dL/dxi|':>9}  role: score (a head that knows nothing)",
+            f"{'without':{width}} {'loss':>8}  {'BLEU':>6} {'|dL/dxi|':>9}  role: score (baseline)",
         ]
-        for head, name in enumerate(self.names):
-            rise, bleu, gradient = (each.reshape(-1)[head] for each in (self.rises, self.bleus, self.gradients))
-            mark = "*" if needed.reshape(-1)[head] else " "
+        for name, *numbers in zip(self.names, *map(np.ravel, (self.rises, needed, self.bleus, self.gradients))):
+            rise, is_needed, bleu, gradient = numbers
+            mark = "*" if is_needed else " "
             lines.append(f"{name:{width}} {rise:+8.4f}{mark} {bleu:6.2f} {gradient:9.4f}  {self.role_of(name)}")
+        correlations = [
+            f"{name} {rho:.2f} ({low:.2f} to {high:.2f})" for name, (rho, low, high) in self.correlations.items()
+        ]
         lines += [
             "",
             f"* the loss rises beyond chance (corrected for {len(self.names)} heads)",
-            "[role]: no role, only what comes nearest to one",
+            "[role]: not a role, only the statistic that comes nearest to one",
             f"A place is a role if its score exceeds {MOSTLY}, another statistic if it exceeds the number in brackets,",
-            f"by more than chance allows in {self.roles.n_tried} comparisons.",
-            "words away in the mean: "
-            + ", ".join(
-                f"{kind} {values.min():.1f} to {values.max():.1f} (uniform {self.roles.uniform_distances[kind]:.1f})"
-                for kind, values in self.roles.distances.items()
-            ),
-            "rank correlation with the loss without a head: "
-            + ", ".join(
-                f"{name} {found.rho:.2f} ({found.low:.2f} to {found.high:.2f})"
-                for name, found in self.correlations.items()
-            ),
+            f"by more than chance allows in {self.n_compared} comparisons.",
+            f"rank correlation with the loss without a head: {', '.join(correlations)}",
         ]
         if self.alignment:
             found = ", ".join(f"{name} {accuracy:.2f}" for name, accuracy in self.alignment.items())
@@ -135,39 +444,34 @@ class HeadReport(NamedTuple):
         """The roles of a head, or in brackets the statistic that exceeds its baseline most."""
         kind, _, place = name.partition(" ")
         layer, head = (int(number) - 1 for number in place.split("."))
-        own = [role for role in self.roles.roles if role.kind == kind]
-        texts = {
-            id(role): f"{role.name} {role.scores[layer, head]:.2f} ({role.by} {role.baseline:.2f})" for role in own
-        }
-        has = [texts[id(role)] for role in own if self.roles.heads_with(role)[layer, head]]
+        own = [role for role in self.roles if role.kind == kind]
         nearest = max(own, key=lambda role: role.scores[layer, head] - role.baseline)
-        return ", ".join(has) or f"[{texts[id(nearest)]}]"
+        has = [role for role in own if role.held_by(self.z)[layer, head]]
+        found = ", ".join(
+            f"{role.name} {role.scores[layer, head]:.2f} ({role.by} {role.baseline:.2f})" for role in has or [nearest]
+        )
+        return found if has else f"[{found}]"
 
     def pruning_lines(self) -> list[str]:
         """Loss and BLEU for the numbers of removed heads for which there is BLEU."""
-        shown = list(next(iter(self.curves.values())).bleus)
+        named, drawn = self.named_and_random()
+        counts = list(drawn[0].bleus)
+        losses = np.mean([curve.losses for curve in drawn], axis=0).tolist()
+        bleus = {count: float(np.mean([curve.bleus[count] for curve in drawn])) for count in counts}
         lines = [
             "Loss and BLEU while heads are removed, least needed first (reversed: most needed first). The orders were",
             "found on other sentences; `scratchformer heads` takes half of the sentences for each.",
-            f"{'heads removed':20}" + "".join(f"{count:>15}" for count in shown),
+            f"{'heads removed':20}" + "".join(f"{count:>15}" for count in counts),
         ]
-        for name, curve in self.averaged_curves().items():
-            cells = [f"{curve.losses[count]:8.3f} {curve.bleus[count]:6.2f}" for count in shown]
+        for name, curve in (named | {f"random, mean of {len(drawn)}": Curve([], losses, bleus)}).items():
+            cells = [f"{curve.losses[count]:8.3f} {curve.bleus[count]:6.2f}" for count in counts]
             lines.append(f"{name:20}" + "".join(f"{cell:>15}" for cell in cells))
         return lines
 
-    def averaged_curves(self) -> dict[str, Curve]:
-        """The curves, with the mean of the random ones in their place."""
-        named = {name: curve for name, curve in self.curves.items() if not name.startswith("random")}
-        drawn = [curve for name, curve in self.curves.items() if name.startswith("random")]
-        losses = np.mean([curve.losses for curve in drawn], axis=0).tolist()
-        bleus = {count: float(np.mean([curve.bleus[count] for curve in drawn])) for count in drawn[0].bleus}
-        return named | {f"random, mean of {len(drawn)}": Curve([], losses, bleus)}
-
-
-def plain(value: Any) -> Any:
-    """The value with lists in place of arrays."""
-    return value.tolist() if isinstance(value, np.ndarray) else value
+    def named_and_random(self) -> tuple[dict[str, Curve], list[Curve]]:
+        """The curves of the measures by name, and those of the random orders."""
+        named = {name: curve for name, curve in self.curves.items() if name in STYLES}
+        return named, [curve for name, curve in self.curves.items() if name not in STYLES]
 
 
 def measure_heads(
@@ -177,7 +481,6 @@ def measure_heads(
     to_prune: Text,
     examples: Sequence[Example] | None = None,
     pairs: Sequence[Example] = (),
-    greedy: bool = False,
     bleu_at: int = 4,
 ) -> HeadReport:
     """Measure everything.
@@ -185,40 +488,35 @@ def measure_heads(
     text      the sentences on which each head is measured
     to_order  where the orders of removal are found; to_prune: where the curves are measured, other sentences
     examples  the sentences of `text` with their annotations, if there are any; pairs: minimal pairs
-    greedy    also find the greedy order: each step removes the head without which the loss rises least
-    bleu_at   into how many parts BLEU divides a curve
+    bleu_at   number of parts into which BLEU divides a curve
     """
     names, n_tokens, intact = head_names(translator.model), text.n_tokens, sentence_losses(translator, text)
-    with tqdm(total=7 + N_RANDOM + greedy, unit=" parts", disable=None, leave=False) as bar:
-
-        def begin(part: str) -> None:
-            bar.set_description(part)
-            bar.update()
-
-        begin("loss without each head")
-        rises, errors = mean_and_error(losses_without_each(translator, text) - intact[:, None, None], n_tokens)
+    bar = tqdm(total=5 + N_RANDOM, unit=" parts", disable=None, leave=False)
+    with bar:
+        rises, errors = mean_and_error(
+            without_each(translator, text, sentence_losses) - intact[:, None, None], n_tokens
+        )
         gradients = gradient_importance(translator, text)
-        begin("BLEU without each head")
-        bleus = bleus_without_each(translator, text)
-        begin("roles")
-        unknown = [Example(*sentences, "", "", [], None) for sentences in zip(*text.pairs[:2])]
+        bar.update()
+        bleus = without_each(translator, text, greedy_bleu)
+        bar.update()
+        plain = [Example(*sentences, "", "", [], None) for sentences in zip(*text.pairs[:2])]
         with computing(translator):
-            roles = roles_of_heads(translator, examples or unknown, examples is not None, pairs)
-            alignment = alignment_accuracies(translator, examples) if examples else {}
-        begin("orders")
-        by_loss = order_by(losses_without_each(translator, to_order).sum(axis=0))
+            attended = [heads.sentence_attention(translator, example) for example in plain]
+            seen = [
+                each for one, gold in zip(attended, examples or [None] * len(plain)) for each in observations(one, gold)
+            ]
+            seen += pronoun_observations(translator, pairs)
+        by_loss = order_by(without_each(translator, to_order, sentence_losses).sum(axis=0))
         by_gradient = order_by(gradient_importance(translator, to_order))
         orders = {"by loss": by_loss, "by gradient": by_gradient, "by loss, reversed": by_loss[::-1]}
-        if greedy:
-            begin("greedy order")
-            orders = {"greedy": greedy_order(translator, to_order)} | orders
         for seed in range(N_RANDOM):
             orders[f"random {seed}"] = np.random.default_rng(seed).permutation(len(names)).tolist()
         marks = {round(len(names) * part / bleu_at) for part in range(bleu_at + 1)}
         curves = {}
         for name, order in orders.items():
-            begin(f"remove heads {name}")
             curves[name] = pruning_curve(translator, to_prune, order, marks)
+            bar.update()
     return HeadReport(
         names,
         len(intact),
@@ -233,8 +531,75 @@ def measure_heads(
             "|dL/dxi|": rank_correlation(gradients, rises),
             "|dL/dxi| relative to its layer": rank_correlation(relative_to_layer(gradients), rises),
         },
-        roles,
-        alignment,
+        roles_of_heads(seen),
+        alignment_accuracies(attended, examples) if examples else {},
         curves,
         bleu_metric(text.language).tokenizer.signature(),
     )
+
+
+# Figures --------------------------------------------------------------------------------------------------------------
+
+COLUMNS = 4
+"""Number of maps side by side."""
+
+STYLES = {"by loss": (DARK, "s--"), "by gradient": (ACCENT, "^-"), "by loss, reversed": (LIGHT, "v-")}
+"""Colour, marker and line of each order that is not random."""
+
+
+@as_default_style
+def maps_figure(report: HeadReport) -> Figure:
+    """Draw the heads as grids: a row for each attention, a column for each head, and the number in its cell.
+
+    The first two maps show importance, in nats per token: the rise of the loss without the head, and E |dL/dxi|. The
+    others show a statistic each, 0 to 1, of the heads that it is about. A frame marks the heads that have the role.
+    """
+    rows = [name.rpartition(".")[0] for name in report.names[:: report.rises.shape[1]]]  # encoder 1, encoder 2, ...
+    n_lines = -(-(2 + len(report.roles)) // COLUMNS)
+    figure = Figure(figsize=(3.2 * COLUMNS, (0.25 * len(rows) + 1.2) * n_lines), layout="constrained")
+    grid = figure.subplots(n_lines, COLUMNS, squeeze=False).reshape(-1)
+    draw_map(grid[0], report.rises, rows, "loss without it: rise", float(report.rises.max()), 3)
+    draw_map(grid[1], report.gradients, rows, "E |dL/dξ|", float(report.gradients.max()), 3)
+    for axes, role in zip(grid[2:], report.roles):
+        own = [row for row in rows if row.startswith(role.kind)]
+        draw_map(axes, role.scores, own, f"{role.name}\n({role.by}: {role.baseline:.2f})", 1.0, 2)
+        for layer, head in np.argwhere(role.held_by(report.z)):
+            axes.add_patch(Rectangle((head - 0.5, layer - 0.5), 1, 1, fill=False, edgecolor=ACCENT, linewidth=3))
+    for axes in grid[2 + len(report.roles) :]:
+        axes.set_axis_off()
+    return figure
+
+
+def draw_map(axes: Axes, values: np.ndarray, rows: Sequence[str], title: str, highest: float, digits: int) -> None:
+    """Draw values (rows, H) with their numbers; 0 is the darkest."""
+    draw_matrix(axes, values, 0, max(highest, np.finfo(float).tiny))
+    for (row, column), value in np.ndenumerate(values):
+        colour = "black" if value > highest / 2 else "white"
+        axes.text(column, row, f"{value:.{digits}f}", ha="center", va="center", color=colour, fontsize="x-small")
+    axes.set_xticks(range(values.shape[1]), [f"{head + 1}" for head in range(values.shape[1])])
+    axes.set_yticks(range(len(rows)), rows)
+    axes.set_title(title, fontsize="medium")
+
+
+@as_default_style
+def pruning_figure(report: HeadReport) -> Figure:
+    """Draw loss (nats per target token) and BLEU over the number of heads removed, a line for each order.
+
+    The random orders are drawn as a band from the lowest to the highest, with their mean.
+    """
+    figure = Figure(figsize=(8, 6.5), layout="constrained")
+    loss_axes, bleu_axes = figure.subplots(2, sharex=True)
+    named, drawn = report.named_and_random()
+    counts, bleu_counts = list(range(len(report.names) + 1)), list(drawn[0].bleus)
+    for axes, x, key in ((loss_axes, counts, "losses"), (bleu_axes, bleu_counts, "bleus")):
+        heights = {name: [getattr(curve, key)[count] for count in x] for name, curve in report.curves.items()}
+        band = np.array([heights[name] for name in heights if name not in named])
+        axes.fill_between(x, band.min(axis=0), band.max(axis=0), color="0.85")
+        axes.plot(x, band.mean(axis=0), color="0.5", label=f"{len(band)} random orders: mean and range")
+        for name in named:
+            colour, style = STYLES[name]
+            axes.plot(x, heights[name], style, color=colour, markersize=4, label=name)
+    label(loss_axes, "Loss without some heads", y="nats per target token")
+    label(bleu_axes, "BLEU without some heads, greedy search", x=f"heads removed, of {len(report.names)}", y="BLEU")
+    bleu_axes.legend()
+    return figure

@@ -1,8 +1,7 @@
-"""Find out what each attention head does, by comparison with the annotations of the bundled corpus.
+"""Compare the attention of each head with the annotations of the bundled corpus.
 
-The corpus says which German word translates which English word, and which noun a pronoun stands for; a trained model
-was told neither. So it can be measured on a whole test set how often a head attends to the right word, and compared
-with baselines that have learnt nothing.
+The corpus says which German word translates which English word, and which noun a pronoun stands for. A trained model
+was told neither, so its heads can be scored on a whole test set, beside baselines without a model.
 
 The weights come from `sentence_attention`: the model reads the source and the reference (teacher forcing), without a
 search. A row is the piece that attends (the query), a column the piece attended to (the key). A row of the decoder is
@@ -92,11 +91,11 @@ def sum_over_words(weights: np.ndarray, word_of: np.ndarray) -> np.ndarray:
     return weights @ (word_of[:, None] == np.arange(word_of.max() + 1)).astype(weights.dtype)
 
 
-# Alignment: does cross-attention attend to the word that is being translated? -----------------------------------------
+# Alignment: cross-attention to the word that is being translated ------------------------------------------------------
 
 
 class AlignmentScore(NamedTuple):
-    """How well the most attended source words agree with the alignment of the corpus.
+    """Agreement of the most attended source words with the alignment of the corpus.
 
     accuracy    share of the aligned target words whose most attended source word is one of those they translate
     error_rate  1 - 2 (common links) / (links of both), after Och & Ney 2003; an aligned target word has one link here
@@ -122,10 +121,7 @@ def diagonal_alignment(n_target: int, n_source: int) -> np.ndarray:
 
 
 def alignment_score(chosen: Sequence[np.ndarray], examples: Sequence[Example]) -> AlignmentScore:
-    """chosen: for each example, the source word of each target word, (target words,)
-
-    Raises ValueError if an example has more or fewer choices than target words.
-    """
+    """Score the source word chosen for each target word: for each example, chosen (target words,)."""
     right = sum(int(right_choices(choice, example)) for choice, example in zip(chosen, examples, strict=True))
     chosen_links = sum(n_aligned(example) for example in examples)
     gold_links = sum(len(example.alignment) for example in examples)
@@ -133,10 +129,7 @@ def alignment_score(chosen: Sequence[np.ndarray], examples: Sequence[Example]) -
 
 
 def right_choices(chosen: np.ndarray, example: Example) -> np.ndarray:
-    """How many of the aligned target words have a source word that they translate: (..., target words) -> (...)
-
-    Raises ValueError if there are more or fewer choices than target words.
-    """
+    """Count the aligned target words whose chosen source word is one they translate: (..., target words) -> (...)."""
     n_source, n_target = len(words(example.source)), len(words(example.target))
     if np.shape(chosen)[-1] != n_target:
         raise ValueError(f"choices of shape {np.shape(chosen)} for the {n_target} words of {example.target!r}")
@@ -147,23 +140,14 @@ def right_choices(chosen: np.ndarray, example: Example) -> np.ndarray:
 
 
 def n_aligned(example: Example) -> int:
-    """How many target words have an alignment."""
+    """Count the target words that have an alignment."""
     return len({target for _, target in example.alignment})
 
 
 def chance_accuracy(examples: Sequence[Example]) -> float:
     """The accuracy to expect of source words drawn at random, and so of uniform attention."""
-    shares = [
-        len(source_words_of(example, target)) / len(words(example.source))
-        for example in examples
-        for target in {target for _, target in example.alignment}
-    ]
-    return float(np.mean(shares))
-
-
-def source_words_of(example: Example, target_word: int) -> list[int]:
-    """The source words that a target word translates."""
-    return [source for source, target in example.alignment if target == target_word]
+    expected = [len({tuple(link) for link in each.alignment}) / len(words(each.source)) for each in examples]
+    return sum(expected) / sum(map(n_aligned, examples))
 
 
 def target_words_of(example: Example, source_word: int) -> list[int]:
@@ -175,7 +159,7 @@ def target_words_of(example: Example, source_word: int) -> list[int]:
 
 
 class Rollout(NamedTuple):
-    """How much of each position's state comes from which piece, if attention were all that mixes them.
+    """Shares of the pieces in each position's state, if attention were all that mixes them.
 
     encoder  (S, S): the state of a source position after all layers, from the source pieces; rows sum to 1
     target   (T, T): the state that writes a piece, from the pieces read so far, <s> first
@@ -209,7 +193,7 @@ def rollout(attention: SentenceAttention) -> Rollout:
     return Rollout(of_encoder, target, source)
 
 
-# Pronouns: which of two nouns is attended to? -------------------------------------------------------------------------
+# Pronouns: attention to one of two nouns ------------------------------------------------------------------------------
 
 
 PRONOUN_VIEWS = (
@@ -218,7 +202,7 @@ PRONOUN_VIEWS = (
     "decoder, er/sie/es: German nouns",
     "decoder, er/sie/es: German articles",
 )
-"""Where a head might find out what a pronoun stands for: the row that attends, and the columns it attends to.
+"""Places at which a head may resolve a pronoun: the row that attends, and the columns it attends to.
 
 The row of er/sie/es is the one that writes it. By then, the decoder has read the German nouns and their articles, which
 show the gender.
@@ -226,10 +210,7 @@ show the gender.
 
 
 def pronoun_weights(attention: SentenceAttention, example: Example) -> dict[str, np.ndarray]:
-    """The weights of the noun that a pronoun means and of the other noun: (N, H, 2) for each of PRONOUN_VIEWS.
-
-    Raises ValueError if the example has no pronoun with two nouns to choose from.
-    """
+    """The weights of the noun that a pronoun means and of the other noun: (N, H, 2) for each of PRONOUN_VIEWS."""
     link = example.coreference
     if link is None or link["rival"] is None:
         raise ValueError(f"no pronoun with two nouns to choose from: {example.source!r}")
@@ -249,13 +230,8 @@ def pronoun_weights(attention: SentenceAttention, example: Example) -> dict[str,
 
 
 def cross_attention_at_pronoun(attention: SentenceAttention, example: Example) -> np.ndarray:
-    """Cross-attention of the row that writes er, sie or es, or its first piece: (N, H, source words)
-
-    Raises ValueError if the example has no pronoun.
-    """
-    if example.coreference is None:
-        raise ValueError(f"no pronoun: {example.source!r}")
-    row = pronoun_row(attention, example.coreference)
+    """Cross-attention of the row that writes er, sie or es, or its first piece: (N, H, source words)"""
+    row = pronoun_row(attention, example.coreference or {})
     return sum_over_words(attention.cross[:, :, row], attention.source_word)
 
 
@@ -265,7 +241,7 @@ def pronoun_row(attention: SentenceAttention, link: dict[str, Any]) -> int:
 
 
 class PronounScore(NamedTuple):
-    """How well a head chooses between the noun that a pronoun means and the other noun, on minimal pairs.
+    """Choices of a head between the noun that a pronoun means and the other noun, on minimal pairs.
 
     antecedent, rival  mean weight of the noun that is meant, and of the other one, 0 to 1
     accuracy           share of the sentences in which the antecedent has more weight
@@ -283,25 +259,14 @@ class PronounScore(NamedTuple):
 
 
 def pronoun_score(weights: np.ndarray, examples: Sequence[Example]) -> PronounScore:
-    """weights: (examples, 2), of the antecedent and of the rival
-
-    Raises ValueError if an example is not part of a minimal pair.
-    """
+    """Score the weights of one head: (examples, 2), of the antecedent and of the rival."""
     right = weights[:, 0] > weights[:, 1]
     antecedent, rival = weights.mean(axis=0).tolist()
-    return PronounScore(antecedent, rival, float(right.mean()), pair_accuracy(right, examples))
-
-
-def pair_accuracy(right: np.ndarray, examples: Sequence[Example]) -> float:
-    """right: (examples,) bool -> the share of the minimal pairs with both sentences right"""
-    return float(both_right(right, examples).mean())
+    return PronounScore(antecedent, rival, float(right.mean()), float(both_right(right, examples).mean()))
 
 
 def both_right(right: np.ndarray, examples: Sequence[Example]) -> np.ndarray:
-    """Which minimal pairs have both sentences right: (examples, ...) bool -> (pairs, ...) bool
-
-    Raises ValueError if an example is not part of a minimal pair.
-    """
+    """Find the minimal pairs with both sentences right: (examples, ...) bool -> (pairs, ...) bool"""
     pairs: dict[int, list[np.ndarray]] = {}
     for example, is_right in zip(examples, right, strict=True):
         if example.coreference is None or "pair" not in example.coreference:
@@ -335,11 +300,11 @@ def without_heads(attention: SelfAttention | CrossAttention, heads: Sequence[int
 
 
 class PronounChoice(NamedTuple):
-    """Whether a model that has read the reference so far writes the right one of er, sie and es.
+    """Choices of a model between er, sie and es after it has read the reference so far.
 
     accuracy       share of the sentences in which the right one is the most probable of the three
     pair_accuracy  share of the minimal pairs in which it is in both sentences
-    other_loss     loss of all other pieces, in nats per piece: shows whether more than the pronoun has suffered
+    other_loss     loss of all other pieces, in nats per piece
     """
 
     accuracy: float
@@ -348,7 +313,7 @@ class PronounChoice(NamedTuple):
 
 
 def pronoun_choice(translator: Translator, examples: Sequence[Example]) -> PronounChoice:
-    """Raises ValueError if an example is not part of a minimal pair, or if two pronouns begin with the same piece."""
+    """Compare the logits of er, sie and es at the place of the pronoun, on minimal pairs."""
     tokenizer, rows = translator.tokenizer, np.arange(len(examples))
     source_ids, target_in_ids, target_out_ids = teacher_forced(tokenizer, examples)
     logits, _ = translator.model.forward(source_ids, target_in_ids)  # (B, T, V)
@@ -363,4 +328,4 @@ def pronoun_choice(translator: Translator, examples: Sequence[Example]) -> Prono
     others = target_out_ids.copy()
     others[at_pronoun] = PAD
     loss_sum, n_tokens, _ = cross_entropy(logits, others)
-    return PronounChoice(float(right.mean()), pair_accuracy(right, examples), float(loss_sum) / n_tokens)
+    return PronounChoice(float(right.mean()), float(both_right(right, examples).mean()), float(loss_sum) / n_tokens)

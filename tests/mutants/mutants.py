@@ -133,7 +133,7 @@ VALIDATION = "scratchformer/training/validation.py"
 GRADIENT = "scratchformer/parallel/gradient.py"
 DATA_PARALLEL = "scratchformer/training/data_parallel.py"
 DATA = "scratchformer/training/data.py"
-HEAD_IMPORTANCE = "scratchformer/experiments/head_importance.py"
+HEAD_REPORT = "scratchformer/experiments/head_report.py"
 
 DIFFERENCES = "tests/nn/test_gradients.py::test_backward_agrees_with_finite_differences"
 IN_CONTRACT = "tests/nn/test_contract.py::test_"
@@ -298,10 +298,10 @@ MUTANTS = [
         "The absolute value is taken of the mean gradient: a head that helps some sentences and harms others is worth "
         "nothing.",
         "",
-        "tests/experiments/test_head_importance.py::test_the_absolute_value_is_taken_of_each_sentence",
+        "tests/experiments/test_head_report.py::test_the_absolute_value_is_taken_of_each_sentence",
         [
             Patch(
-                HEAD_IMPORTANCE,
+                HEAD_REPORT,
                 "np.abs(gate_gradients(translator, text)).sum(axis=0)",
                 "np.abs(gate_gradients(translator, text).sum(axis=0))",
             )
