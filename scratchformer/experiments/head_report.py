@@ -172,13 +172,14 @@ def pronoun_observations(translator: Translator, pairs: Sequence[Example]) -> It
             yield Observation(kind, name, "random choice", both, 0.25, 0.25, 1)
 
 
-def alignment_accuracies(attended: Sequence[SentenceAttention], examples: Sequence[Example]) -> dict[str, float]:
+def alignment_accuracies(translator: Translator, examples: Sequence[Example]) -> dict[str, float]:
     """The share of the right source words that attention and baselines find (`heads.AlignmentScore.accuracy`)."""
-    chosen = {
-        "attention of the last layer": [heads.aligned_words(each.cross[-1].mean(axis=0), each) for each in attended],
-        "rollout": [heads.aligned_words(heads.rollout(each).source, each) for each in attended],
-        "diagonal": [heads.diagonal_alignment(len(words(each.target)), len(words(each.source))) for each in examples],
-    }
+    chosen: dict[str, list[np.ndarray]] = {"attention of the last layer": [], "rollout": [], "diagonal": []}
+    for example in examples:
+        attention = heads.sentence_attention(translator, example)
+        chosen["attention of the last layer"].append(heads.aligned_words(attention.cross[-1].mean(axis=0), attention))
+        chosen["rollout"].append(heads.aligned_words(heads.rollout(attention).source, attention))
+        chosen["diagonal"].append(heads.diagonal_alignment(len(words(example.target)), len(words(example.source))))
     scores = {name: heads.alignment_score(found, examples).accuracy for name, found in chosen.items()}
     return scores | {"chance": heads.chance_accuracy(examples)}
 
@@ -216,8 +217,8 @@ def text_of(translator: Translator, pairs: Pairs, n_sentences: int, language: st
 
 def select(pairs: Pairs, keep: np.ndarray) -> Pairs:
     """The pairs where `keep`, (pairs,) bool, is True."""
-    source, target, numbers = ([each for each, kept in zip(column, keep) if kept] for column in pairs[:3])
-    return Pairs(source, target, numbers, 0)
+    source, target = ([each for each, kept in zip(lines, keep) if kept] for lines in (pairs.source, pairs.target))
+    return Pairs(source, target, [number for number, kept in zip(pairs.line_numbers, keep) if kept], 0)
 
 
 # Importance -----------------------------------------------------------------------------------------------------------
@@ -258,7 +259,8 @@ def sentence_losses(translator: Translator, text: Text) -> np.ndarray:
     model, losses = translator.model, np.zeros(len(text.encoded))
     with computing(translator):
         for batch in batches_in_order(text.encoded, POSITIONS_AT_ONCE):
-            states, _ = model.states(*batch.inputs)  # (B, T, D)
+            source_ids, target_in_ids = batch.inputs
+            states, _ = model.states(source_ids, target_in_ids)  # (B, T, D)
             for index, of_one, target_ids in zip(batch.indices, states, batch.targets):
                 losses[index], _, _ = states_loss(
                     model.unembedding, of_one[None], target_ids[None], 0.0, "others", gradient=False
@@ -491,8 +493,7 @@ def measure_heads(
     bleu_at   number of parts into which BLEU divides a curve
     """
     names, n_tokens, intact = head_names(translator.model), text.n_tokens, sentence_losses(translator, text)
-    bar = tqdm(total=5 + N_RANDOM, unit=" parts", disable=None, leave=False)
-    with bar:
+    with tqdm(total=5 + N_RANDOM, unit=" parts", disable=None, leave=False) as bar:
         rises, errors = mean_and_error(
             without_each(translator, text, sentence_losses) - intact[:, None, None], n_tokens
         )
@@ -500,13 +501,14 @@ def measure_heads(
         bar.update()
         bleus = without_each(translator, text, greedy_bleu)
         bar.update()
-        plain = [Example(*sentences, "", "", [], None) for sentences in zip(*text.pairs[:2])]
+        annotated: Sequence[Example | None] = examples if examples else [None] * len(text.encoded)
         with computing(translator):
-            attended = [heads.sentence_attention(translator, example) for example in plain]
-            seen = [
-                each for one, gold in zip(attended, examples or [None] * len(plain)) for each in observations(one, gold)
-            ]
+            seen: list[Observation] = []
+            for source, target, example in zip(text.pairs.source, text.pairs.target, annotated):
+                pair = Example(source, target, "", "", [], None)
+                seen += observations(heads.sentence_attention(translator, pair), example)
             seen += pronoun_observations(translator, pairs)
+            alignment = alignment_accuracies(translator, examples) if examples else {}
         by_loss = order_by(without_each(translator, to_order, sentence_losses).sum(axis=0))
         by_gradient = order_by(gradient_importance(translator, to_order))
         orders = {"by loss": by_loss, "by gradient": by_gradient, "by loss, reversed": by_loss[::-1]}
@@ -532,7 +534,7 @@ def measure_heads(
             "|dL/dxi| relative to its layer": rank_correlation(relative_to_layer(gradients), rises),
         },
         roles_of_heads(seen),
-        alignment_accuracies(attended, examples) if examples else {},
+        alignment,
         curves,
         bleu_metric(text.language).tokenizer.signature(),
     )
