@@ -319,3 +319,16 @@ def site(tmp_path_factory):
             assert (ended.returncode, ended.stderr) == (0, "")
             (shared / "unfinished").rename(shared / "site")
     return shared / "site"
+
+
+@pytest.fixture
+def cupy(request):
+    """CuPy; skips the test if there are too few GPUs."""
+    module, needed = pytest.importorskip("cupy"), 2 if request.node.get_closest_marker("multi_gpu") else 1
+    try:
+        found = module.cuda.runtime.getDeviceCount()
+    except module.cuda.runtime.CUDARuntimeError:
+        found = 0
+    if found < needed:
+        pytest.skip(f"GPUs needed: {needed}; found: {found}")
+    return module

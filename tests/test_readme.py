@@ -29,7 +29,7 @@ def test_the_numbers_of_the_file_are_those_of_its_benchmark():
     found = json.loads((ROOT / "benchmarks" / "results" / "one_file.json").read_text(encoding="utf-8"))["results"]
     lines = (ROOT / "lessons" / "transformer.py").read_text(encoding="utf-8").count("\n")
     assert f"{lines} lines of NumPy" in README and f"BLEU of {found['bleu']['test']:.1f}" in README
-    assert f"{found['train']['seconds'] / 60:.0f} minutes" in README
+    assert f"{found['train']['cpu_seconds'] / 60:.0f} minutes" in README
 
 
 def test_the_shipped_model_writes_what_is_quoted():

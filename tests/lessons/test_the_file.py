@@ -199,9 +199,8 @@ def fails(comparison):
 
 
 @pytest.mark.gpu
-def test_it_runs_on_a_gpu_with_one_import_changed():
+def test_it_runs_on_a_gpu_with_one_import_changed(cupy):
     """Random numbers are drawn on the host, because the emulated GPU has no cuRAND."""
-    cupy = pytest.importorskip("cupy")
     numpys, cupys = load(), load(("import numpy as np", "import cupy as np"))
     cupys.rng = OnHost()
     models = [each.new_model(V, D, F, H, N) for each in (numpys, cupys)]

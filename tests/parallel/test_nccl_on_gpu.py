@@ -12,19 +12,6 @@ from scratchformer.training.run import RunDirectory
 
 
 @pytest.fixture
-def cupy(request):
-    """The module; skips the test if there are too few GPUs."""
-    module, needed = pytest.importorskip("cupy"), 2 if request.node.get_closest_marker("multi_gpu") else 1
-    try:
-        found = module.cuda.runtime.getDeviceCount()
-    except module.cuda.runtime.CUDARuntimeError:
-        found = 0
-    if found < needed:
-        pytest.skip(f"GPUs needed: {needed}; found: {found}")
-    return module
-
-
-@pytest.fixture
 def alone(cupy):
     """NCCL with one rank. A GPU without NCCL is a failure: the extras cuda12 and cuda13 install it."""
     return Nccl(Communicator(), cupy)
