@@ -51,7 +51,7 @@ def pair_of(the_file):
     """The file's model, and the library's with the same weights."""
     ours, theirs = Transformer(CONFIG, dtype="float64"), the_file.new_model(V, D, F, H, N, dtype="float64")
     for name, w in theirs.weights.items():
-        w.data[...] = w.data + 0.3 * np.random.default_rng(len(name)).normal(size=w.data.shape)
+        w.data[...] = w.data + 0.6 * np.random.default_rng(len(name)).normal(size=w.data.shape)
     for (_, view), array in zip(named(ours, "data"), arrays(theirs, "data"), strict=True):
         view[...] = array
     return theirs, ours
