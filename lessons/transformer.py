@@ -4,12 +4,12 @@
     python lessons/transformer.py train           learn to translate English, in four minutes
     python lessons/transformer.py translate "The dog ate the apple."
 
-Every gradient is written by hand, in functions with two halves. The first computes y and stops at
-`dy = yield y`. When the rest of the model has found dy, the gradient of the loss with respect to y,
-the second goes on, with all variables of the first, and returns dx. A function `square` would have
-the lines `dy = yield x * x` and `return 2 * x * dy`. Its caller writes y, backward = square(x), and
-later dx = backward(dy). A weight is W.data, its gradient W.grad. Axes have letters: b sentences,
-t positions, s positions seen, h heads, v words, n predictions; d, f, k as in d_model, d_ff, d_k.
+Every gradient is written by hand, in functions with two halves. The first stops at `dy = yield y`.
+Once dy is known, the gradient of the loss with respect to y, the second goes on and returns dx. A
+function `square` has the lines `dy = yield x * x` and `return 2 * x * dy`; its caller writes y,
+backward = square(x), then dx = backward(dy). A weight is W.data, its gradient W.grad. Axes: b
+sentences, t positions, s positions seen, h heads, v words, n predictions; d, f, k as in d_model,
+d_ff, d_k.
 """
 
 import re
@@ -280,28 +280,30 @@ def train(steps=1500, size=96, P_drop=0.0):
 
 
 def beam_search(source, model, beam=4, alpha=0.6, longer=50):
-    """The best translation of one source (1, s) by log p / length penalty (§6.1); 1: greedy."""
+    """The best translation of one source (1, s) by log p / length penalty (§6.1)."""
     memory, _ = encode(source, model, 0.0)
-    alive, finished = [(0.0, [BOS])], []  # log p and ids, the likeliest first
-    while alive and len(alive[0][1]) <= source.size + longer:
+    penalty = ((5 + np.arange(source.size + longer + 1)) / 6) ** alpha  # of 0, 1, 2, ... words
+    alive, finished = [(0.0, [BOS])], []  # log p and ids, the likeliest first; scores and ids
+    for n_words in range(1, len(penalty)):
         log_p_so_far, so_far = zip(*alive)
         x, _ = decode(np.array(so_far), memory.repeat(len(alive), axis=0), source, model, 0.0)
         log_p = np.array(log_p_so_far)[:, None] + log_softmax(x[:, -1] @ model.E.data.T)
-        best, V = np.argsort(-log_p, axis=None)[: beam - len(finished)], log_p.shape[1]
+        log_p[:, [PAD, BOS]] = -np.inf  # never written
+        best, V = np.argsort(-log_p, axis=None)[: 2 * beam], log_p.shape[1]
         continued = [(log_p.flat[i], [*so_far[i // V], i % V]) for i in best.tolist()]
-        finished += [each for each in continued if each[1][-1] == EOS]
-        alive = [each for each in continued if each[1][-1] != EOS]
-    _, ids = max(finished or alive, key=lambda each: each[0] / ((4 + len(each[1])) / 6) ** alpha)
-    return [i for i in ids if i not in (BOS, EOS)]
+        finished += [(p / penalty[n_words], ids) for p, ids in continued if ids[-1] == EOS]
+        alive = [(p, ids) for p, ids in continued if ids[-1] != EOS][:beam]
+        if finished and max(finished)[0] >= alive[0][0] / penalty[-1]:
+            break  # log p can only fall: no other sentence will score more
+    return [i for i in max(finished or alive)[1] if i not in (BOS, EOS)]
 
 
 def translate(sentence):
     """Print the German of an English sentence, by the weights that train has saved."""
     saved = dict(np.load(WEIGHTS))
     words = saved.pop("words").tolist()
-    for word in words_in(sentence):
-        if word not in words:
-            sys.exit(f"unknown word {word!r}: the model knows those of {CORPUS / 'train.en'}")
+    if unknown := [word for word in words_in(sentence) if word not in words]:
+        sys.exit(f"unknown word {unknown[0]!r}: the model knows those of {CORPUS / 'train.en'}")
     model = new_model(len(words))
     for name, w in model.weights.items():
         w.data = saved[name]
@@ -322,8 +324,7 @@ def check(step=1e-5):
         globals()["rng"] = np.random.default_rng(0)  # the same dropout each time
         return loss_of(source, target, model, P_drop=0.1)
 
-    _, backward = loss()
-    backward(1.0)
+    loss()[1](1.0)  # backward
     errors = []
     for name, w in model.weights.items():
         numeric = np.zeros_like(w.data)
