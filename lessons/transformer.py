@@ -8,8 +8,8 @@ Every gradient is written by hand, in functions with two halves. The first stops
 Once dy is known, the gradient of the loss with respect to y, the second goes on and returns dx. A
 function `square` has the lines `dy = yield x * x` and `return 2 * x * dy`; its caller writes y,
 backward = square(x), then dx = backward(dy). A weight is W.data, its gradient W.grad. Axes: b
-sentences, t positions, s positions seen, h heads, v words, n predictions; d, f, k as in d_model,
-d_ff, d_k.
+sentences, t positions, s positions seen, h heads, v words, n predictions, d, f, k of d_model, d_ff,
+d_k.
 """
 
 import re
