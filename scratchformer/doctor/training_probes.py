@@ -414,7 +414,7 @@ def check_generation_steps(config: ModelConfig) -> None:
     model = with_random_vectors(LanguageModel(config, dtype=FLOAT64))
     cache, read = begin_generation(model, B), 0
     for end in range(2, T + 1):
-        logits, cache = generation_step(model, TARGET[:, read:end], cache)
+        logits = generation_step(model, TARGET[:, read:end], cache)
         read = end
         what = f"a language model's logits at position {end - 1}, from its cache"
         expect_close(what, logits, model.forward(TARGET[:, :end])[0][:, -1])

@@ -259,24 +259,23 @@ MUTANTS = [
             Patch(
                 ATTENTION,
                 """\
-        k, v = split_heads(projected, self.h, self.d_k, self.d_v)
+            k, v, memory_cache = self.keys_and_values(memory)
 """,
                 """\
-        k, _ = split_heads(projected, self.h, self.d_k, self.d_v)
-        of_x, x_cache = self.kv.forward(x)
-        _, v = split_heads(of_x, self.h, self.d_k, self.d_v)
+            k, _, memory_cache = self.keys_and_values(memory)
+            _, v, x_cache = self.keys_and_values(x)
 """,
             ),
-            Patch(ATTENTION, "return y, (q_cache, kv_cache,", "return y, (q_cache, (kv_cache, x_cache),"),
+            Patch(ATTENTION, "return y, (q_cache, memory_cache,", "return y, (q_cache, (memory_cache, x_cache),"),
             Patch(
                 ATTENTION,
                 """\
-        dmemory = self.kv.backward(join_heads(dk, dv), kv_cache)
+        dmemory = self.kv.backward(join_heads(dk, dv), memory_cache)
         # q = split_heads(x W_Q + b_Q)
         return self.q.backward(join_heads(dq), q_cache), dmemory
 """,
                 """\
-        memory_cache, x_cache = kv_cache
+        memory_cache, x_cache = memory_cache
         dmemory = self.kv.backward(join_heads(dk, 0 * dv), memory_cache)
         dx = self.kv.backward(join_heads(0 * dk, dv), x_cache)
         return dx, dmemory + self.q.backward(join_heads(dq), q_cache)
@@ -443,8 +442,8 @@ MUTANTS = [
         [
             Patch(
                 TRANSFORMER,
-                "self.cross_attention.forward(x, memory, memory_mask,",
-                "self.cross_attention.forward(x, memory, mask,",
+                "x, memory, memory_mask, of_memory, rng",
+                "x, memory, mask, of_memory, rng",
             )
         ],
     ),
@@ -458,11 +457,12 @@ MUTANTS = [
             Patch(
                 TRANSFORMER,
                 """\
-        x, self_attention_cache = self.self_attention.forward(x, mask, rng=rng and rng.child(0))
+        x, self_attention_cache = self.self_attention.forward(x, mask, kv_cache, rng=rng and rng.child(0))
         y, feed_forward_cache
 """.rstrip("\n"),
                 """\
-        x, self_attention_cache = self.self_attention.forward(x, Mask(mask.key_lengths, True), rng=rng and rng.child(0))
+        mask = Mask(mask.key_lengths, True)
+        x, self_attention_cache = self.self_attention.forward(x, mask, kv_cache, rng=rng and rng.child(0))
         y, feed_forward_cache
 """.rstrip("\n"),
             )
@@ -666,7 +666,7 @@ MUTANTS = [
         "The gradient through the residual connection is forgotten: the lower layers hardly learn.",
         "PostNorm",
         f"{DIFFERENCES}[PostNorm: around feed-forward, dropout 0.0]",
-        [Patch(RESIDUAL, "return self.norm.backward(dy, cache)", "return 0 * dy, self.norm.backward(dy, cache)[1]")],
+        [Patch(RESIDUAL, "dx = dx + dx_through", "dx = dx_through")],
     ),
     Mutant(
         "residual-added-in-place",
@@ -694,13 +694,13 @@ MUTANTS = [
         [
             Patch(
                 RESIDUAL,
-                "        return x + dropped, kept\n",
-                "        return self.norm.forward(x)[0] + dropped, kept\n",
+                "return x + dropped, (norm_cache",
+                "return n + dropped, (norm_cache",
             ),
             Patch(
                 RESIDUAL,
-                "dx = dx + self.before_backward(dh, before_cache)",
-                "dx = self.before_backward(dx + dh, before_cache)",
+                "dx = dy + self.norm.backward(dn, norm_cache)",
+                "dx = self.norm.backward(dy + dn, norm_cache)",
             ),
         ],
     ),
@@ -711,7 +711,7 @@ MUTANTS = [
         "The encoder gets its gradient from one decoder layer only: the gradients of the others are overwritten.",
         "Decoder",
         f"{DIFFERENCES}[Decoder: post-norm, dropout 0.0]",
-        [Patch(TRANSFORMER, "dmemory = share if dmemory is None else dmemory + share", "dmemory = share")],
+        [Patch(TRANSFORMER, "[d + share for d, share in zip(dothers, shares)] if dothers else shares", "shares")],
     ),
     Mutant(
         "one-layer-n-times",
@@ -1605,13 +1605,9 @@ model, loss_sum = self.replicas[replica], 0.0
         f"{IN_FLOW}decoding_step_by_step_gives_the_logits_of_forward[post]",
         [
             Patch(
-                INCREMENTAL,
-                """\
-    cache = cache.extended(k, v)
-    heads, _ = layer.attention.forward(q, *cache.first(len(q)), mask)""",
-                """\
-    now = cache.extended(k, v)
-    heads, _ = layer.attention.forward(q, *now.first(len(q)), mask)""",
+                ATTENTION,
+                "            k, v = kv_cache.extend(k, v)  # S positions\n",
+                "            kv_cache.extend(k, v)\n",
             )
         ],
     ),
@@ -1629,7 +1625,7 @@ model, loss_sum = self.replicas[replica], 0.0
         "A language model that continues a text gives each new token position 0.",
         "decoding step",
         f"{IN_GENERATION}the_cache_gives_the_logits_of_forward[sinusoidal]",
-        [Patch(INCREMENTAL, "model.positions.forward(x, kv_cache[0].t)", "model.positions.forward(x)")],
+        [Patch(INCREMENTAL, "model.positions.forward(x, kv_caches[0].t)", "model.positions.forward(x)")],
     ),
     Mutant(
         "nucleus-without-its-last-token",
