@@ -176,7 +176,7 @@ def decoder_from_x(layer: DecoderLayer | Decoder) -> Callable:
 
 def decoder_from_memory(layer: DecoderLayer | Decoder) -> Callable:
     x = random().normal(size=(B, T, D))
-    return lambda memory: layer.forward(x, memory, memory_mask=Mask(lengths(S)))
+    return lambda memory: layer.forward(x, memory, Mask(causal=True), Mask(lengths(S)))
 
 
 def check_token_dependence(config: ModelConfig) -> None:

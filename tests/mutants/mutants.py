@@ -439,13 +439,7 @@ MUTANTS = [
         "Cross-attention gets the decoder's own mask: it sees padding, and does not see the end of the source.",
         "DecoderLayer",
         f"{IN_FLOW}every_attention_of_the_model_obeys_its_mask",
-        [
-            Patch(
-                TRANSFORMER,
-                "x, memory, memory_mask, of_memory, rng",
-                "x, memory, mask, of_memory, rng",
-            )
-        ],
+        [Patch(TRANSFORMER, "x, memory, memory_mask, of_memory, rng", "x, memory, mask, of_memory, rng")],
     ),
     Mutant(
         "encoder-is-causal",
@@ -692,15 +686,9 @@ MUTANTS = [
         "PreNorm",
         f"{IN_MODEL}post_norm_normalises_the_sum_and_pre_norm_what_the_sublayer_reads",
         [
+            Patch(RESIDUAL, "return x + dropped, (norm_cache", "return n + dropped, (norm_cache"),
             Patch(
-                RESIDUAL,
-                "return x + dropped, (norm_cache",
-                "return n + dropped, (norm_cache",
-            ),
-            Patch(
-                RESIDUAL,
-                "dx = dy + self.norm.backward(dn, norm_cache)",
-                "dx = self.norm.backward(dy + dn, norm_cache)",
+                RESIDUAL, "dx = dy + self.norm.backward(dn, norm_cache)", "dx = self.norm.backward(dy + dn, norm_cache)"
             ),
         ],
     ),
