@@ -133,7 +133,7 @@ class Stack(Layer, ABC):
         return tuple(gradients) if len(gradients) > 1 else gradients[0]
 
     def backward_by_layer(self, dy: Array, cache: Any) -> Iterator[tuple]:
-        """Backward, last layer first: yield each layer when its gradients are complete, with dx (and dmemory) so far."""
+        """Backward, last layer first: yield each layer when its gradients are complete, with dx and dmemory so far."""
         caches, norm_cache = cache
         dx = self.final_norm.backward(dy, norm_cache) if self.final_norm else dy
         dothers: list[Array] = []
