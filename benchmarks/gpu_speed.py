@@ -27,9 +27,8 @@ from scratchformer.backends.device import dtype_named
 from scratchformer.config import Config
 from scratchformer.decoding.search import search
 from scratchformer.decoding.translator import SENTENCES_AT_ONCE
-from scratchformer.nn.attention import by_head, transposed
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.ops import using
+from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch
@@ -170,22 +169,16 @@ def calls(precision: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Call
     yield "masked_softmax", lambda: partial(ops.masked_softmax, *new(1, B, h, L, L), 0.1, lengths, True), 2 * S
     yield "masked_softmax_backward", lambda: partial(ops.masked_softmax_backward, *new(2, B, h, L, L), 0.1), 3 * S
 
-    def attention_in_steps(q: Any, k: Any, v: Any) -> Any:
-        weights = ops.masked_softmax(ops.matmul(by_head(q), transposed(by_head(k))), 0.1, lengths, True)
-        return ops.matmul(weights, by_head(v)), weights
-
-    def attention_backward_in_steps(dy: Any, q: Any, k: Any, v: Any, weights: Any) -> Any:
-        dy, q, k, v = map(by_head, (dy, q, k, v))
-        dscores = ops.masked_softmax_backward(ops.matmul(dy, transposed(v)), weights, 0.1)
-        return ops.matmul(dscores, k), ops.matmul(transposed(dscores), q), ops.matmul(transposed(weights), dy)
+    def attention_backward(run: Callable[..., Any]) -> Callable[[], Any]:
+        (weights,) = new(1, B, h, L, L)
+        dy, q, k, v = heads(4)
+        return partial(run, dy, q, k, v, 0.1, weights, weights, None, 0.0)
 
     forward, backward = 4 * A + S, 7 * A + S
     yield "attention", lambda: partial(ops.attention, *heads(3), 0.1, lengths, True, 0.0, None), forward
-    yield "attention, in steps", lambda: partial(attention_in_steps, *heads(3)), forward
-    yield "attention_backward", lambda: partial(ops.attention_backward, *heads(4), *new(1, B, h, L, L), 0.1), backward
-    yield "attention_backward, in steps", lambda: partial(
-        attention_backward_in_steps, *heads(4), *new(1, B, h, L, L)
-    ), backward
+    yield "attention, in steps", lambda: partial(Ops.attention, ops, *heads(3), 0.1, lengths, True, 0.0, None), forward
+    yield "attention_backward", lambda: attention_backward(ops.attention_backward), backward
+    yield "attention_backward, in steps", lambda: attention_backward(partial(Ops.attention_backward, ops)), backward
     ids = pairs_of(B, L, L, V, 1).source.padded(np.arange(B))  # some words are frequent
     rows = D * len(np.unique(ids))  # of all words that are there
     yield "embedding", lambda: partial(ops.embedding, ids, *new(1, V, D), 22.6), A + size * rows

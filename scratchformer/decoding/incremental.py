@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scratchformer.nn.attention import CrossAttention, Mask, SelfAttention, by_head, join_heads, split_heads
+from scratchformer.nn.attention import CrossAttention, Mask, SelfAttention, join_heads, split_heads
 from scratchformer.nn.language_model import LanguageModel
-from scratchformer.nn.ops import ops_of
+from scratchformer.nn.ops import by_head, ops_of
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.residual import Residual
 from scratchformer.nn.transformer import DecoderLayer, Transformer
