@@ -59,10 +59,6 @@ class Ops:
         """Matrix product over the last two axes. Transposed and strided views are read without a copy."""
         return self.xp.matmul(a, b, out=out)
 
-    def for_products(self, x: Array) -> Array:
-        """A matrix as products read it, so that what they would do to it each time is done once."""
-        return x
-
     def add_product_inplace(self, total: Array, a: Array, b: Array) -> None:
         """total += a b, in place, for matrices. This is how gradients of weights are added up."""
         total += self.matmul(a, b)

@@ -47,7 +47,6 @@ class Accelerator(Device):
     """
 
     is_async = True
-    products = ""
     batch_factor = 4
 
     def __init__(self, xp: Any, kernels: Kernels, exact: Gemm, rounded: Gemm, precision: str) -> None:
