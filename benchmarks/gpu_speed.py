@@ -21,8 +21,6 @@ from cpu_step import micro_batches, pairs_of
 
 from scratchformer import config as configs
 from scratchformer.backends.cuda.device import STORED_AS, Gpu
-from scratchformer.backends.cuda.fused_ops import FusedOps
-from scratchformer.backends.cuda.gemm import Gemm
 from scratchformer.backends.device import dtype_named
 from scratchformer.config import Config
 from scratchformer.decoding.search import search
@@ -156,16 +154,14 @@ def calls(precision: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Call
         _, saved = ops.add_norm(*new(2, B * L, D), gamma, gamma, 1e-6, 0.1, key)
         return partial(ops.add_norm_backward, *new(1, B * L, D), saved, gamma, dgamma, dgamma, 0.1)
 
-    def linear(ops: FusedOps) -> Callable[[], Any]:
+    def linear() -> Callable[[], Any]:
         return partial(ops.linear, *new(1, B * L, D), *new(1, D, F), *new(1, F))
 
     yield "dropout", lambda: partial(ops.dropout, *new(1, B * L, D), 0.1, key), 2 * A
     yield "add_norm", lambda: partial(ops.add_norm, *new(2, B * L, D), gamma, gamma, 1e-6, 0.1, key), 4 * A
     yield "add_norm_backward", add_norm_backward, 4 * A
     yield "relu_backward", lambda: partial(ops.relu_backward, *new(2, B * L, F)), 3 * H
-    without_lt = FusedOps(xp, ops.kernels, Gemm(xp, ops.gemm.blas), ops.accurate)
-    yield "linear", partial(linear, ops), A + size * D * F + H
-    yield "linear, in steps", partial(linear, without_lt), A + size * D * F + H
+    yield "linear", linear, A + size * D * F + H
     yield "masked_softmax", lambda: partial(ops.masked_softmax, *new(1, B, h, L, L), 0.1, lengths, True), 2 * S
     yield "masked_softmax_backward", lambda: partial(ops.masked_softmax_backward, *new(2, B, h, L, L), 0.1), 3 * S
 

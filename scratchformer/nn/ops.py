@@ -63,11 +63,19 @@ class Ops:
         """total += a b, in place, for matrices. This is how gradients of weights are added up."""
         total += self.matmul(a, b)
 
+    def add_to_rows_inplace(self, rows: Array, b: Array) -> None:
+        """Add b (d,) to each of the rows (n, d), in place."""
+        rows += b
+
+    def add_rows_inplace(self, total: Array, rows: Array) -> None:
+        """total (d,) += the sum of rows (n, d), in place. This is how gradients of biases are added up."""
+        total += rows.sum(axis=0)
+
     def linear(self, x: Array, W: Array, b: Array | None) -> Array:
         """y = x W + b.   x (..., in), W (in, out), b (out,) or None -> y (..., out)"""
         y = self.matmul(rows_of(x), W)
         if b is not None:
-            y += b
+            self.add_to_rows_inplace(y, b)
         return y.reshape(*x.shape[:-1], W.shape[1])
 
     def linear_backward(self, dy: Array, x: Array, W: Array, dW: Array, db: Array | None) -> Array:
@@ -75,7 +83,7 @@ class Ops:
         x_rows, dy_rows = rows_of(x), rows_of(dy)
         self.add_product_inplace(dW, x_rows.T, dy_rows)
         if db is not None:
-            db += dy_rows.sum(axis=0)
+            self.add_rows_inplace(db, dy_rows)
         return self.matmul(dy_rows, W.T).reshape(x.shape)
 
     # Activation and dropout -------------------------------------------------------------------------------------------

@@ -561,7 +561,7 @@ MUTANTS = [
         "The gradient of the bias is the mean over the batch instead of the sum.",
         "Linear",
         f"{DIFFERENCES}[Linear: a batch of sequences, dropout 0.0]",
-        [Patch(OPS, "db += dy_rows.sum(axis=0)", "db += dy_rows.mean(axis=0)")],
+        [Patch(OPS, "total += rows.sum(axis=0)", "total += rows.mean(axis=0)")],
     ),
     Mutant(
         "gradient-overwritten",

@@ -16,7 +16,7 @@ import numpy as np
 from scratchformer.backends.cuda.gemm import Gemm
 from scratchformer.backends.cuda.kernels import FLOAT32, STEPS, Kernels, Shape
 from scratchformer.nn.dropout import DropoutKey, drop_threshold, keep_scale
-from scratchformer.nn.ops import PAD, Ops, rows_of
+from scratchformer.nn.ops import PAD, Ops
 from scratchformer.nn.parameter import Array
 
 WARP = 32
@@ -80,26 +80,14 @@ class FusedOps(Ops):
     def add_product_inplace(self, total: Array, a: Array, b: Array) -> None:
         self.gemm(a, b, total, add=True)
 
-    def linear(self, x: Array, W: Array, b: Array | None) -> Array:
-        x_rows = rows_of(x)
-        y = self.xp.empty((len(x_rows), W.shape[1]), x.dtype)
-        if b is None or not self.gemm.with_bias(x_rows, W, b, y):
-            self.gemm(x_rows, W, y)
-            if b is not None and y.size:
-                rows, columns = y.shape
-                grid = -(-columns // THREADS), min(rows, 1 << 15)
-                self.kernels("add_bias", grid, (THREADS,), y, b, rows, columns, dtype=y.dtype)
-        return y.reshape(*x.shape[:-1], W.shape[1])
+    def add_to_rows_inplace(self, rows: Array, b: Array) -> None:
+        n, columns = rows.shape
+        if rows.size:
+            grid = -(-columns // THREADS), min(n, 1 << 15)
+            self.kernels("add_to_rows_inplace", grid, (THREADS,), rows, b, n, columns, dtype=rows.dtype)
 
-    def linear_backward(self, dy: Array, x: Array, W: Array, dW: Array, db: Array | None) -> Array:
-        x_rows, dy_rows = rows_of(x), rows_of(dy)
-        self.gemm(x_rows.T, dy_rows, dW, add=True)
-        if db is not None:
-            self._add_rows_inplace(db, dy_rows)
-        return self.matmul(dy_rows, W.T).reshape(x.shape)
-
-    def _add_rows_inplace(self, total: Array, rows: Array) -> None:
-        """total (n,) += the sum of rows (m, n), as a product with ones, which always adds in the same order."""
+    def add_rows_inplace(self, total: Array, rows: Array) -> None:
+        """As a product with ones, which always adds in the same order."""
         ones = self._ones.get(rows.dtype)
         if ones is None or ones.size < len(rows):
             ones = self._ones[rows.dtype] = self.xp.ones((1, len(rows)), rows.dtype)

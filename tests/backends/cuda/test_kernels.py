@@ -421,8 +421,8 @@ def test_ids_are_grouped_without_padding():
     ],
 )
 def test_wrong_arguments_are_refused(arguments, message):
-    with pytest.raises(TypeError, match=f"add_bias: .*{message}" if "1 arg" not in message else message):
-        CpuKernels()("add_bias", (1,), (1,), *arguments)
+    with pytest.raises(TypeError, match=f"add_to_rows_inplace: .*{message}" if "1 arg" not in message else message):
+        CpuKernels()("add_to_rows_inplace", (1,), (1,), *arguments)
 
 
 @pytest.mark.parametrize("text", ["long x", "const half* x", "int", "float** x", "T x"])
