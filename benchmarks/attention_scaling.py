@@ -21,16 +21,9 @@ from small_training import add_gradient, conduct, equal_lengths, number, numbers
 
 from scratchformer import config as configs
 from scratchformer.config import Config
-from scratchformer.nn.attention import (
-    AttentionCache,
-    CrossAttention,
-    Mask,
-    ScaledDotProductAttention,
-    SelfAttention,
-    by_head,
-    transposed,
-)
+from scratchformer.nn.attention import AttentionCache, CrossAttention, Mask, ScaledDotProductAttention, SelfAttention
 from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.ops import by_head, transposed
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer

@@ -31,7 +31,7 @@ def number(value: float | None, form: str = ".2f") -> str:
 
 
 def aim(cell: dict[str, Any]) -> float:
-    """The ratio of eager PyTorch's time to ours that we aim at, in float32 and with MKL where that is faster."""
+    """The ratio of eager PyTorch's time to ours that we aim at, in float32."""
     without, with_padding = {"tiny": (1.2, 1.2), "multi30k": (1.35, 1.35), "small": (1.15, 1.35), "base": (1.02, 1.2)}[
         cell["model"]
     ]
@@ -40,7 +40,7 @@ def aim(cell: dict[str, Any]) -> float:
 
 def step_time(result: dict[str, Any]) -> str:
     measured = {name for cell in result["cells"] for name in cell["seconds"]}
-    others = [name for name in ("pytorch_cut", "compile", "bf16", "mkl", "mkl_bf16", "one_batch") if name in measured]
+    others = [name for name in ("pytorch_cut", "compile", "bf16", "one_batch") if name in measured]
     return table(
         [
             "model",

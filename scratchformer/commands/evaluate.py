@@ -103,7 +103,8 @@ FOR_PARSING = ("reference", "output", *FOR_SEARCH)
 
 def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> None:
     """Score a run of another task than translation on the test data that belong to its training data."""
-    from scratchformer.backends.mkl import product_threads
+    from threadpoolctl import threadpool_limits
+
     from scratchformer.experiments import parsing
     from scratchformer.experiments.evaluation import open_output
     from scratchformer.experiments.task_scores import SCORES
@@ -120,7 +121,8 @@ def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> Non
     trained = trained._replace(config=configs.with_settings(trained.config, search))
     data = trained.config.data
     texts = [Path(data.directory) / f"{split}.trees" for split in ("train", "val", "test") if data.directory]
-    with product_threads(threads), open_output(args.output, [*texts, *filter(None, [args.reference])], (run,)) as write:
+    inputs = [*texts, *filter(None, [args.reference])]
+    with threadpool_limits(threads, "blas"), open_output(args.output, inputs, (run,)) as write:
         if task == "parsing":
             scores = parsing.evaluate(trained, args.reference)
             write(list(map(str, scores.trees)))

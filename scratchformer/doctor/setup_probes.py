@@ -12,7 +12,6 @@ from typing import Any, Iterator, NamedTuple
 import numpy as np
 
 from scratchformer import limits
-from scratchformer.backends.products import choose, slow_bf16
 from scratchformer.config import Config, ModelConfig
 from scratchformer.doctor.findings import Finding, Verdict, verdict
 from scratchformer.errors import UserError
@@ -343,7 +342,7 @@ def count_spikes(losses: np.ndarray, nats: float, window: int = 50) -> int:
 
 
 def probe_machine(config: Config, run: RunDirectory | None) -> Iterator[Finding]:
-    """Look at the disk for the checkpoints, the memory for a step, the cores, and the library for matrix products."""
+    """Look at the disk for the checkpoints, the memory for a step, and the cores."""
     path = run.path if run else Path()
     needed = checkpoint_bytes(config)
     used = sum(file.stat().st_size for file in path.glob("checkpoints/*")) if run else 0
@@ -357,8 +356,6 @@ def probe_machine(config: Config, run: RunDirectory | None) -> Iterator[Finding]
     )
     yield probe_memory(config)
     yield probe_cores()
-    if config.training.device == "cpu":
-        yield probe_products(config)
 
 
 def probe_cores() -> Finding:
@@ -366,20 +363,6 @@ def probe_cores() -> Finding:
     limit = f": the container's quota is {quota:g} processors" if cores < len(core_numbers()) else ""
     expected = "those this process may run on, or fewer if a container's quota allows less"
     return Finding("cores", expected, f"{cores}{limit}", "ok")
-
-
-def probe_products(config: Config) -> Finding:
-    probe, expected = "matrix products", "the faster library here, NumPy's or MKL"
-    is_bf16 = config.training.precision == "bf16"
-    try:
-        choice = choose("mkl" if is_bf16 else config.training.products)
-        drawback = slow_bf16() if is_bf16 else ""
-    except UserError as error:
-        causes = "training.products or training.precision asks for a library that cannot be used"
-        return Finding(probe, expected, f"{error}", "FAIL", causes)
-    if drawback:
-        return Finding(probe, expected, f"mkl: {drawback}", "note", "take fp32")
-    return Finding(probe, expected, f"{choice.name}: {choice.why}", "ok")
 
 
 MEAN_LENGTH = 30

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any, Callable, cast
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
 from scratchformer.backends.cuda.device import Accelerator
 from scratchformer.backends.cuda.fused_ops import FusedOps
 from scratchformer.backends.device import Device, open_device
-from scratchformer.backends.mkl import product_threads
 from scratchformer.config import BASE, Config
 from scratchformer.errors import UserError
 from scratchformer.experiments import paper, sizes
@@ -304,7 +304,7 @@ def make(name: str, config: Config, has_text: bool, processes: int, seconds: flo
     if not 0 < seconds < math.inf:
         raise UserError(f"--seconds {seconds:g} must be above 0, and finite")
     settings = config.training
-    device = open_device(settings.device, settings.precision, products=settings.products)
+    device = open_device(settings.device, settings.precision)
     threads = 1 if device.is_async else settings.threads or max(1, available_cores() // processes)
     share = -(-settings.accumulation // processes)  # micro-batches of one process
     own_config = configs.with_settings(config, {"training.accumulation": share, "training.threads": threads})
@@ -337,7 +337,7 @@ def make(name: str, config: Config, has_text: bool, processes: int, seconds: flo
     tell("building the model ...")
     step, trainer = training_step(own_config, device, load)
     tell(f"measuring training steps for about {seconds:g} seconds, or longer if a step is slow ...")
-    with product_threads(trainer.blas_threads):  # as `loop.train`
+    with threadpool_limits(trainer.blas_threads, "blas"):  # as `loop.train`
         return replace(plan, timed=measure(step, math.ceil(plan.pairs_at_once), seconds))
 
 

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Iterator
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from scratchformer import config as configs
 from scratchformer.backends.device import Device, open_device
-from scratchformer.backends.mkl import product_threads
-from scratchformer.backends.products import choose
 from scratchformer.config import Config
 from scratchformer.errors import UserError
 from scratchformer.parallel.agreement import code_checksum, require_agreement
@@ -73,7 +72,7 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
         configs.require_same(configs.load(run.config_file), config, run.config_file)
         path, found, remarks = find_newest(run, config)
     progress = broadcast_progress(ranks, found)
-    device = open_same_device(ranks, config, progress.products)
+    device = open_same_device(ranks, config)
     tokenizer = run.read_tokenizer(ranks)
     if path and tokenizer:
         require_tokenizer(run.tokenizer_file, tokenizer, progress, path)
@@ -94,17 +93,9 @@ def require_same_start(ranks: Communicator, config: Config, job: str) -> None:
     require_agreement(ranks, facts)
 
 
-def open_same_device(ranks: Communicator, config: Config, products_before: str = "") -> Device:
-    """The device of this rank. Raises UserError if there is none, or if the ranks have different ones.
-
-    products_before  the library for matrix products of a run that is resumed
-    """
-    settings = config.training
-    products: str = settings.products
-    if products == "auto" and settings.device == "cpu" and settings.precision != "bf16":
-        found = choose(before=products_before).name if ranks.rank == 0 else ""
-        products = ranks.broadcast_bytes(found.encode()).decode()  # all ranks use the same
-    device = open_device(settings.device, settings.precision, ranks.local_rank, products)
+def open_same_device(ranks: Communicator, config: Config) -> Device:
+    """The device of this rank. Raises UserError if there is none, or if the ranks have different ones."""
+    device = open_device(config.training.device, config.training.precision, ranks.local_rank)
     require_agreement(ranks, {"the device": device.describe()})
     return device
 
@@ -123,7 +114,7 @@ def train(trainer: Trainer) -> str:
         return reason
     pending: list[PendingStep] = []  # steps that have begun; a GPU computes them while the host goes on
     n_in_background = 1 if trainer.device.is_async else 0
-    with product_threads(trainer.blas_threads), stop_on_signals() as stop, show_progress(trainer) as progress:
+    with threadpool_limits(trainer.blas_threads, "blas"), stop_on_signals() as stop, show_progress(trainer) as progress:
         for epoch, index, indices in steps(trainer.plan, trainer.progress.epoch, trainer.progress.index):
             try:
                 pending.append(trainer.step(epoch, index, indices))

@@ -68,13 +68,6 @@ def other_threads(n_threads: int, n_before: int, n_cores: int) -> str:
     return ""
 
 
-def other_products(products: str, before: str) -> str:
-    """What to say if a run is resumed with another library for matrix products."""
-    if "" in (before, products) or before == products:
-        return ""
-    return f"matrix products by {products} instead of {before}: the last bits may differ; --products {before} keeps it"
-
-
 def last_good_checkpoint(trainer: Trainer) -> str:
     """Which checkpoint training can go on from, as the end of a message."""
     saved = trainer.run.checkpoints.steps()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
-from scratchformer.backends.mkl import product_threads
+from threadpoolctl import threadpool_limits
+
 from scratchformer.config import Config
 from scratchformer.decoding.generation import NEVER_WRITTEN
 from scratchformer.nn.dropout import DropoutKey
@@ -60,7 +61,7 @@ class LanguageModelTask(Task):
         """Bits per character of the validation text; the EOS of each text is predicted, too."""
         val, texts, n = trainer.data.val, trainer.data.val_text, trainer.config.training.tokens_per_batch
         assert val is not None
-        with product_threads(trainer.blas_threads):
+        with threadpool_limits(trainer.blas_threads, "blas"):
             nats = nats_of(trainer.model, val, n, trainer.ranks, trainer.parallel.map, trainer.device.ops)
         return {"bits per character": nats / math.log(2) / sum(map(len, texts))}
 

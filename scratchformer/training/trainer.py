@@ -56,8 +56,8 @@ class Trainer:
     device  where to compute (default: the CPU; `config.training.device` is not read here)
     ranks   connects the processes; all of them call the same methods in the same order
     before  what a run that is resumed has reached. It keeps its number of threads, unless the configuration gives one:
-            the last bits of a sum depend on how many threads divide it. `remarks` are lines for the user if that, or
-            the library for matrix products, matters
+            the last bits of a sum depend on how many threads divide it. `remarks` are lines for the user if that
+            matters
     """
 
     def __init__(
@@ -92,12 +92,9 @@ class Trainer:
             self.optimizer = Adam(self.model, (settings.beta1, settings.beta2), settings.eps, self.parallel.map)
         self.blas_threads = self.threads // n_replicas
         n_threads = 0 if self.device.is_async else self.threads * ranks.size
-        products = self.device.products
-        self.progress = replace(before, data_checksum=data.checksum, threads=n_threads, products=products)
+        self.progress = replace(before, data_checksum=data.checksum, threads=n_threads)
         remarks = (
             messages.other_threads(n_threads, before.threads, cores * ranks.size) if before.threads else "",
-            messages.other_products(products, before.products),
-            self.device.drawback() if self.is_main else "",
             unlearned_remark(tokenizer) if self.is_main and tokenizer else "",
             *messages.same_text(data.train, data.val),
         )

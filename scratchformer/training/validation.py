@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
-from scratchformer.backends.mkl import product_threads
 from scratchformer.decoding.translator import Translator
 from scratchformer.nn.loss import batch_loss
 from scratchformer.nn.model import Model
@@ -39,7 +39,7 @@ def loss_of_validation(trainer: Trainer) -> float:
     """`validation_loss` of the trainer's model on its validation data."""
     data, n = trainer.data.val, trainer.config.training.tokens_per_batch
     assert data is not None
-    with product_threads(trainer.blas_threads):
+    with threadpool_limits(trainer.blas_threads, "blas"):
         return validation_loss(trainer.model, data, n, trainer.ranks, trainer.parallel.map, trainer.device.ops)
 
 
@@ -72,7 +72,7 @@ def validation_accuracy(trainer: Trainer) -> float:
         right = predictions(trainer.model, batch) == batch.targets[batch.targets != PAD]
         return int(np.count_nonzero(right)), right.size
 
-    with product_threads(trainer.blas_threads):
+    with threadpool_limits(trainer.blas_threads, "blas"):
         n_right, n_all = sums_over_batches(count, data, n, trainer.ranks, trainer.parallel.map, trainer.device.ops)
     return 100 * n_right / n_all
 

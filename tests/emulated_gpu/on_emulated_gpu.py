@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from kernels_on_cpu import CpuKernels
 
-from scratchformer.backends.cuda import cublas_lt, fused_ops, gemm
+from scratchformer.backends.cuda import fused_ops, gemm
 from scratchformer.backends.cuda.device import Gpu
 from scratchformer.backends.cuda.kernels import SOURCE, CupyKernels
 from scratchformer.parallel import gradient
@@ -85,7 +85,7 @@ def too_many_threads(gpu, faulty, monkeypatch):
 def too_many_blocks(gpu, faulty, monkeypatch):
     y = numbers(70_000, 1)
     grid = 1, 70_000 if faulty else 1 << 15
-    gpu.kernels("add_bias", grid, (256,), y, numbers(1), 70_000, 1)
+    gpu.kernels("add_to_rows_inplace", grid, (256,), y, numbers(1), 70_000, 1)
 
 
 def too_much_shared_memory(gpu, faulty, monkeypatch):
@@ -124,28 +124,6 @@ def products_of_two_types(gpu, faulty, monkeypatch):
 def a_product_over_its_factor(gpu, faulty, monkeypatch):
     a, b = numbers(6, 6), numbers(6, 6)
     gpu.ops[-1].gemm(a, b, a if faulty else cupy.empty_like(a))
-
-
-def a_bias_that_is_too_short(gpu, faulty, monkeypatch):
-    gpu.ops[-1].linear(numbers(5, 6), numbers(6, 7), numbers(6 if faulty else 7))
-
-
-def a_workspace_of_two_streams(gpu, faulty, monkeypatch):
-    arrays, other = (numbers(5, 6), numbers(6, 7), numbers(7)), cupy.cuda.Stream(non_blocking=True)
-    gpu.ops[-1].linear(*arrays)
-    other.wait_event(cupy.cuda.get_current_stream().record())
-    with other:
-        gpu.ops[-1].linear(*arrays)
-    if not faulty:
-        cupy.cuda.get_current_stream().wait_event(other.record())
-    gpu.ops[-1].linear(*arrays)
-    other.synchronize()
-
-
-def an_alignment_that_is_only_promised(gpu, faulty, monkeypatch):
-    if faulty:
-        monkeypatch.setattr(cublas_lt, "alignment_of", lambda *addresses: 256)
-    gpu.ops[-1].linear(numbers(5, 6), numbers(6, 7), numbers(8)[1:])
 
 
 def a_stream_that_does_not_exist(gpu, faulty, monkeypatch):
@@ -265,9 +243,6 @@ FAULTS = {
     too_many_shared_variables: "52000 bytes of shared memory",
     a_leading_dimension_too_large: "product 7 x 6 x 5: illegal read of an array of 168 bytes, at byte ",
     a_leading_dimension_too_small: "product: leading dimension 6 of a matrix 7 x 6",
-    a_bias_that_is_too_short: "product 7 x 6 x 5: illegal read of an array of 24 bytes",
-    a_workspace_of_two_streams: "race",
-    an_alignment_that_is_only_promised: "cuBLASLt: the bias is not aligned as promised",
     products_of_two_types: "product: types 0, 2 into 0",
     a_product_over_its_factor: "product 6 x 6 x 6: writes over a factor or a result",
     a_stream_that_does_not_exist: "cudaMemset: no such stream",

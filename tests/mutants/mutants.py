@@ -187,10 +187,7 @@ MUTANTS = [
         "1 / sqrt(d_k) is missing, in forward and in backward: the right gradient of another function.",
         "ScaledDotProductAttention",
         f"{IN_MODEL}attention_is_its_definition",
-        [
-            Patch(ATTENTION, "masked_softmax(scores, 1 / math.sqrt(q.shape[-1]),", "masked_softmax(scores, 1.0,"),
-            Patch(ATTENTION, "(dweights, weights, 1 / math.sqrt(q.shape[-1]))", "(dweights, weights, 1.0)"),
-        ],
+        [Patch(ATTENTION, "scale = 1 / math.sqrt(q.shape[-1])", "scale = 1.0")],
     ),
     Mutant(
         "scores-scaled-by-d-model",
@@ -198,18 +195,7 @@ MUTANTS = [
         "The scores are divided by sqrt(d_model) instead of sqrt(d_k): right for a single head.",
         "ScaledDotProductAttention",
         f"{IN_MODEL}attention_is_its_definition",
-        [
-            Patch(
-                ATTENTION,
-                "masked_softmax(scores, 1 / math.sqrt(q.shape[-1]),",
-                "masked_softmax(scores, 1 / math.sqrt(q.shape[-2] * q.shape[-1]),",
-            ),
-            Patch(
-                ATTENTION,
-                "(dweights, weights, 1 / math.sqrt(q.shape[-1]))",
-                "(dweights, weights, 1 / math.sqrt(q.shape[-2] * q.shape[-1]))",
-            ),
-        ],
+        [Patch(ATTENTION, "scale = 1 / math.sqrt(q.shape[-1])", "scale = 1 / math.sqrt(q.shape[-2] * q.shape[-1])")],
     ),
     Mutant(
         "heads-split-without-transpose",
@@ -217,13 +203,7 @@ MUTANTS = [
         "(B, T, H, K) is reshaped into (B, H, T, K) where the axes should be swapped: heads mix positions.",
         "ScaledDotProductAttention",
         f"{IN_FLOW}a_future_token_does_not_change_a_bit_of_earlier_logits[1-post]",
-        [
-            Patch(
-                ATTENTION,
-                "    return x.swapaxes(1, 2)\n",
-                "    B, T, H, K = x.shape\n    return x.reshape(B, H, T, K)\n",
-            )
-        ],
+        [Patch(OPS, "    return x.swapaxes(1, 2)\n", "    B, T, H, K = x.shape\n    return x.reshape(B, H, T, K)\n")],
     ),
     Mutant(
         "dv-from-weights-before-dropout",
@@ -233,9 +213,9 @@ MUTANTS = [
         f"{DIFFERENCES}[ScaledDotProductAttention: causal, dropout 0.3]",
         [
             Patch(
-                ATTENTION,
-                "ops.matmul(transposed(dropped), by_head(dy), out=by_head(dv))",
-                "ops.matmul(transposed(weights), by_head(dy), out=by_head(dv))",
+                OPS,
+                "self.matmul(transposed(dropped), by_head(dy), out=by_head(dv))",
+                "self.matmul(transposed(weights), by_head(dy), out=by_head(dv))",
             )
         ],
     ),
@@ -575,7 +555,7 @@ MUTANTS = [
         "The gradient of the bias is the mean over the batch instead of the sum.",
         "Linear",
         f"{DIFFERENCES}[Linear: a batch of sequences, dropout 0.0]",
-        [Patch(OPS, "db += dy_rows.sum(axis=0)", "db += dy_rows.mean(axis=0)")],
+        [Patch(OPS, "total += rows.sum(axis=0)", "total += rows.mean(axis=0)")],
     ),
     Mutant(
         "gradient-overwritten",
