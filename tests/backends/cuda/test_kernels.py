@@ -77,12 +77,14 @@ def cases(stored):
     a, b, total = normal(2, 3, 4), normal(2, 4, 5), float32(3, 5)
     yield "matmul", lambda ops, of: ops.matmul(of(a), of(b))
 
-    def add_product_inplace(ops, of):
-        result = of(total).copy()
-        ops.add_product_inplace(result, of(a[0]), of(b[0]))
-        return result
+    def in_place(ops, of):
+        sums, rows, product = (of(x).copy() for x in (total[0], b[0], total))
+        ops.add_rows_inplace(sums, of(b[0]))
+        ops.add_to_rows_inplace(rows, of(b[1, 0]))
+        ops.add_product_inplace(product, of(a[0]), of(b[0]))
+        return sums, rows, product
 
-    yield "add_product_inplace", add_product_inplace
+    yield "sums in place", in_place
     y, dy = normal(3, 100), normal(3, 100)
     yield "relu_backward", lambda ops, of: ops.relu_backward(of(dy), of(y))
     yield "gelu", lambda ops, of: ops.gelu(of(y))
@@ -161,7 +163,7 @@ def cases(stored):
             ops.gather_rows_backward(of(rows), index, x.shape),
         )
 
-    def in_place(ops, logits, *rest):
+    def in_its_place(ops, logits, *rest):
         return ops.cross_entropy(logits, *rest, out=logits)
 
     for n, V, targets, off_target, offset in (
@@ -174,7 +176,7 @@ def cases(stored):
         logits = (8 * normal(n, V) + offset).astype(stored)
         arguments = logits, targets, 1 - V * off_target, off_target
         yield f"cross_entropy {n, V, offset}", lambda ops, of, a=arguments: ops.cross_entropy(of(a[0]), *a[1:])
-        yield f"cross_entropy in place {n, V, offset}", lambda ops, of, a=arguments: in_place(
+        yield f"cross_entropy in place {n, V, offset}", lambda ops, of, a=arguments: in_its_place(
             ops, of(a[0]).copy(), *a[1:]
         )
 

@@ -19,14 +19,14 @@ SETTINGS = (
 def test_steps_are_taken_on_the_device_in_its_precision(cli, open_strict, monkeypatch):
     devices, asked = [], []
 
-    def open_device(*names, products):
-        asked.append((*names, products))
+    def open_device(*names):
+        asked.append(names)
         devices.append(open_strict("bf16"))
         return devices[-1]
 
     monkeypatch.setattr(plan, "open_device", open_device)
     found = json.loads(cli("plan", "tiny", "--device", "gpu", "--precision", "bf16", *SETTINGS).out)
-    assert asked == [("gpu", "bf16", "auto")]
+    assert asked == [("gpu", "bf16")]
     assert devices[0].kernels.launches.count("adam_inplace") >= 10  # the warm-up, and 3 x 3
     assert found["threads"] == 1 and found["turns"] == 2 and found["step_seconds"] > 0
     assert found["memory"]["weights, gradients, moments"] == 18 * found["n_parameters"]
@@ -37,7 +37,7 @@ def test_steps_are_taken_on_the_device_in_its_precision(cli, open_strict, monkey
 def test_the_memory_of_a_gpu_decides(cli, open_strict, monkeypatch, free):
     device = open_strict()
     monkeypatch.setattr(device, "memory_bytes", lambda: free)
-    monkeypatch.setattr(plan, "open_device", lambda *_, products: device)
+    monkeypatch.setattr(plan, "open_device", lambda *_: device)
     outcome = cli("plan", "tiny", "--device", "gpu", *SETTINGS)
     assert outcome.code == 1 and json.loads(outcome.out)["memory_there"] == free
     assert device.kernels.launches == []
