@@ -78,7 +78,7 @@ def run_planted(mutant: Mutant, *command: str) -> subprocess.CompletedProcess:
 
 
 def is_caught(mutant: Mutant) -> bool:
-    """Whether the test that the mutant names fails when it is planted."""
+    """Return True if the planted mutant fails the test that it names."""
     ended = run_planted(mutant, "pytest", "-p", "no:cacheprovider", "-x", mutant.caught_by)
     return ended.returncode == 1 and f"\nFAILED {mutant.caught_by}" in ended.stdout
 
@@ -90,7 +90,7 @@ def suspects_of(mutant: Mutant) -> list[str]:
 
 
 def coverage() -> dict[str, Any]:
-    """How many lines nn/ has, and what percentage of them the tests of nn/ and of the oracle execute."""
+    """Count the lines of nn/, and the percentage that the tests of nn/ and of the oracle execute."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "coverage.json"
         for command in (

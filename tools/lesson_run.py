@@ -27,7 +27,7 @@ from library import lesson  # noqa: E402
 
 
 class LessonError(Exception):
-    """What is wrong with a lesson, and in which line."""
+    """A mistake in a lesson, with its line."""
 
     def __init__(self, path: Path, line: int, message: str) -> None:
         self.line, self.message = line, " ".join(message.split())
@@ -35,7 +35,7 @@ class LessonError(Exception):
 
 
 def is_lab(path: Path) -> bool:
-    """Whether this is lab notes and no lesson."""
+    """Return True for lab notes, False for a lesson."""
     return path.parent.name == "lab"
 
 
@@ -51,7 +51,7 @@ class Cell(NamedTuple):
     source: str
     """Markdown without its comment signs, or Python."""
     line: int
-    """Where it begins in the file, counted from 1."""
+    """First line in the file, counted from 1."""
     title: str = ""
     """Of code that is not what the lesson is about, reading a file, drawing a figure: a page shows it folded away."""
 
@@ -63,7 +63,7 @@ def cells_of(path: Path) -> list[Cell]:
     """The cells of a lesson, the empty ones left out.
 
     Raises LessonError for a mark that is none of the three, for text before the first, and for a line of prose that
-    is no comment.
+    is not a comment.
     """
     cells: list[tuple[re.Match[str], int, list[str]]] = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -94,7 +94,7 @@ def uncommented(path: Path, number: int, line: str) -> str:
 
 
 Item = dict[str, Any]
-"""What a cell put out. One of
+"""One output of a cell:
 
 {"text": lines}
 {"figure": name, "alt": ..., "caption": ...}
@@ -112,7 +112,7 @@ class Output(io.StringIO):
         self.items: list[Item] = []
 
     def end_text(self) -> None:
-        """What was printed so far is one item; blank lines around it and spaces at the ends of lines are none."""
+        """Make one item of the text printed so far, without blank lines around it and spaces at the ends of lines."""
         lines = [line.rstrip() for line in self.getvalue().strip("\n").splitlines()]
         if any(lines):
             self.items.append({"text": "\n".join(lines)})

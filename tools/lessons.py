@@ -40,7 +40,7 @@ SECONDS = 300
 """A lesson that runs longer hangs."""
 
 Outputs = list[list[Item]]
-"""What each cell put out."""
+"""The outputs of each cell."""
 
 # Sources --------------------------------------------------------------------------------------------------------------
 
@@ -63,7 +63,7 @@ def lessons_of(root: Path, only: Sequence[str] = ()) -> list[Path]:
 
 
 def lab_of(lesson: Path) -> Path:
-    """Where the lab notes of a lesson are, if it has any."""
+    """The path of a lesson's lab notes, which may not exist."""
     return lesson.parent / "lab" / lesson.name
 
 
@@ -147,7 +147,7 @@ PIECE = re.compile(
     r"|\n*(?P<details>(?:<details>\s*)?<summary>(?P<summary>.*?)</summary>|</details>)\n*",
     re.MULTILINE | re.DOTALL,
 )
-"""What is said otherwise in docs/lessons/, and code, in which nothing is."""
+"""Parts that docs/lessons/ writes differently, and code, which stays as it is."""
 
 BACKSLASHED = r"\\\1"
 
@@ -212,7 +212,7 @@ REFUSED = {
     r"\def": "no macros",
     r"\newcommand": "no macros",
 }
-"""What GitHub or the site cannot show -> why, and what they can."""
+"""LaTeX that GitHub or the site cannot show -> the reason, and a replacement."""
 
 
 def require_maths(latex: str) -> None:
@@ -229,7 +229,7 @@ def require_maths(latex: str) -> None:
 
 
 def target_from_page(target: str, folder: str = "lessons") -> str:
-    """What a source in lessons/ or lessons/lab/ links to -> the link from its page."""
+    """Turn a link of a source in lessons/ or lessons/lab/ into the link of its page."""
     if re.match(r"[a-z]+:|#", target):
         return target
     file, hash_sign, anchor = target.partition("#")
@@ -285,7 +285,7 @@ def lab_page(lesson: Path, lab_outputs: Outputs | None, outputs: Outputs) -> str
 
 
 def shown(path: Path, cell: Cell, item: Item, numbers: Iterator[int]) -> str:
-    """What a cell put out, as Markdown."""
+    """One output of a cell as Markdown."""
     if str(ROOT) in json.dumps(item, ensure_ascii=False):
         raise LessonError(path, cell.line, f"the output names a directory of this machine, {ROOT}")
     if "text" in item:
@@ -373,7 +373,7 @@ def about(number: str, parts: Sequence[str]) -> str:
 
 
 def reading_seconds(parts: Iterable[str]) -> float:
-    """How long it takes to read a page once, with what is folded away, but without the exercises."""
+    """Seconds to read a page once, with its folded parts, without the exercises."""
     seconds, words, block = 0.0, 0, ""
     folded = False
     for line in "\n\n".join(parts).splitlines():
@@ -445,7 +445,7 @@ def index_row(name: str, text: str) -> str:
 
 
 class Made(NamedTuple):
-    """What the lessons say today."""
+    """The pages and figures that the lessons make today."""
 
     pages: dict[str, str]
     """The name of each page in docs/lessons/ -> its text."""
@@ -537,13 +537,13 @@ def check(root: Path, only: Sequence[str] = ()) -> list[str]:
 
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 OF_THE_MACHINE = re.compile(r"(?<=:\ )backward\ .*(?=\ ok$)|^.*(?=\ {3}\(yours\ may\ differ\)$)")
-"""What depends on the machine in the lines of a gradient check, which shows the direction with the largest rounding
-error, and of `varying`.
+"""The part of a line that depends on the machine: the direction with the largest rounding error in a gradient check,
+and a line of `varying`.
 """
 
 
 def differences(before: str, now: str) -> Iterator[tuple[int, str, str]]:
-    """Where two texts of a page disagree: the number of the line, the line, and what it is now ("" for no line)."""
+    """Yield the lines that differ between two texts of a page: number, line before, line now ("" for no line)."""
     old, new = before.splitlines(), now.splitlines()
     old_lines, new_lines = comparable(old), comparable(new)
     matcher = SequenceMatcher(
@@ -557,7 +557,7 @@ def differences(before: str, now: str) -> Iterator[tuple[int, str, str]]:
 
 
 def comparable(lines: list[str]) -> list[tuple[str, list[float]]]:
-    """What must be equal in each line, and the numbers that must nearly be so.
+    """Split each line into the words that must be equal and the numbers that must nearly be equal.
 
     Of output these are the words, without the spaces, which depend on the numbers; of a table of measurements all
     columns but the values.

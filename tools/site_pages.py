@@ -1,4 +1,4 @@
-"""What the site does to the Markdown of docs/ beyond what MyST does.
+"""Changes to the Markdown of docs/ for the site, beyond those of MyST.
 
 GitHub's maths, links to files of the repository, figures with captions, places for widgets, links from code in a text
 to the API, the order of the pages, and the explorer of the model that the repository holds.
@@ -231,7 +231,7 @@ class CodeToApi(SphinxPostTransform):
 
 
 def names_of_api(env: BuildEnvironment) -> dict[str, tuple[str, str]]:
-    """What a text may call the things in the API -> page and anchor. One word alone is enough only for a class."""
+    """Names that a text may use for the things in the API -> page and anchor. One word is enough only for a class."""
     if not hasattr(env, "names_of_api"):
         found = []
         for name, entry in env.domaindata["py"]["objects"].items():

@@ -47,10 +47,10 @@ PREFIX = "scratchformer-"
 """The beginning of the name of a job's directory."""
 
 MEMORY_DIRECTORY = Path("/dev/shm")
-"""Where Linux keeps files in memory."""
+"""Linux keeps files in memory here."""
 
 STDERR_LINES = 200
-"""How many of the last lines of a failed rank's standard error are shown."""
+"""Last lines shown of a failed rank's standard error."""
 
 # In a rank ------------------------------------------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ def exit_code(error: BaseException) -> int:
 
 
 def is_rank() -> bool:
-    """Whether `launch` has started this process. Raises UserError if an MPI launcher has, as one of several."""
+    """Return True if `launch` has started this process; refuse processes that MPI has started."""
     if mpi.launched_size() > 1:
         raise UserError(f"--nproc starts processes, but MPI has started {mpi.launched_size()} already: leave it out")
     return DIRECTORY in os.environ
@@ -247,7 +247,7 @@ class Job:
             process.stdin.close()  # type: ignore[union-attr]
 
     def stderr_file(self, rank: int) -> Path:
-        """What this rank writes to standard error."""
+        """The file with this rank's standard error."""
         return self.directory / f"rank{rank}.stderr"
 
     def codes(self) -> dict[int, int]:
@@ -298,7 +298,7 @@ def report(failures: list[Failure], unresponsive: list[int]) -> int:
 
 
 def describe_exit(code: int, stderr: str) -> str:
-    """What a rank that failed did, as the end of a sentence."""
+    """Describe how a rank failed, as the end of a sentence."""
     if timeout := re.search(r"^Timeout \((.*?)\)!$", stderr, re.MULTILINE):  # printed by the watchdog
         return f"showed no sign of life for {timeout[1]} (--timeout)"
     return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"failed (exit code {code})"

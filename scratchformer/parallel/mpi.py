@@ -19,7 +19,7 @@ from scratchformer.parallel.communicator import Communicator, flat_view, timed_o
 from scratchformer.parallel.watchdog import MARGIN, Watchdog
 
 SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
-"""Where Open MPI, MPICH (and MPIs derived from it) and SLURM's srun put the number of ranks they have started.
+"""The number of started ranks, by Open MPI, MPICH (and MPIs derived from it) and SLURM's srun.
 
 SLURM comes last: under it, mpiexec may itself be a step of SLURM, with another number.
 """

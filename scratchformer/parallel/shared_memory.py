@@ -13,7 +13,7 @@ from scratchformer.parallel.communicator import Communicator, PeerFailure, flat_
 from scratchformer.parallel.watchdog import Watchdog
 
 SLOT_BYTES = 1 << 20
-"""What a rank copies at a time. Larger pieces do not stay in the cache, smaller ones need more barriers."""
+"""Bytes that a rank copies at a time. Larger pieces do not stay in the cache, smaller ones need more barriers."""
 
 CACHE_LINE = 64
 """Bytes between two counters, so that no two ranks write to the same line of the cache."""
