@@ -20,7 +20,7 @@ def available_cores(root: Path = limits.ROOT) -> int:
 
 
 def core_numbers() -> list[int]:
-    """The numbers of these cores; empty where the system does not tell."""
+    """List the numbers of these cores; empty where the system does not tell."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 

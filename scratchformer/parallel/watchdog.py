@@ -10,7 +10,7 @@ SPINS = 200
 """Polls of a waiting rank before it sleeps between polls."""
 
 MARGIN = 3.0
-"""Seconds by which the watchdog of a rank that hangs fires before those of the ranks that wait for it."""
+"""Seconds between the watchdog of a rank that hangs and those of the ranks that wait for it."""
 
 
 class Watchdog:
@@ -37,7 +37,7 @@ class Watchdog:
         return waited < self.seconds
 
     def wait_until(self, done: Callable[[], bool]) -> float:
-        """Poll done() until it is true -> 0.0; or the seconds waited, if that is too long."""
+        """Poll done() until it is true -> 0.0, or the seconds waited if that is too long"""
         spins, began = 0, time.monotonic()
         while not done():
             spins += 1
