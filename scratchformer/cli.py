@@ -90,12 +90,12 @@ def run(arguments: list[str] | None) -> int:
         tell_error(error, reason_of(error))
         return 2
     except RuntimeError as error:
-        from scratchformer.parallel import launcher  # here, because it imports NumPy
+        from scratchformer.parallel import job  # here, because it imports NumPy
 
-        if launcher.exit_code(error) == launcher.GAVE_UP:  # another rank does not answer, or has failed and says why
+        if job.exit_code(error) == job.GAVE_UP:  # another rank does not answer, or has failed and says why
             if str(error):
                 tell_error(error, str(error))
-            return launcher.GAVE_UP
+            return job.GAVE_UP
         if not type(error).__module__.startswith("cupy"):
             raise
         where = f"{TRACEBACK}=1 and CUDA_LAUNCH_BLOCKING=1 in the environment show where"

@@ -19,7 +19,7 @@ from scratchformer.config import Config
 from scratchformer.errors import UserError
 from scratchformer.parallel.agreement import code_checksum, require_agreement
 from scratchformer.parallel.communicator import Communicator
-from scratchformer.parallel.launcher import stop_signals
+from scratchformer.parallel.job import stop_signals
 from scratchformer.text.batches import steps
 from scratchformer.training.run import RunDirectory, require_tokenizer
 from scratchformer.training.saving import (
