@@ -50,7 +50,7 @@ class FusedOps(Ops):
     Dropout saves its key instead of a mask, and draws the same bits again in backward.
     """
 
-    logits_at_once = 2**30  # 2 GB in bf16, 4 GB in float32: so much, in order that there are few launches
+    logits_at_once = 2**30  # 2 GB in bf16, 4 GB in float32: large, to limit kernel launches
     elements_at_once = 2**62  # flat arrays are not divided among threads of the host
 
     def __init__(
@@ -126,50 +126,39 @@ class FusedOps(Ops):
     # Residual and normalisation ---------------------------------------------------------------------------------------
 
     def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, tuple]:
-        return self._norm(x, None, gamma, beta, eps, dropout_arguments(None, 0.0))
+        y, (_, saved) = self.add_norm(x, None, gamma, beta, eps, 0.0, None)
+        return y, saved
 
     def layer_norm_backward(self, dy: Array, saved: tuple, gamma: Array, dgamma: Array, dbeta: Array) -> Array:
-        return self._norm_backward(dy, saved, gamma, dgamma, dbeta, None, dropout_arguments(None, 0.0))
+        return self.add_norm_backward(dy, (None, saved), gamma, dgamma, dbeta, 0.0)[0]
 
     def add_norm(
         self, x: Array, update: Array, gamma: Array, beta: Array, eps: float, P_drop: float, rng: DropoutKey | None
     ) -> tuple[Array, tuple]:
-        y, saved = self._norm(x, self._contiguous(update), gamma, beta, eps, dropout_arguments(rng, P_drop))
-        return y, (rng, saved)
+        """LayerNorm(x + dropout(update)), or LayerNorm(x) if the update is None."""
+        D = x.shape[-1]
+        y, normalized = self.xp.empty(x.shape, x.dtype), self.xp.empty(x.shape, x.dtype)
+        inverse_std = self.xp.empty((*x.shape[:-1], 1), np.float32)
+        rows, update = inverse_std.size, None if update is None else self._contiguous(update)
+        arrays = self._contiguous(x), update, gamma, beta, y, normalized, inverse_std
+        drop = dropout_arguments(rng, P_drop)
+        self._warp_per_row("add_norm", rows, x.dtype, *arrays, rows, D, eps, *drop, steps=steps_for(D))
+        return y, (rng, (normalized, inverse_std))
 
     def add_norm_backward(
         self, dy: Array, saved: tuple, gamma: Array, dgamma: Array, dbeta: Array, P_drop: float
     ) -> tuple[Array, Array]:
-        key, norm_saved = saved
-        dupdate = None if key is None or P_drop == 0 else self.xp.empty(dy.shape, dy.dtype)
-        drop = dropout_arguments(key, P_drop)
-        dx = self._norm_backward(dy, norm_saved, gamma, dgamma, dbeta, dupdate, drop)
-        return dx, dx if dupdate is None else dupdate
-
-    def _norm(
-        self, x: Array, update: Array | None, gamma: Array, beta: Array, eps: float, drop: tuple
-    ) -> tuple[Array, tuple]:
-        D = x.shape[-1]
-        y, normalized = self.xp.empty(x.shape, x.dtype), self.xp.empty(x.shape, x.dtype)
-        inverse_std = self.xp.empty((*x.shape[:-1], 1), np.float32)
-        rows = inverse_std.size
-        arrays = self._contiguous(x), update, gamma, beta, y, normalized, inverse_std
-        self._warp_per_row("add_norm", rows, x.dtype, *arrays, rows, D, eps, *drop, steps=steps_for(D))
-        return y, (normalized, inverse_std)
-
-    def _norm_backward(
-        self, dy: Array, saved: tuple, gamma: Array, dgamma: Array, dbeta: Array, dupdate: Array | None, drop: tuple
-    ) -> Array:
-        normalized, inverse_std = saved
+        key, (normalized, inverse_std) = saved
         rows, D = inverse_std.size, dy.shape[-1]
-        warps = min(rows, MAX_PARTIAL_SUMS)
+        warps, drop = min(rows, MAX_PARTIAL_SUMS), dropout_arguments(key, P_drop)
         dx, partial_sums = self.xp.empty(dy.shape, dy.dtype), self.xp.empty((warps, 2 * D), np.float32)
+        dupdate = None if key is None or P_drop == 0 else self.xp.empty(dy.shape, dy.dtype)
         arrays = self._contiguous(dy), normalized, inverse_std, gamma, dx, dupdate, partial_sums
         self._warp_per_row("add_norm_backward", warps, dy.dtype, *arrays, rows, D, warps, *drop, steps=steps_for(D))
         if rows:
             grid, block = (-(-2 * D // WARP),), (WARP, 4 * WARPS)
             self.kernels("add_partial_sums", grid, block, partial_sums, dgamma, dbeta, warps, D)
-        return dx
+        return dx, dx if dupdate is None else dupdate
 
     # Attention --------------------------------------------------------------------------------------------------------
 
