@@ -34,18 +34,17 @@ from scratchformer.experiments import paper, sizes
 from scratchformer.experiments.flops import training_flops
 from scratchformer.nn.sizes import machine_memory_bytes, parameter_counts
 from scratchformer.parallel.cores import available_cores
-from scratchformer.text.batches import BatchPlan, EncodedPairs, Sequences
-from scratchformer.text.tokenizer import EOS, N_SPECIALS, Tokenizer
-from scratchformer.training.data import (
-    TrainingData,
+from scratchformer.tasks.translation import (
     encode_corpus,
     open_prepared,
     prepared_directory,
     read_corpus,
     train_tokenizer,
 )
+from scratchformer.text.batches import BatchPlan, EncodedPairs, Sequences
+from scratchformer.text.tokenizer import EOS, N_SPECIALS, Tokenizer
 from scratchformer.training.run import RunDirectory
-from scratchformer.training.trainer import Trainer
+from scratchformer.training.trainer import Trainer, TrainingData
 
 NOT_COUNTED = "Not counted: validation, translating for BLEU, writing checkpoints, and an early stop."
 

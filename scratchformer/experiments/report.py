@@ -24,7 +24,7 @@ from scratchformer.experiments.training_log import Entry, Log, is_number, read_l
 from scratchformer.files import make_directory, whole_file
 from scratchformer.nn.sizes import parameter_counts
 from scratchformer.preparation.prepared import Manifest, read_manifest
-from scratchformer.training.data import prepared_directory, read_corpus
+from scratchformer.tasks.translation import prepared_directory, read_corpus
 from scratchformer.training.run import RunDirectory, require_task
 
 UNKNOWN = "unknown"

@@ -6,12 +6,10 @@ from pathlib import Path
 import pytest
 
 from scratchformer import config as configs
-from scratchformer.experiments import language_model
-from scratchformer.experiments.language_model import character_bits, first_characters
-from scratchformer.training import loop
+from scratchformer.tasks import language_model, start
+from scratchformer.tasks.language_model import LanguageModelTask, Texts, character_bits, first_characters
+from scratchformer.tasks.table import task_of
 from scratchformer.training.run import RunDirectory
-from scratchformer.training.task_language_model import LanguageModelTask, Texts
-from scratchformer.training.tasks import task_of
 from scratchformer.training.validation import loss_of_validation
 
 ROOT = Path(__file__).parents[2]
@@ -37,8 +35,8 @@ def test_from_a_text_to_its_continuation(cli, texts, task_settings, tmp_path, mo
 
 
 def test_the_score_is_that_of_the_whole_text(task_config, tmp_path):
-    alone = loop.begin(RunDirectory(tmp_path / "run"), task_config("gpt-tiny"))
-    expected = alone.task.score(alone)
+    alone = start.begin(RunDirectory(tmp_path / "run"), task_config("gpt-tiny"))
+    expected = alone.goal.score(alone)
     texts = LanguageModelTask().read(alone.config)
     trained = alone.model, alone.tokenizer, alone.config, None, alone.device, 1
     nats, n_tokens = language_model.loss_on(trained, texts)

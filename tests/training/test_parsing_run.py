@@ -7,11 +7,11 @@ import pytest
 from scratchformer import config as configs
 from scratchformer.errors import UserError
 from scratchformer.experiments.figures import attention_of_translation
-from scratchformer.experiments.parsing import baseline_scores
+from scratchformer.tasks import start
+from scratchformer.tasks.parsing import baseline_scores, read_split, read_treebank
 from scratchformer.text.trees import parsed_trees
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory, load_run
-from scratchformer.training.task_parsing import read_split, read_treebank
 
 
 @pytest.mark.parametrize("n_tags", [0, 1])
@@ -107,13 +107,13 @@ def test_a_pretrained_run_knows_the_symbols_of_the_trees(task_config, task_run, 
         file.write("(S (NEW a))\n")
     config = task_config("parsing-tiny", pretrained=pretrained, directory=str(tmp_path / "other"))
     with pytest.raises(UserError, match="the training trees have NEW, which the run's vocabulary lacks"):
-        loop.begin(RunDirectory(tmp_path / "run"), config)
+        start.begin(RunDirectory(tmp_path / "run"), config)
 
 
 @pytest.mark.slow
 def test_it_learns_to_parse(tmp_path):
     run, changes = RunDirectory(tmp_path / "run"), {"steps": 250, "score_every": 250, "threads": 1}
-    loop.train(loop.begin(run, configs.with_settings(configs.PARSING_TINY, changes)))
+    loop.train(start.begin(run, configs.with_settings(configs.PARSING_TINY, changes)))
     train, val = (read_split(configs.PARSING_TINY.data, split) for split in ("train", "val"))
     (entry,) = run.read_log("f1")
     assert entry["f1"] > 60 > 1.5 * baseline_scores(train[:1000], val)["right-branching"].f1
