@@ -20,8 +20,8 @@ from scratchformer.experiments.paper import (
     paper_matrix_flops,
     paper_model,
 )
+from scratchformer.tasks import translation as data
 from scratchformer.text.batches import BatchPlan
-from scratchformer.training import data
 from scratchformer.training.run import RunDirectory
 
 # The paper ------------------------------------------------------------------------------------------------------------

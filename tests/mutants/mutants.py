@@ -1337,16 +1337,18 @@ model, loss_sum = self.replicas[replica], 0.0
         f"{IN_LOOP}bleu_of_perfect_translations_is_100",
         [
             Patch(
-                VALIDATION,
+                TRANSLATION,
                 """\
-    scores = corpus_scores(translations, target, language)
+        scores = corpus_scores(translations, target, language)
 """,
                 """\
-    guesses = {}
-    for batch in batches_in_order(trainer.data.val, trainer.config.training.tokens_per_batch):
-        logits, _ = trainer.model.forward(batch.source_ids, batch.target_in_ids)
-        guesses.update(zip(batch.indices, trainer.tokenizer.decode(logits.argmax(axis=-1))))
-    scores = corpus_scores([guesses[i] for i in range(len(guesses))], target, language)
+        from scratchformer.text.batches import batches_in_order
+
+        guesses = {}
+        for batch in batches_in_order(trainer.data.val, trainer.config.training.tokens_per_batch):
+            logits, _ = trainer.model.forward(batch.source_ids, batch.target_in_ids)
+            guesses.update(zip(batch.indices, trainer.tokenizer.decode(logits.argmax(axis=-1))))
+        scores = corpus_scores([guesses[i] for i in range(len(guesses))], target, language)
 """,
             )
         ],

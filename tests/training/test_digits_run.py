@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from scratchformer import config as configs
-from scratchformer.experiments.statistics import Z, wilson_interval
 from scratchformer.tasks import start
 from scratchformer.tasks.digits import (
     Images,
@@ -16,6 +15,7 @@ from scratchformer.tasks.digits import (
     read_digits,
     read_images,
 )
+from scratchformer.tasks.task import Z, share
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory, load_model
 
@@ -27,7 +27,6 @@ def fewer_images(request, monkeypatch):
     """A run reads some of the images only, unless the test is slow."""
     if not request.node.get_closest_marker("slow"):
         few = {part: Images(*(each[: PART[part]] for each in images)) for part, images in read_images().items()}
-        monkeypatch.setattr("scratchformer.tasks.digits.read_images", lambda: few)
         monkeypatch.setattr("scratchformer.tasks.digits.read_images", lambda: few)
 
 
@@ -114,7 +113,7 @@ def test_it_learns_to_read(tmp_path):
 def test_wilson_s_interval():
     """Its definition: at each limit p, the share that is seen lies Z standard deviations sqrt(p (1 - p) / n) away."""
     for right, n in [(350, 360), (1, 7), (0, 5), (9, 9)]:
-        for limit in wilson_interval(right, n):
+        for limit in share(np.arange(n) < right)[1]:
             p = limit / 100
             assert abs(right / n - p) == pytest.approx(Z * (p * (1 - p) / n) ** 0.5, abs=1e-9)
 

@@ -10,11 +10,11 @@ from scratchformer import config as configs
 from scratchformer.doctor.data_probes import read_text
 from scratchformer.errors import UserError
 from scratchformer.preparation.prepared import PreparedCorpus, crc32_of_file
-from scratchformer.tasks import start
+from scratchformer.tasks import start, translation
 from scratchformer.tasks.translation import follow_preparation, open_prepared, prepared_directory
 from scratchformer.text.batches import steps
 from scratchformer.text.tokenizer import Tokenizer
-from scratchformer.training import loop, task_translation
+from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory
 from scratchformer.training.trainer import checksum_of
 
@@ -34,7 +34,7 @@ def no_text_is_touched(monkeypatch):
 
     for name in ("encode", "train"):
         monkeypatch.setattr(Tokenizer, name, fail)
-    monkeypatch.setattr(task_translation, "read_corpus", fail)
+    monkeypatch.setattr(translation, "read_corpus", fail)
 
 
 # --- the same run
@@ -227,7 +227,7 @@ def test_ids_that_were_replaced_are_noticed(own_prepared, on_prepared, tmp_path)
         file.write(b"\x05")
     for work in (start.resume, start.begin):
         with pytest.raises(UserError, match="the checksum of its ids is not that in manifest.json"):
-            work(RunDirectory(tmp_path / ("run" if work is loop.resume else "new")), config)
+            work(RunDirectory(tmp_path / ("run" if work is start.resume else "new")), config)
 
 
 def test_the_doctor_examines_the_prepared_text(cli, prepared, small_settings, monkeypatch):

@@ -105,7 +105,7 @@ def test_validation_does_not_depend_on_the_number_of_ranks(together, begin):
 
     def work(ranks):
         trainer = Trainer(alone.run, alone.config, alone.data, alone.tokenizer, ranks=ranks)
-        return validate(trainer)["loss"], trainer.goal.score(trainer)["bleu"]
+        return validate(trainer)["loss"], alone.goal.score(trainer)["bleu"]
 
     expected = validate(alone)["loss"], alone.goal.score(alone)["bleu"]
     assert together(3, work) == [expected] * 3

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from scratchformer import config as configs
-from scratchformer.tasks import antecedent, masked_language_model, start
+from scratchformer.tasks import start
 from scratchformer.tasks.antecedent import NO, YES, is_right, pairs_of, with_two_nouns
+from scratchformer.tasks.table import TASKS
 from scratchformer.text.bundled import both_right
 from scratchformer.text.tokenizer import EOS
 from scratchformer.training import loop
@@ -36,11 +37,11 @@ def test_a_masked_language_model_fills_in(cli, refused, pretrained):
 
 
 def test_scores_of_hidden_pieces(pretrained):
-    scores = masked_language_model.evaluate(load_model(pretrained.path))
-    assert scores.split == "validation" and scores.n_pieces > 200
-    assert 0 < scores.most_frequent < scores.after_previous < scores.between_neighbours < 100
-    assert scores.interval[0] <= scores.accuracy <= scores.interval[1]
-    assert "hidden one at a time" in scores.as_text()
+    scores, text, _ = TASKS["masked-language-model"].evaluate(load_model(pretrained.path))
+    assert scores["split"] == "validation" and scores["n_pieces"] > 200
+    assert 0 < scores["most_frequent"] < scores["after_previous"] < scores["between_neighbours"] < 100
+    assert scores["interval"][0] <= scores["accuracy"] <= scores["interval"][1]
+    assert "hidden one at a time" in text
 
 
 def test_each_sentence_is_read_once_with_each_of_its_nouns(pretrained):
@@ -86,8 +87,8 @@ def test_fine_tuning_begins_with_the_weights_of_pretraining(task_config, pretrai
         np.testing.assert_allclose(after.model.parameters()[name].data, weight.data, atol=1e-6)
     assert after.model.unembedding.weight.shape == (3, 16)
     assert [entry["step"] for entry in run.read_log("accuracy")] == [2]
-    scores = antecedent.evaluate(after)
-    assert (scores.n_test, scores.n_sentences) == (62, 240) and scores.first + scores.last == 100
+    scores = TASKS["antecedent"].evaluate(after).record
+    assert (scores["n_test"], scores["n_sentences"]) == (62, 240) and scores["first"] + scores["last"] == 100
 
 
 def test_the_antecedent_task_reads_no_files(refused, tmp_path):
@@ -99,6 +100,6 @@ def test_the_antecedent_task_reads_no_files(refused, tmp_path):
 def test_after_a_minute_the_model_guesses_far_better_than_the_most_frequent_piece(tmp_path):
     run = RunDirectory(tmp_path / "run")
     loop.train(start.begin(run, configs.with_settings(configs.BERT_TINY, {"steps": 350, "warmup": 150, "threads": 1})))
-    scores = masked_language_model.evaluate(load_model(run.path))
-    assert (scores.split, scores.n_pieces) == ("test", 4915)
-    assert scores.accuracy > 35 > 3 * scores.most_frequent
+    scores = TASKS["masked-language-model"].evaluate(load_model(run.path)).record
+    assert (scores["split"], scores["n_pieces"]) == ("test", 4915)
+    assert scores["accuracy"] > 35 > 3 * scores["most_frequent"]
