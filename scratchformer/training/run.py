@@ -172,7 +172,7 @@ class RunDirectory:
         return [entry for entry in read_entries(self.log_file) if entry.get("event") == event]
 
     def record_evaluation(self, scores: dict[str, Any]) -> None:
-        """Append the scores of a test set; the command `report` shows them."""
+        """Append the scores of a test set."""
         append_line(self.evaluations_file, json.dumps(scores))
 
     def read_evaluations(self) -> list[dict[str, Any]]:
