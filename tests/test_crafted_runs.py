@@ -235,7 +235,6 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(refused, own_run, corpus, n
     path.unlink(missing_ok=True)
     os.mkfifo(path)
     assert f"{name}: not a plain file" in refused("translate", own_run.path, corpus / "val.en")
-    assert f"{name}: not a plain file" in refused("report", own_run.path)
     assert f"{name}: not a plain file" in refused("train", "--resume", own_run.path)
 
 

@@ -1,30 +1,20 @@
-"""`scratchformer evaluate` translates a test set with a run and scores it; `scratchformer score` scores a file."""
+"""`scratchformer evaluate`: translate a test set with a run and score it."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scratchformer import config as configs
-from scratchformer.commands.options import (
-    Commands,
-    add_command,
-    add_option,
-    add_run,
-    add_scores,
-    add_search,
-    path,
-    word,
-)
+from scratchformer.commands.options import Commands, add_command, add_option, add_run, add_search, path, word
 from scratchformer.commands.terminal import tell
 from scratchformer.commands.translate import load_translator, machine_of, search_options
 from scratchformer.errors import UserError, printable
 
 if TYPE_CHECKING:
-    from scratchformer.experiments.evaluation import Assessment, Comparison, Evaluation, System
+    from scratchformer.experiments.evaluation import Comparison, Evaluation, System
     from scratchformer.training.run import RunDirectory, Trained
 
 
@@ -38,18 +28,14 @@ def add(commands: Commands) -> None:
     reference = "its translation, line by line; for a run that parses: trees (default: its test.trees)"
     add_option(parser, "--reference F", path, reference)
     add_option(parser, "--output F", path, "also write the translations, or the trees, to this file")
-    add_scores(parser, "RUN", "compare with the translations of this run")
+    parser.add_argument(
+        "--paper", action="store_true", help="also compute BLEU as the paper's script does, and explain the difference"
+    )
+    against = "compare with the translations of this run, and test whether the difference is significant"
+    add_option(parser, "--against RUN", path, against)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_option(parser, "--against-checkpoint C", word, "as --checkpoint, of the other run")
     add_search(parser)
-
-
-def add_score(commands: Commands) -> None:
-    parser = add_command(commands, "score", score)
-    parser.add_argument("hypotheses", type=path, metavar="FILE", help="translations, plain text, one sentence a line")
-    reference = "the reference translations, line by line"
-    parser.add_argument("--reference", type=path, required=True, metavar="F", help=reference)
-    add_scores(parser, "FILE", "compare with the translations in this file")
-    add_option(parser, "--language L", word, "of the text: it decides what BLEU counts as a token (default: de)", "de")
 
 
 def evaluate(args: argparse.Namespace) -> None:
@@ -164,27 +150,7 @@ def record_scores(run: RunDirectory, scores: dict[str, Any]) -> None:
         tell(f"scores not recorded: {error}")
 
 
-def score(args: argparse.Namespace) -> None:
-    """Score translations in a file: sacreBLEU and chrF.
-
-    scratchformer score translations.de --reference test.de --paper
-    """
-    from scratchformer.experiments import evaluation
-    from scratchformer.text.bleu import doubts
-
-    files = [args.hypotheses, args.against] if args.against else [args.hypotheses]
-    *translations, references = evaluation.read_parallel(*files, args.reference)
-    language = args.language
-    results = [evaluation.assess(lines, references, language, args.paper) for lines in translations]
-    for doubt in doubts(translations[0], references, language):
-        tell(doubt)
-    comparisons = evaluation.compare(translations[0], translations[1], references, language) if args.against else []
-    print_scores(args.json, results, comparisons, [printable(str(file)) for file in files])
-
-
-def print_scores(
-    as_json: bool, results: Sequence[Assessment | Evaluation], comparisons: list[Comparison], names: list[str]
-) -> None:
+def print_scores(as_json: bool, results: list[Evaluation], comparisons: list[Comparison], names: list[str]) -> None:
     """Print the scores of one system, or of two and their comparison."""
     from scratchformer.experiments.evaluation import comparison_as_text
 

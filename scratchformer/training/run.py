@@ -174,7 +174,7 @@ class RunDirectory:
         return f"the last good checkpoint is {saved[-1]}" if saved else "there is no checkpoint yet"
 
     def record_evaluation(self, scores: dict[str, Any]) -> None:
-        """Append the scores of a test set; the command `report` shows them."""
+        """Append the scores of a test set."""
         append_line(self.evaluations_file, json.dumps(scores))
 
     def read_evaluations(self) -> list[dict[str, Any]]:
