@@ -92,7 +92,7 @@ def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> Non
     from scratchformer.backends.mkl import product_threads
     from scratchformer.experiments.evaluation import open_output
     from scratchformer.tasks.table import TASKS
-    from scratchformer.training.checkpoints import step_of
+    from scratchformer.training.checkpoints import progress_of
     from scratchformer.training.run import load_model
 
     for name in FOR_TRANSLATION + FOR_SEARCH:
@@ -108,7 +108,7 @@ def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> Non
     with product_threads(threads), open_output(args.output, [*texts, *filter(None, [args.reference])], (run,)) as write:
         found = TASKS[task].evaluate(trained, args.reference)
         write(found.output)
-    record = {"checkpoint": printable(trained.file.name), "step": step_of(trained.file)} | found.record
+    record = {"checkpoint": printable(trained.file.name), "step": progress_of(trained.file).step} | found.record
     record_scores(run, record)
     if args.json:
         print(json.dumps({"run": str(run.path)} | record))
@@ -132,14 +132,14 @@ def require_same_data(trained: Trained) -> None:
 def load_system(args: argparse.Namespace, path: Path, checkpoint: str | None) -> System:
     """The model of a run with its checkpoint and its search options."""
     from scratchformer.experiments.evaluation import System
-    from scratchformer.training.checkpoints import step_of
+    from scratchformer.training.checkpoints import progress_of
     from scratchformer.training.run import RunDirectory, checkpoint_file
 
     run = RunDirectory(path)
     run.require()
     file, options = checkpoint_file(run.checkpoints, checkpoint), search_options(args, path)
-    translator = load_translator(args, path, file)  # before `step_of`, which needs a sound file
-    return System(run, file, step_of(file), translator, **options)
+    translator = load_translator(args, path, file)  # before `progress_of`, which needs a sound file
+    return System(run, file, progress_of(file).step, translator, **options)
 
 
 def record_scores(run: RunDirectory, scores: dict[str, Any]) -> None:

@@ -95,7 +95,7 @@ def test_an_average_is_used_until_training_has_gone_on(own_run, small_config, ca
 def test_half_written_files_of_ours_are_removed_and_others_are_not(own_run, small_config):
     before = sorted(own_run.path.rglob("*"))
     places = [".config.toml", ".tokenizer.model", ".log.jsonl", "checkpoints/.step_00000015.safetensors"]
-    for name in [*(f"{place}.partial" for place in places), "checkpoints/.best.safetensors.partial", ".probe"]:
+    for name in [*(f"{place}.partial" for place in places), "checkpoints/.best.safetensors.partial"]:
         (own_run.path / name).write_bytes(b"half")
     theirs = [own_run.path / name for name in ("notes/.draft.partial", ".movie.partial", "checkpoints/.mine.partial")]
     theirs[0].parent.mkdir()
