@@ -22,9 +22,7 @@ from scratchformer.commands import (
     gradcheck,
     heads,
     learn,
-    plan,
     plot,
-    report,
     train,
     translate,
 )
@@ -142,7 +140,6 @@ def parser() -> argparse.ArgumentParser:
     train.add(commands)
     translate.add(commands)
     evaluate.add(commands)
-    evaluate.add_score(commands)
     average.add(commands)
     export.add(commands)
     export.add_import(commands)
@@ -155,8 +152,6 @@ def parser() -> argparse.ArgumentParser:
     explore.add(commands)
     data.add(commands)
     config.add(commands)
-    plan.add(commands)
-    report.add(commands)
     ablate.add(commands)
     learn.add(commands)
     demo.add(commands)

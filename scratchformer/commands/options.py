@@ -147,19 +147,6 @@ def add_pretrained(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--pretrained RUN", word, "begin with the weights and the vocabulary of this run")
 
 
-def add_scores(parser: argparse.ArgumentParser, metavar: str, summary: str) -> None:
-    """--paper, --against and --json.
-
-    metavar, summary  of --against: what the scores are compared with
-    """
-    parser.add_argument(
-        "--paper", action="store_true", help="also compute BLEU as the paper's script does, and explain the difference"
-    )
-    significance = "test whether the difference is significant"
-    add_option(parser, f"--against {metavar}", path, f"{summary}, and {significance}")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-
-
 def add_search(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--beam N", setting("beam"), "hypotheses kept at each position; 1 is greedy (paper: 4)")
     add_option(parser, "--alpha A", setting("alpha"), "exponent of the length penalty (paper: 0.6)")
