@@ -11,7 +11,7 @@ import numpy as np
 
 from scratchformer.config import ModelConfig
 from scratchformer.doctor.findings import COMPONENTS, CheckFailed, CodeProbe, expect, expect_close
-from scratchformer.doctor.fixtures import SOURCE, TARGET, DropoutRecorder, random, shifted, with_random_vectors
+from scratchformer.doctor.fixtures import SOURCE, TARGET, TARGET_OUT, DropoutRecorder, random, with_random_vectors
 from scratchformer.nn import gradient_cases
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradcheck import arrays_in, gradcheck, map_arrays, random_arrays
@@ -236,5 +236,5 @@ def check_no_dropout_without_key(config: ModelConfig) -> None:
     without_dropout = replace(config, P_drop=0.0, attention_dropout=0.0, relu_dropout=0.0)
     model, expected = (with_random_vectors(Transformer(each, dtype=FLOAT64)) for each in (config, without_dropout))
     expect_close("logits without a key", model.forward(SOURCE, TARGET)[0], expected.forward(SOURCE, TARGET)[0])
-    batch = SOURCE, TARGET, shifted(TARGET)
+    batch = SOURCE, TARGET, TARGET_OUT
     expect_close("validation loss", forward_loss(model, *batch)[0], forward_loss(expected, *batch)[0])

@@ -213,7 +213,7 @@ def expect(condition: object, problem: str, also: tuple[str, ...] = ()) -> None:
         raise CheckFailed(problem, also)
 
 
-ROUNDING = 1e-9
+ROUNDING = 1e-12
 """The largest error that rounding in float64 can explain, relative to the largest number compared."""
 
 
