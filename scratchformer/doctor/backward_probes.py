@@ -108,7 +108,9 @@ def upstream(y: np.ndarray) -> np.ndarray:
     return random_arrays(seed=0)(y.shape).astype(y.dtype)
 
 
-def results(layer: Layer, calls: Sequence[tuple[tuple, DropoutKey | None]], order: Sequence[int]) -> list[list[np.ndarray]]:
+def results(
+    layer: Layer, calls: Sequence[tuple[tuple, DropoutKey | None]], order: Sequence[int]
+) -> list[list[np.ndarray]]:
     """Call forward for each (inputs, key), then backward in this order, with arguments and caches read-only.
 
     -> for each call, its output and the gradients of its inputs
@@ -145,7 +147,7 @@ def check_calls(layer: Layer, inputs: tuple, rng: DropoutKey | None) -> None:
         first, second = results(layer, [call, other], order)
         expect_all_close("a call with another one before its backward", first, alone)
         after.append((*second, grad.copy()))
-    expect_all_close("gradients of two calls, compared with those of backward in the other order", *after)
+    expect_all_close("gradients of two calls, compared with those of backward in the other order", after[0], after[1])
 
     expect_all_close("output of a second call with the same key", layer.forward(*inputs, rng=rng)[:1], alone[:1], 0)
     without_key = [layer.forward(*inputs, rng=None)[0] for _ in range(2)]
@@ -159,7 +161,7 @@ def check_layouts(layer: Layer, inputs: tuple, rng: DropoutKey | None) -> None:
         y, cache = layer.forward(*map_arrays(layout, inputs), rng=rng)
         dx = as_tuple(layer.backward(map_arrays(layout, upstream(y)), cache))
         found.append([y, *(each for each in dx if each is not None), *copies_of_gradients(layer)])
-    expect_all_close("results for arrays with gaps in memory", *found)
+    expect_all_close("results for arrays with gaps in memory", found[0], found[1])
 
 
 def every_second(array: np.ndarray) -> np.ndarray:

@@ -134,7 +134,7 @@ def changes_of(
 
 
 def dependence_of(function: Callable[[np.ndarray], Any], x: np.ndarray) -> np.ndarray:
-    """Which outputs change, by more than rounding, when one input position changes? x (B, S, ...) -> bool (B, T, B, S)"""
+    """Find the outputs that depend, by more than rounding, on a position. x (B, S, ...) -> bool (B, T, B, S)"""
     return changes_of(function, x) > 1e-9
 
 
@@ -229,7 +229,9 @@ def check_attention_masks(config: ModelConfig) -> None:
     ]:
         for found in group:
             expect(found.shape == shape, f"attention weights of {name} have shape {found.shape}, expected {shape}")
-            expect(np.array_equal(found != 0, np.broadcast_to(may, shape)), f"attention of {name} does not obey its mask")
+            expect(
+                np.array_equal(found != 0, np.broadcast_to(may, shape)), f"attention of {name} does not obey its mask"
+            )
 
 
 def check_word_order(config: ModelConfig) -> None:
@@ -286,13 +288,14 @@ def language_model(config: ModelConfig) -> LanguageModel:
 
 
 def text_encoder(config: ModelConfig, n_classes: int) -> TextEncoder:
-    config = replace(config, architecture="encoder", n_classes=n_classes)
+    config = replace(config, architecture="encoder", n_classes=n_classes, n_tags=0)
     return with_random_vectors(TextEncoder(config, dtype=FLOAT64))
 
 
 def vision_transformer(config: ModelConfig) -> VisionTransformer:
     """For images of 4 x 4 pixels, which are four patches."""
-    sizes = replace(config, architecture="vision", n_classes=3, image_size=4, positions="learned", max_positions=5)
+    config = replace(config, n_tags=0, positions="learned", max_positions=5)
+    sizes = replace(config, architecture="vision", n_classes=3, image_size=4)
     return with_random_vectors(VisionTransformer(sizes, dtype=FLOAT64))
 
 
