@@ -263,6 +263,10 @@ def probe_run(run: RunDirectory, batch: Batch | None) -> Iterator[Finding]:
             "a damaged file; settings other than those of the run; a training that diverged",
         )
         return
+    if not np.isfinite(model.store.data).all():
+        broken = [name for name, weight in model.parameters().items() if not np.isfinite(weight.data).all()]
+        yield Finding("weights", "finite numbers", f"not finite: {', '.join(broken)}", "FAIL", "a training that diverged")
+        return
     yield Finding("weights", "finite numbers", "all are finite", "ok")
     if batch is not None:
         recorder = ReluRecorder()
