@@ -35,7 +35,7 @@ from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch
-from scratchformer.training.data import TrainingData
+from scratchformer.training.trainer import TrainingData
 
 EXPERIMENT = {
     "model.d_model": 128,

@@ -46,6 +46,7 @@ from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.errors import UserError
 from scratchformer.parallel import launcher
+from scratchformer.tasks import start
 from scratchformer.text import bundled
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory
@@ -176,7 +177,7 @@ class Site:
         """Take the run up, or begin it if it has not come to that."""
         config = configs.with_settings(self.config, {"training.threads": RANKS})
         with said_into(self.directory / "said"):
-            trainer = loop.resume(run, config)[0] if run.config_file.exists() else loop.begin(run, config)
+            trainer = start.resume(run, config)[0] if run.config_file.exists() else start.begin(run, config)
             train_until(trainer, trainer.progress.step + 1)
         run.unlock()
         entry = run.read_log("step")[-1]
@@ -186,7 +187,7 @@ class Site:
         """A run of so many steps that nothing strikes."""
         run = RunDirectory(self.directory / "undisturbed")
         with said_into(self.directory / "said"):
-            train_until(loop.begin(run, configs.with_settings(self.config, {"training.threads": RANKS})), steps)
+            train_until(start.begin(run, configs.with_settings(self.config, {"training.threads": RANKS})), steps)
         return run
 
     # What a job leaves

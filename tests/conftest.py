@@ -23,6 +23,7 @@ from scratchformer.cli import main
 from scratchformer.parallel.shared_memory import SharedMemory, create_file
 from scratchformer.parallel.watchdog import Watchdog
 from scratchformer.preparation.pipeline import Options, prepare
+from scratchformer.tasks import start
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory
@@ -146,14 +147,14 @@ def small_settings(corpus):
 @pytest.fixture
 def begin(tmp_path, small_config):
     """begin("name", **changes) -> Trainer of a new run"""
-    return lambda name="run", **changes: loop.begin(RunDirectory(tmp_path / name), small_config(**changes))
+    return lambda name="run", **changes: start.begin(RunDirectory(tmp_path / name), small_config(**changes))
 
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory, small_config):
     """A finished run. Only to be read; `own_run` is a copy that a test may spoil."""
     run = RunDirectory(tmp_path_factory.mktemp("runs") / "trained")
-    loop.train(loop.begin(run, small_config()))
+    loop.train(start.begin(run, small_config()))
     return run
 
 

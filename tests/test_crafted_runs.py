@@ -12,6 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from scratchformer.errors import UserError
+from scratchformer.tasks import start
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory, load_run
 
@@ -207,7 +208,7 @@ def test_a_run_begins_only_in_a_directory_without_foreign_files(tmp_path, small_
     (directory / name).write_text("theirs")
     before = files_of(directory)
     with pytest.raises(UserError, match=f"theirs: holds {name}, which no training wrote; choose another --out"):
-        loop.begin(RunDirectory(directory), small_config())
+        start.begin(RunDirectory(directory), small_config())
     assert files_of(directory) == before
 
 
@@ -215,7 +216,7 @@ def test_a_prepared_corpus_is_no_place_for_a_run(prepare_corpus, small_config, t
     directory = prepare_corpus(tmp_path / "prepared")
     before = files_of(directory)
     with pytest.raises(UserError, match="which no training wrote"):
-        loop.begin(RunDirectory(directory), small_config())
+        start.begin(RunDirectory(directory), small_config())
     assert files_of(directory) == before
 
 
@@ -225,7 +226,7 @@ def test_what_a_run_leaves_that_was_killed_before_it_began_is_no_obstacle(tmp_pa
     run.figures.mkdir()
     for path in (run.tokenizer_file, run.probe, run.path / ".config.toml.partial"):
         path.write_text("left over")
-    assert loop.train(loop.begin(run, small_config(steps=1))) == "1 steps done"
+    assert loop.train(start.begin(run, small_config(steps=1))) == "1 steps done"
 
 
 @pytest.mark.parametrize("name", ["config.toml", "tokenizer.model", "log.jsonl", "evaluations.jsonl"])

@@ -90,9 +90,8 @@ FOR_PARSING = ("reference", "output", *FOR_SEARCH)
 def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> None:
     """Score a run of another task than translation on the test data that belong to its training data."""
     from scratchformer.backends.mkl import product_threads
-    from scratchformer.experiments import parsing
     from scratchformer.experiments.evaluation import open_output
-    from scratchformer.experiments.task_scores import SCORES
+    from scratchformer.tasks.table import TASKS
     from scratchformer.training.checkpoints import step_of
     from scratchformer.training.run import load_model
 
@@ -107,23 +106,20 @@ def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> Non
     data = trained.config.data
     texts = [Path(data.directory) / f"{split}.trees" for split in ("train", "val", "test") if data.directory]
     with product_threads(threads), open_output(args.output, [*texts, *filter(None, [args.reference])], (run,)) as write:
-        if task == "parsing":
-            scores = parsing.evaluate(trained, args.reference)
-            write(list(map(str, scores.trees)))
-        else:
-            scores = SCORES[task](trained)
-    record = {"checkpoint": printable(trained.file.name), "step": step_of(trained.file)} | scores.as_record()
+        found = TASKS[task].evaluate(trained, args.reference)
+        write(found.output)
+    record = {"checkpoint": printable(trained.file.name), "step": step_of(trained.file)} | found.record
     record_scores(run, record)
     if args.json:
         print(json.dumps({"run": str(run.path)} | record))
     else:
-        print(f"{scores.as_text()}\n{printable(str(run.path))}: {record['checkpoint']}, step {record['step']}")
+        print(f"{found.text}\n{printable(str(run.path))}: {record['checkpoint']}, step {record['step']}")
 
 
 def require_same_data(trained: Trained) -> None:
     """Raises UserError if the files of a run have changed since: what validated then may have been trained on now."""
+    from scratchformer.tasks.table import task_of
     from scratchformer.training.checkpoints import progress_of
-    from scratchformer.training.tasks import task_of
 
     config, checksum = trained.config, progress_of(trained.file).data_checksum  # 0: imported, not trained here
     if checksum and config.data.names_text:

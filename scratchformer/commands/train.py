@@ -162,19 +162,21 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
     """Train in this process, alone or as one of several ranks; rank 0 writes the messages. -> exit code"""
     from scratchformer.backends.cpu import keep_freed_memory
     from scratchformer.parallel import launcher
+    from scratchformer.tasks import start
+    from scratchformer.tasks.table import task_of
     from scratchformer.training import loop
 
     say = tell if ranks.rank == 0 else lambda line: None
     keep_freed_memory()
     if args.resume:
-        trainer, remarks = loop.resume(run, config, ranks)
+        trainer, remarks = start.resume(run, config, ranks)
         for remark in [*remarks, f"resumed after step {trainer.progress.step}"]:
             say(f"{run.path}: {remark}")
     else:
         config, message = adapt_to_data(config, args)
         if message:
             say(message)
-        trainer = loop.begin(run, config, ranks)
+        trainer = start.begin(run, config, ranks)
         for remark in trainer.remarks:
             say(f"{run.path}: {remark}")
     say(f"{run.path}: {trainer.summary()}")
@@ -196,6 +198,6 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
             say(f"{run.path}: no figures: {in_one_line(error)}")
     say(
         f"{run.path}: {reason}; step {trainer.progress.step}, {trainer.progress.target_tokens} target tokens. "
-        f"Now try: scratchformer {trainer.task.command} {shlex.quote(str(run.path))}; {how_to_resume(args, run)}"
+        f"Now try: scratchformer {task_of(config).command} {shlex.quote(str(run.path))}; {how_to_resume(args, run)}"
     )
     return launcher.INTERRUPTED if reason == loop.INTERRUPTED else 0

@@ -17,12 +17,12 @@ from scratchformer.doctor.data_probes import Text, read_text
 from scratchformer.doctor.findings import COMPONENTS, Finding, one_line, suspects
 from scratchformer.doctor.fixtures import small_config
 from scratchformer.errors import UserError
+from scratchformer.tasks.table import task_of
+from scratchformer.tasks.task import vocabulary_of
+from scratchformer.tasks.translation import open_prepared, prepared_directory
 from scratchformer.text.batches import Examples
 from scratchformer.text.tokenizer import Tokenizer
-from scratchformer.training.data import open_prepared, prepared_directory
 from scratchformer.training.run import RunDirectory
-from scratchformer.training.task import vocabulary_of
-from scratchformer.training.tasks import task_of
 
 WIDTH = 120
 

@@ -24,9 +24,9 @@ from scratchformer.nn.optim import noam
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.sizes import FLOAT_BYTES, machine_memory_bytes, parameter_counts
 from scratchformer.parallel.cores import available_cores, core_numbers
+from scratchformer.tasks.digits import positions_of
 from scratchformer.text.batches import Batch
 from scratchformer.training.run import RunDirectory, load_model
-from scratchformer.training.task_digits import positions_of
 
 GIB = 2**30
 

@@ -8,17 +8,17 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from scratchformer.backends.device import open_device
-from scratchformer.backends.mkl import product_threads
 from scratchformer.config import Config
 from scratchformer.experiments.flops import training_flops
 from scratchformer.experiments.sizes import format_duration
 from scratchformer.nn.sizes import machine_memory_bytes
 from scratchformer.parallel.communicator import Communicator
+from scratchformer.tasks.table import task_of
 from scratchformer.text.batches import steps
 from scratchformer.training.run import RunDirectory
-from scratchformer.training.tasks import task_of
 from scratchformer.training.trainer import Trainer
 
 N_STEPS = 3
@@ -27,13 +27,13 @@ N_STEPS = 3
 def dry_run(config: Config) -> list[str]:
     """Take the largest step of the first epoch, then three steps -> lines on the memory and the time of the run."""
     settings = config.training
-    device = open_device(settings.device, settings.precision, products=settings.products)
+    device = open_device(settings.device, settings.precision)
     tokenizer, config, data = task_of(config).begin(config, Communicator())
     trainer = Trainer(RunDirectory(Path("nowhere")), config, data, tokenizer, device)
     memory = device.memory_bytes()
     there = machine_memory_bytes() if memory is None else memory
     epoch = trainer.plan.epoch(0)
-    with product_threads(trainer.blas_threads):
+    with threadpool_limits(trainer.blas_threads, "blas"):
         largest = step_bytes(trainer, max(epoch, key=lambda step: data.train.lengths[step].max() * len(step)))
         seconds = flops = n_tokens = 0.0
         for number, index, indices in islice(steps(trainer.plan, 0, 0), N_STEPS):

@@ -23,11 +23,11 @@ from scratchformer.experiments.training_log import Entry, Log, is_number, read_l
 from scratchformer.files import user_error
 from scratchformer.nn.sizes import parameter_counts
 from scratchformer.preparation.prepared import PreparedCorpus
+from scratchformer.tasks.translation import prepared_directory
 from scratchformer.text.bundled import Example
 from scratchformer.text.corpora import find_split, read_lines
 from scratchformer.text.tokenizer import EOS, N_SPECIALS, Tokenizer
 from scratchformer.training import checkpoints
-from scratchformer.training.data import prepared_directory
 from scratchformer.training.run import RunDirectory, checkpoint_file, load_run, require_task
 
 FORMAT = 1

@@ -39,12 +39,10 @@ class Progress:
     target_tokens    real target tokens seen so far; seconds: wall time spent in steps
     best_loss        lowest validation loss so far, in nats per token, and the validations since (`unimproved`)
     data_checksum    of the encoded training text, to notice that it has changed; tokenizer_checksum: of the tokenizer
-    threads          of all ranks together, and products, the library for matrix products on a CPU: the last bits of a
-                     sum depend on how it is divided
+    threads          of all ranks together: the last bits of a sum depend on how it is divided
     code             checksums of the code that computes, see `code_of`
     device_state     what the device needs to go on, see `Device.state`
 
-    A file of an older version lacks `tokenizer_checksum`, `threads`, `products` and `code`: they are unknown.
     """
 
     step: int = 0
@@ -57,7 +55,6 @@ class Progress:
     data_checksum: int = 0
     tokenizer_checksum: int = 0
     threads: int = 0
-    products: str = ""
     code: dict[str, int] = field(default_factory=dict)
     device_state: list[float] = field(default_factory=list)
 
@@ -106,8 +103,6 @@ def is_sound(name: str, value: Any) -> bool:
         return isinstance(value, list) and all(type(each) in (int, float) and 0 <= each < 2**63 for each in value)
     if name == "code":
         return isinstance(value, dict) and all(type(each) is int for each in value.values())
-    if name == "products":
-        return value in ("", "numpy", "mkl")
     if name in ("seconds", "best_loss"):
         return type(value) in (int, float) and (0 <= value < 2**63 or value == float("inf"))
     return type(value) is int and 0 <= value < 2**63

@@ -157,11 +157,8 @@ class RunDirectory:
 
         Raises UserError if it is missing or damaged.
         """
-        serialized = b""
-        if ranks.rank == 0 and configs.load(self.config_file).model.reads_text:
-            serialized = load_tokenizer(self.tokenizer_file).serialized
-        serialized = ranks.broadcast_bytes(serialized)
-        return read_tokenizer(serialized, str(self.tokenizer_file)) if serialized else None
+        reads = ranks.rank == 0 and configs.load(self.config_file).model.reads_text
+        return share_tokenizer(load_tokenizer(self.tokenizer_file) if reads else None, ranks)
 
     def log(self, event: str, values: dict[str, Any]) -> None:
         """Append one line of JSON to the log of the training."""
@@ -170,6 +167,11 @@ class RunDirectory:
     def read_log(self, event: str) -> list[dict[str, Any]]:
         """All entries of one kind, oldest first."""
         return [entry for entry in read_entries(self.log_file) if entry.get("event") == event]
+
+    def last_good_checkpoint(self) -> str:
+        """Name the checkpoint from which training can go on, as the end of a message."""
+        saved = self.checkpoints.steps()
+        return f"the last good checkpoint is {saved[-1]}" if saved else "there is no checkpoint yet"
 
     def record_evaluation(self, scores: dict[str, Any]) -> None:
         """Append the scores of a test set."""
@@ -196,6 +198,14 @@ class RunDirectory:
             lines = self.log_file.read_bytes().split(b"\n")
         with whole_file(self.log_file) as file:
             file.writelines(line + b"\n" for line in lines if is_until(parse_entry(line), step))
+
+
+def share_tokenizer(tokenizer: Tokenizer | None, ranks: Communicator) -> Tokenizer | None:
+    """Send the tokenizer of rank 0, if any, to the other ranks."""
+    if ranks.size == 1:
+        return tokenizer
+    serialized = ranks.broadcast_bytes(tokenizer.serialized if tokenizer else b"")
+    return tokenizer or (read_tokenizer(serialized) if serialized else None)
 
 
 def require_place(path: Path, *runs: RunDirectory) -> None:

@@ -6,7 +6,6 @@ import json
 import zlib
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,13 +17,11 @@ from scratchformer.nn.parameter import Array
 from scratchformer.nn.sizes import parameter_counts
 from scratchformer.parallel.agreement import require_agreement
 from scratchformer.parallel.communicator import Communicator
-from scratchformer.training import checkpoints, messages
+from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, Progress
 from scratchformer.training.model_code import code_of, other_code
 from scratchformer.training.run import RunDirectory, checkpoint_file, is_until
-
-if TYPE_CHECKING:
-    from scratchformer.training.trainer import Trainer
+from scratchformer.training.trainer import Trainer
 
 
 def save(trainer: Trainer) -> Path:
@@ -39,7 +36,7 @@ def save(trainer: Trainer) -> Path:
     with using(*trainer.device.ops):
         weights = ops_of(data).on_host(data)
     if not np.isfinite(weights).all():
-        last = messages.last_good_checkpoint(trainer)
+        last = trainer.run.last_good_checkpoint()
         raise UserError(f"step {trainer.progress.step}: the weights are not finite any more; {last}")
     what = f"the weights' checksum after step {trainer.progress.step}"
     require_agreement(trainer.ranks, {what: zlib.crc32(weights.data)})

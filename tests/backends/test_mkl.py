@@ -15,6 +15,7 @@ from scratchformer.config import ModelConfig
 from scratchformer.nn.loss import loss_backward
 from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.transformer import Transformer
+from scratchformer.tasks import start
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory
 
@@ -189,16 +190,16 @@ def test_loss_and_gradient_of_a_model(library, random, bf16):
 def test_a_run_resumes_bit_for_bit_and_translates(library, small_config, same_run, cli, tmp_path, precision):
     whole, parts = RunDirectory(tmp_path / "whole"), RunDirectory(tmp_path / "parts")
     config = small_config(d_model=64, d_ff=128, threads=2, products="mkl", precision=precision)
-    trainer = loop.begin(whole, config)
+    trainer = start.begin(whole, config)
     assert "products by MKL" in trainer.summary() and ("bf16" in trainer.summary()) == (precision == "bf16")
     loop.train(trainer)
-    loop.train(loop.begin(parts, configs.with_settings(config, {"steps": 6})))
-    loop.train(loop.resume(parts, config)[0])
+    loop.train(start.begin(parts, configs.with_settings(config, {"steps": 6})))
+    loop.train(start.resume(parts, config)[0])
     same_run(whole, parts)
     if precision == "fp32":
-        trainer, remarks = loop.resume(parts, configs.with_settings(config, {"products": "auto"}))
+        trainer, remarks = start.resume(parts, configs.with_settings(config, {"products": "auto"}))
         assert trainer.device.products == "mkl" and not any("matrix products" in remark for remark in remarks)
-        _, remarks = loop.resume(parts, configs.with_settings(config, {"products": "numpy"}))
+        _, remarks = start.resume(parts, configs.with_settings(config, {"products": "numpy"}))
         assert "matrix products by numpy instead of mkl: the last bits may differ; --products mkl keeps it" in remarks
     text = tmp_path / "text"
     text.write_text("the dog sees a cat\nthe big bird hears the old dog\n" * 3)
@@ -292,7 +293,7 @@ def test_slow_bf16_is_told(choose, library, monkeypatch, small_config, cli, tmp_
     monkeypatch.setattr(products, "measured", lambda kind: speeds[kind is mkl.Bf16Ops])
     told = cli("doctor", "tiny", "--set", "training.precision=bf16").out
     assert (text in told) and ("take fp32" in told) == bool(text)
-    remarks = loop.begin(RunDirectory(tmp_path / "run"), small_config(precision="bf16")).remarks
+    remarks = start.begin(RunDirectory(tmp_path / "run"), small_config(precision="bf16")).remarks
     assert (text in remarks[0]) if text else not remarks
 
 

@@ -473,7 +473,7 @@ def test_a_training_step_makes_the_host_wait_for_nothing(begin, monkeypatch, fau
             return partial(float, read_back(*arguments, **options)())
 
         monkeypatch.setattr(Gpu, "read_back", read_at_once)
-    monkeypatch.setattr("scratchformer.training.loop.open_device", lambda *_: Gpu(0, "bf16"))
+    monkeypatch.setattr("scratchformer.tasks.start.devices.open_device", lambda *_: Gpu(0, "bf16"))
     trainer = begin("run", steps=4)
     indices = trainer.plan.epoch(0)[0]
     seen = []
@@ -497,7 +497,7 @@ def test_a_step_whose_kernel_fails_ends_with_its_error(begin, monkeypatch):
 
     gpu = Gpu(0, "fp32")
     gpu.communicator = lambda host: Impatient()
-    monkeypatch.setattr("scratchformer.training.loop.open_device", lambda *_: gpu)
+    monkeypatch.setattr("scratchformer.tasks.start.devices.open_device", lambda *_: gpu)
     trainer = begin()
     run = gpu.kernels.run
 

@@ -132,7 +132,7 @@ MODEL_CODE = "scratchformer/training/model_code.py"
 VALIDATION = "scratchformer/training/validation.py"
 GRADIENT = "scratchformer/parallel/gradient.py"
 DATA_PARALLEL = "scratchformer/training/data_parallel.py"
-DATA = "scratchformer/training/data.py"
+TRANSLATION = "scratchformer/tasks/translation.py"
 HEAD_REPORT = "scratchformer/experiments/head_report.py"
 
 DIFFERENCES = "tests/nn/test_gradients.py::test_backward_agrees_with_finite_differences"
@@ -1322,7 +1322,7 @@ model, loss_sum = self.replicas[replica], 0.0
         f"{IN_LOOP}bleu_of_perfect_translations_is_100",
         [
             Patch(
-                VALIDATION,
+                TRANSLATION,
                 "corpus_scores(translations, target, language)",
                 "corpus_scores([f'<s>{text} </s>' for text in translations], target, language)",
             )
@@ -1337,16 +1337,18 @@ model, loss_sum = self.replicas[replica], 0.0
         f"{IN_LOOP}bleu_of_perfect_translations_is_100",
         [
             Patch(
-                VALIDATION,
+                TRANSLATION,
                 """\
-    scores = corpus_scores(translations, target, language)
+        scores = corpus_scores(translations, target, language)
 """,
                 """\
-    guesses = {}
-    for batch in batches_in_order(trainer.data.val, trainer.config.training.tokens_per_batch):
-        logits, _ = trainer.model.forward(batch.source_ids, batch.target_in_ids)
-        guesses.update(zip(batch.indices, trainer.tokenizer.decode(logits.argmax(axis=-1))))
-    scores = corpus_scores([guesses[i] for i in range(len(guesses))], target, language)
+        from scratchformer.text.batches import batches_in_order
+
+        guesses = {}
+        for batch in batches_in_order(trainer.data.val, trainer.config.training.tokens_per_batch):
+            logits, _ = trainer.model.forward(batch.source_ids, batch.target_in_ids)
+            guesses.update(zip(batch.indices, trainer.tokenizer.decode(logits.argmax(axis=-1))))
+        scores = corpus_scores([guesses[i] for i in range(len(guesses))], target, language)
 """,
             )
         ],
@@ -1517,7 +1519,7 @@ model, loss_sum = self.replicas[replica], 0.0
         f"{IN_LOOP}the_tokenizer_learns_from_the_training_text_alone",
         [
             Patch(
-                DATA,
+                TRANSLATION,
                 "[*corpus.train.source, *corpus.train.target]",
                 "[text for pairs in corpus if pairs for text in (*pairs.source, *pairs.target)]",
             )

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from scratchformer.parallel import launcher
+from scratchformer.tasks.start import begin, resume
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory
 
@@ -321,9 +322,9 @@ def test_an_interrupted_run_is_saved_and_can_be_resumed(tmp_path, small_settings
     assert [entry["step"] for entry in run.read_log("step")] == list(range(1, stopped + 1))
 
     config = small_config(steps=stopped + 3, threads=2)
-    loop.train(loop.resume(run, config)[0])
+    loop.train(resume(run, config)[0])
     other = RunDirectory(tmp_path / "other")
-    loop.train(loop.begin(other, config))
+    loop.train(begin(other, config))
     (_, mine, _), (_, others, _) = run.checkpoints.newest_sound(), other.checkpoints.newest_sound()
     assert replace(mine.progress, seconds=0) == replace(others.progress, seconds=0)
     assert [entry["loss"] for entry in run.read_log("step")] == [entry["loss"] for entry in other.read_log("step")]

@@ -12,6 +12,7 @@ import pytest
 
 from scratchformer.errors import UserError
 from scratchformer.parallel import launcher
+from scratchformer.tasks import start
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory
 
@@ -87,7 +88,7 @@ def test_two_ranks_compute_the_same_bits_as_two_threads(mpiexec, command, small_
     assert code == 0
     assert printed.count("12 steps done") == printed.count("parameters") == 1  # only rank 0 prints
     alone = RunDirectory(tmp_path / "alone")
-    loop.train(loop.begin(alone, small_config(threads=2)))
+    loop.train(start.begin(alone, small_config(threads=2)))
     same_run(RunDirectory(tmp_path / "run"), alone)
 
 
@@ -135,7 +136,7 @@ def test_an_interrupt_makes_the_ranks_save_and_stop(mpiexec, command, tmp_path, 
     code, printed = result_of(process)
     assert (code, printed.count("interrupted; step")) in [(130, 1), (1, 0)]  # Open MPI soon kills them
     n_steps = len(run.read_log("step"))
-    trainer, remarks = loop.resume(run, small_config(steps=n_steps + 1))
+    trainer, remarks = start.resume(run, small_config(steps=n_steps + 1))
     assert trainer.progress.step == n_steps and not any("skipped" in remark for remark in remarks)
 
 

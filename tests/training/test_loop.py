@@ -12,12 +12,13 @@ from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import AddNorm, Linear
 from scratchformer.nn.loss import cross_entropy, loss_backward
 from scratchformer.nn.optim import Adam
+from scratchformer.tasks import start
+from scratchformer.tasks.translation import read_corpus, train_tokenizer
 from scratchformer.text.batches import batches_in_order
 from scratchformer.text.tokenizer import UNK
-from scratchformer.training import checkpoints, loop
-from scratchformer.training.data import read_corpus, train_tokenizer
+from scratchformer.training import checkpoints
 from scratchformer.training.loop import Stop, reason_to_stop, train
-from scratchformer.training.validation import validation_bleu, validation_loss
+from scratchformer.training.validation import validation_loss
 
 NO_DROPOUT = {"P_drop": 0.0}
 
@@ -177,7 +178,7 @@ def test_bleu_of_perfect_translations_is_100(begin, monkeypatch):
     text = trainer.data.val_text
     known = dict(zip(text.source, text.target))
     monkeypatch.setattr(Translator, "translate", lambda self, sentences, beam: [known[source] for source in sentences])
-    assert validation_bleu(trainer)["bleu"] == pytest.approx(100)
+    assert trainer.goal.score(trainer)["bleu"] == pytest.approx(100)
 
 
 # --- the text
@@ -300,7 +301,7 @@ def test_there_is_a_reason_before_the_first_step_of_a_finished_run(begin):
 
 @pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
 def test_a_loss_that_is_not_a_number_stops_the_run(own_run, small_config, poison, files_of):
-    trainer, _ = loop.resume(own_run, small_config(steps=20))
+    trainer, _ = start.resume(own_run, small_config(steps=20))
     before = files_of(own_run.checkpoints.directory)
     trainer.model.store.data[7] = poison
     with pytest.raises(
