@@ -165,7 +165,7 @@ def probe_setup(config: Config, run: RunDirectory | None, data: Any, tokenizer: 
     if run:
         batch = data_probes.sample_batch(examined.examples) if examined.examples else None
         yield from setup_probes.probe_run(run, batch)
-    yield from setup_probes.probe_machine(config, run)
+    yield from setup_probes.probe_machine(config, run, first)
     if first:
         positions = steps.positions if steps else training.tokens_per_batch * training.accumulation
         yield setup_probes.probe_duration(first.seconds_per_position, positions, n_steps, steps and steps.per_epoch)
