@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: .venv/installed
 	.venv/bin/scratchformer demo --out runs/demo
 
-# The short proof, in minutes: lint, types, and all tests that are not marked slow.
+# The short proof, in minutes: lint, types, plain English, and all tests that are not marked slow.
 test: .venv/extras-$(EXTRAS)
 	$(MAKE) check BIN=.venv/bin/
 
@@ -34,6 +34,7 @@ check:
 	$(BIN)flake8
 	$(BIN)isort --check --diff --quiet .
 	$(BIN)mypy
+	$(BIN)python tools/plain_english.py
 	$(PYTEST) -m "not slow"
 
 # Let black and isort lay out the code.

@@ -24,7 +24,7 @@ from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch
 from scratchformer.text.tokenizer import PAD
-from scratchformer.training.data import TrainingData
+from scratchformer.training.trainer import TrainingData
 from scratchformer.training.validation import validation_loss
 
 SMALL = {

@@ -41,12 +41,10 @@ from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
 from scratchformer.config import Config
-from scratchformer.experiments.antecedent import evaluate
-from scratchformer.experiments.heads import both_right
-from scratchformer.text.bundled import Example, words
+from scratchformer.tasks.antecedent import AntecedentTask, is_right, pairs_of, with_two_nouns
+from scratchformer.tasks.table import TASKS
+from scratchformer.text.bundled import Example, both_right, words
 from scratchformer.training.run import RunDirectory
-from scratchformer.training.task_antecedent import AntecedentTask, is_right, pairs_of, with_two_nouns
-from scratchformer.training.tasks import TASKS
 
 SIZES = (100, 300, 1000, 3061)
 SIZES_FOR_LONG = (300, 3061)
@@ -108,9 +106,9 @@ def learned(config: Config, n: int) -> Row:
     on_val = is_right(
         model.model, pairs_of(with_two_nouns("val"), model.tokenizer, config.data.max_length), model.device.ops
     )
-    scores = evaluate(model)
+    scores = TASKS["antecedent"].evaluate(model).record
     settings = {"steps": training.steps, "lr_factor": training.lr_factor, "warmup": training.warmup}
-    tested = {name: number(getattr(scores, name)) for name in MEASURES[1:]}
+    tested = {name: number(scores[name]) for name in MEASURES[1:]}
     row = {"seed": training.seed, "n": n} | settings | {"val": percent(on_val)} | tested
     print("pretrained" if training.pretrained else "from new weights", row, flush=True)
     return row

@@ -21,21 +21,14 @@ from small_training import add_gradient, conduct, equal_lengths, number, numbers
 
 from scratchformer import config as configs
 from scratchformer.config import Config
-from scratchformer.nn.attention import (
-    AttentionCache,
-    CrossAttention,
-    Mask,
-    ScaledDotProductAttention,
-    SelfAttention,
-    by_head,
-    transposed,
-)
+from scratchformer.nn.attention import AttentionCache, CrossAttention, Mask, ScaledDotProductAttention, SelfAttention
 from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.ops import by_head, transposed
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch
-from scratchformer.training.data import TrainingData
+from scratchformer.training.trainer import TrainingData
 
 EXPERIMENT = {
     "model.d_model": 128,

@@ -26,10 +26,11 @@ from scratchformer.decoding.translator import Translator
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
+from scratchformer.tasks.translation import encode_corpus, read_corpus, train_tokenizer
 from scratchformer.text.batches import Batch
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.corpora import read_lines
-from scratchformer.training.data import TrainingData, encode_corpus, read_corpus, train_tokenizer
+from scratchformer.training.trainer import TrainingData
 from scratchformer.training.validation import validation_loss
 
 EXPERIMENT = {

@@ -27,8 +27,8 @@ from threadpoolctl import threadpool_limits
 from scratchformer import config as configs
 from scratchformer.backends.device import Device
 from scratchformer.config import Config
+from scratchformer.tasks.translation import encode_corpus, read_corpus, train_tokenizer
 from scratchformer.text.batches import BatchPlan, EncodedPairs, bucket_boundaries, steps
-from scratchformer.training.data import encode_corpus, read_corpus, train_tokenizer
 from scratchformer.training.run import RunDirectory, replace_text
 from scratchformer.training.trainer import Trainer
 from scratchformer.training.validation import validation_loss

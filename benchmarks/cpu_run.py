@@ -30,12 +30,12 @@ from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
 from scratchformer.experiments import figures
 from scratchformer.nn.transformer import Transformer
+from scratchformer.tasks.translation import encode_corpus, read_corpus, train_tokenizer
 from scratchformer.text.batches import BatchPlan, EncodedPairs, steps
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.corpora import Pairs, find_split, read_pairs
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training.checkpoints import copy_into
-from scratchformer.training.data import encode_corpus, read_corpus, train_tokenizer
 from scratchformer.training.torch_format import from_torch
 from scratchformer.training.validation import validation_loss
 

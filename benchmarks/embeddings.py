@@ -27,7 +27,7 @@ from scratchformer.nn.parameter import Array, Parameter
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import EncodedPairs, Sequences
 from scratchformer.text.tokenizer import N_SPECIALS, PAD
-from scratchformer.training.data import TrainingData
+from scratchformer.training.trainer import TrainingData
 
 EXPERIMENT = {
     "model.d_model": 64,

@@ -45,7 +45,8 @@ from threadpoolctl import threadpool_limits
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.errors import UserError
-from scratchformer.parallel import launcher
+from scratchformer.parallel import job, launcher
+from scratchformer.tasks import start
 from scratchformer.text import bundled
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory
@@ -137,7 +138,7 @@ class Site:
             if not trial.call:
                 threading.Thread(target=self.strike_from_outside, args=[trial, mark]).start()
             timeout = TIMEOUT if trial.fault in ("stop", "hang") else LONG_TIMEOUT
-            code = launcher.launch(self.command(trial, run, mark, timeout), RANKS, timeout)
+            code = launcher.launch(self.command(trial, run, mark, timeout), RANKS)
             ended = time.time()
         if code:
             run.remove_unfinished()  # as the command line does
@@ -176,7 +177,7 @@ class Site:
         """Take the run up, or begin it if it has not come to that."""
         config = configs.with_settings(self.config, {"training.threads": RANKS})
         with said_into(self.directory / "said"):
-            trainer = loop.resume(run, config)[0] if run.config_file.exists() else loop.begin(run, config)
+            trainer = start.resume(run, config)[0] if run.config_file.exists() else start.begin(run, config)
             train_until(trainer, trainer.progress.step + 1)
         run.unlock()
         entry = run.read_log("step")[-1]
@@ -186,7 +187,7 @@ class Site:
         """A run of so many steps that nothing strikes."""
         run = RunDirectory(self.directory / "undisturbed")
         with said_into(self.directory / "said"):
-            train_until(loop.begin(run, configs.with_settings(self.config, {"training.threads": RANKS})), steps)
+            train_until(start.begin(run, configs.with_settings(self.config, {"training.threads": RANKS})), steps)
         return run
 
     # What a job leaves
@@ -203,7 +204,7 @@ class Site:
     def processes(self, rank: int | None = None) -> list[int]:
         """The processes of the job, or those of a rank, by what they read in their environment (Linux)."""
         here = f"\0TMPDIR={self.temporary}\0".encode()
-        one = b"" if rank is None else f"\0{launcher.RANK}={rank}\0".encode()
+        one = b"" if rank is None else f"\0{job.RANK}={rank}\0".encode()
         found = []
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):

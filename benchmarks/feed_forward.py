@@ -24,7 +24,7 @@ from scratchformer.nn.layers import FeedForward
 from scratchformer.nn.optim import noam
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
 from scratchformer.nn.transformer import Transformer
-from scratchformer.training.data import TrainingData
+from scratchformer.training.trainer import TrainingData
 
 EXPERIMENT = {
     "model.d_model": 64,

@@ -21,15 +21,12 @@ from cpu_step import micro_batches, pairs_of
 
 from scratchformer import config as configs
 from scratchformer.backends.cuda.device import STORED_AS, Gpu
-from scratchformer.backends.cuda.fused_ops import FusedOps
-from scratchformer.backends.cuda.gemm import Gemm
 from scratchformer.backends.device import dtype_named
 from scratchformer.config import Config
 from scratchformer.decoding.search import search
 from scratchformer.decoding.translator import SENTENCES_AT_ONCE
-from scratchformer.nn.attention import by_head, transposed
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.ops import using
+from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch
@@ -157,35 +154,27 @@ def calls(precision: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Call
         _, saved = ops.add_norm(*new(2, B * L, D), gamma, gamma, 1e-6, 0.1, key)
         return partial(ops.add_norm_backward, *new(1, B * L, D), saved, gamma, dgamma, dgamma, 0.1)
 
-    def linear(ops: FusedOps) -> Callable[[], Any]:
+    def linear() -> Callable[[], Any]:
         return partial(ops.linear, *new(1, B * L, D), *new(1, D, F), *new(1, F))
 
     yield "dropout", lambda: partial(ops.dropout, *new(1, B * L, D), 0.1, key), 2 * A
     yield "add_norm", lambda: partial(ops.add_norm, *new(2, B * L, D), gamma, gamma, 1e-6, 0.1, key), 4 * A
     yield "add_norm_backward", add_norm_backward, 4 * A
     yield "relu_backward", lambda: partial(ops.relu_backward, *new(2, B * L, F)), 3 * H
-    without_lt = FusedOps(xp, ops.kernels, Gemm(xp, ops.gemm.blas), ops.accurate)
-    yield "linear", partial(linear, ops), A + size * D * F + H
-    yield "linear, in steps", partial(linear, without_lt), A + size * D * F + H
+    yield "linear", linear, A + size * D * F + H
     yield "masked_softmax", lambda: partial(ops.masked_softmax, *new(1, B, h, L, L), 0.1, lengths, True), 2 * S
     yield "masked_softmax_backward", lambda: partial(ops.masked_softmax_backward, *new(2, B, h, L, L), 0.1), 3 * S
 
-    def attention_in_steps(q: Any, k: Any, v: Any) -> Any:
-        weights = ops.masked_softmax(ops.matmul(by_head(q), transposed(by_head(k))), 0.1, lengths, True)
-        return ops.matmul(weights, by_head(v)), weights
-
-    def attention_backward_in_steps(dy: Any, q: Any, k: Any, v: Any, weights: Any) -> Any:
-        dy, q, k, v = map(by_head, (dy, q, k, v))
-        dscores = ops.masked_softmax_backward(ops.matmul(dy, transposed(v)), weights, 0.1)
-        return ops.matmul(dscores, k), ops.matmul(transposed(dscores), q), ops.matmul(transposed(weights), dy)
+    def attention_backward(run: Callable[..., Any]) -> Callable[[], Any]:
+        (weights,) = new(1, B, h, L, L)
+        dy, q, k, v = heads(4)
+        return partial(run, dy, q, k, v, 0.1, weights, weights, None, 0.0)
 
     forward, backward = 4 * A + S, 7 * A + S
     yield "attention", lambda: partial(ops.attention, *heads(3), 0.1, lengths, True, 0.0, None), forward
-    yield "attention, in steps", lambda: partial(attention_in_steps, *heads(3)), forward
-    yield "attention_backward", lambda: partial(ops.attention_backward, *heads(4), *new(1, B, h, L, L), 0.1), backward
-    yield "attention_backward, in steps", lambda: partial(
-        attention_backward_in_steps, *heads(4), *new(1, B, h, L, L)
-    ), backward
+    yield "attention, in steps", lambda: partial(Ops.attention, ops, *heads(3), 0.1, lengths, True, 0.0, None), forward
+    yield "attention_backward", lambda: attention_backward(ops.attention_backward), backward
+    yield "attention_backward, in steps", lambda: attention_backward(partial(Ops.attention_backward, ops)), backward
     ids = pairs_of(B, L, L, V, 1).source.padded(np.arange(B))  # some words are frequent
     rows = D * len(np.unique(ids))  # of all words that are there
     yield "embedding", lambda: partial(ops.embedding, ids, *new(1, V, D), 22.6), A + size * rows

@@ -100,8 +100,6 @@ def device() -> dict[str, Any]:
     """Raises if CuPy cannot use a GPU."""
     import cupy
 
-    from scratchformer.backends.cuda.cublas_lt import CublasLt
-
     runtime = cupy.cuda.runtime
     properties = runtime.getDeviceProperties(0)
     free, total = runtime.memGetInfo()
@@ -114,7 +112,6 @@ def device() -> dict[str, Any]:
         "free_bytes": free,
         "cuda_of_driver": runtime.driverGetVersion(),
         "cuda_of_cupy": runtime.runtimeGetVersion(),
-        "cublas_lt": CublasLt().library is not None,
         "kernel_cache_is_writable": is_writable(Path(os.environ.get("CUPY_CACHE_DIR", os.path.expanduser("~/.cupy")))),
     }
 

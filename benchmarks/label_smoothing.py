@@ -20,11 +20,12 @@ from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.transformer import Transformer
+from scratchformer.tasks.translation import encode_corpus, read_corpus, train_tokenizer
 from scratchformer.text.batches import EncodedPairs, batches_in_order, encode_pairs
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.corpora import Pairs, find_split, read_pairs
 from scratchformer.text.tokenizer import PAD, Tokenizer
-from scratchformer.training.data import TrainingData, encode_corpus, read_corpus, train_tokenizer
+from scratchformer.training.trainer import TrainingData
 
 EXPERIMENT = {
     "model.N": 2,

@@ -21,7 +21,7 @@ import math
 import tempfile
 import zlib
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 import numpy as np
 from cpu_step import spread_of, take_turns
@@ -33,16 +33,17 @@ import scratchformer.config as configs
 from scratchformer.backends.cpu import FAST, FastOps, keep_freed_memory
 from scratchformer.config import Config
 from scratchformer.decoding.generation import Sampling, generate, probabilities
-from scratchformer.experiments.language_model import CHARACTER_ORDERS, TOKEN_ORDERS, character_bits, loss_on, token_bits
+from scratchformer.experiments.ngram import kneser_ney
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
-from scratchformer.text.tokenizer import BOS
+from scratchformer.tasks import start
+from scratchformer.tasks.language_model import LanguageModelTask, Texts, loss_on
+from scratchformer.text.tokenizer import BOS, EOS
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory, Trained, load_model
-from scratchformer.training.task_language_model import LanguageModelTask, Texts
 
 LESSONS = sorted((ROOT / "docs" / "lessons").glob("[0-9][0-9]_*.md"))
 QUICK = {"model.vocab_size": 500, "model.d_model": 16, "model.d_ff": 32, "model.N": 1, "training.steps": 4}
@@ -59,7 +60,7 @@ N_WRITTEN = 100
 def learned(config: Config, path: Path) -> dict[str, Any]:
     """Train a run, or the rest of it, and score it -> its entry in the results."""
     run = RunDirectory(path)
-    loop.train(loop.resume(run, config)[0] if run.config_file.exists() else loop.begin(run, config))
+    loop.train(start.resume(run, config)[0] if run.config_file.exists() else start.begin(run, config))
     run.unlock()
     last = run.checkpoints.steps()[-config.training.average_last :]
     checkpoints.save(run.checkpoints.average, checkpoints.average(last))
@@ -77,7 +78,7 @@ def learned(config: Config, path: Path) -> dict[str, Any]:
 
 
 def bits_of(trained: Trained, texts: Texts) -> float:
-    nats, n_tokens = loss_on(trained, texts)
+    nats, n_tokens = loss_on(trained, texts.val)
     return rounded(nats * n_tokens / math.log(2), texts)
 
 
@@ -85,6 +86,30 @@ def n_gram_rows(texts: Texts, tokenizer: Any, characters: int, tokens: int) -> d
     """Bits per character for n = 1, 2, ..., up to the highest orders."""
     grams = {"characters": character_bits(texts, characters), "tokens": token_bits(texts, tokenizer, tokens)}
     return {name: [rounded(bits, texts) for bits in of_orders] for name, of_orders in grams.items()}
+
+
+def character_bits(texts: Texts, orders: int) -> Iterator[float]:
+    """Bits of the validation text, by n-gram models over characters of 1, 2, ..., `orders` orders.
+
+    The symbols are the characters of the training text, the end of a text, and one for all other characters; such a
+    character takes 8 bits more for each of its bytes in UTF-8.
+    """
+    numbers = {character: number for number, character in enumerate(sorted(set("".join(texts.train))))}
+    end, other = len(numbers), len(numbers) + 1
+
+    def symbols(text: str) -> list[int]:
+        return [*(numbers.get(character, other) for character in text), end]
+
+    spelled = sum(8 * len(character.encode()) for text in texts.val for character in text if character not in numbers)
+    for model in kneser_ney(map(symbols, texts.train), orders, len(numbers) + 2):
+        yield spelled + sum(model.bits(symbols(text)) for text in texts.val)
+
+
+def token_bits(texts: Texts, tokenizer: Any, orders: int) -> Iterator[float]:
+    """Bits of the validation text, by n-gram models over the tokens and EOS, of 1, 2, ..., `orders` orders."""
+    train, val = ([[*ids, EOS] for ids in tokenizer.encode(part)] for part in texts)
+    for model in kneser_ney(train, orders, tokenizer.vocab_size):
+        yield sum(map(model.bits, val))
 
 
 def rounded(bits: float, texts: Texts) -> float:
@@ -224,7 +249,7 @@ def main() -> None:
             "generation": [measure_generation(preset, samples, repetitions) for samples in (1, 16)],
         }
         texts, tokenizer = LanguageModelTask().read(config), load_model(runs / "seed0").tokenizer
-        orders = (CHARACTER_ORDERS, TOKEN_ORDERS) if arguments.quick else HIGHEST_ORDERS
+        orders = (8, 5) if arguments.quick else HIGHEST_ORDERS
         n_grams = n_gram_rows(texts, tokenizer, *orders)
     write(
         arguments.out,

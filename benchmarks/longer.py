@@ -26,12 +26,13 @@ from scratchformer.decoding.translator import Translator
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
+from scratchformer.tasks.translation import Corpus, encode_corpus, train_tokenizer
 from scratchformer.text import bundled
 from scratchformer.text.batches import EncodedPairs, batches_in_order, encode_pairs
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.corpora import Pairs
 from scratchformer.text.tokenizer import Tokenizer
-from scratchformer.training.data import Corpus, TrainingData, encode_corpus, train_tokenizer
+from scratchformer.training.trainer import TrainingData
 from scratchformer.training.validation import validation_loss
 
 EXPERIMENT = {

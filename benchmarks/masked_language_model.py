@@ -9,7 +9,7 @@ RUN is a masked language model. What is recorded used
 For each run a second model is trained, with the same settings, seed, batches and hidden pieces. It differs in one
 thing: a position attends to itself and to those before it, and to none after it. Both then guess each piece of the test
 text in turn, all the others being shown, and so do the three baselines of
-`scratchformer.experiments.masked_language_model`, which count.
+`scratchformer.tasks.masked_language_model`, which count.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
 from scratchformer.config import Config
-from scratchformer.experiments.masked_language_model import evaluate
 from scratchformer.nn.attention import Mask
 from scratchformer.nn.models import ARCHITECTURES
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.text_encoder import TextEncoder
+from scratchformer.tasks import start
+from scratchformer.tasks.masked_language_model import MaskedLanguageModelTask
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory, Trained, load_model
 
@@ -58,20 +59,22 @@ def in_place_of_text_encoders(kind: type[TextEncoder]) -> Iterator[None]:
 def trained(config: Config, directory: Path) -> Trained:
     """Train a new run in this directory -> its last weights"""
     run = RunDirectory(directory)
-    loop.train(loop.begin(run, config))
+    loop.train(start.begin(run, config))
     return load_model(run.path, "last")
 
 
 def scores_of(path: Path, quick: bool) -> dict[str, Any]:
     few_steps = {"training.steps": 4} if quick else {}
     config = configs.with_settings(configs.load(RunDirectory(path).config_file), few_steps)
-    both = evaluate(load_model(path, "last"))
+    both = MaskedLanguageModelTask().evaluate(load_model(path, "last"))
     with in_place_of_text_encoders(LeftEncoder), tempfile.TemporaryDirectory() as directory:
-        left = evaluate(trained(config, Path(directory) / "left"))
-    print(f"seed {config.training.seed}\n{both.as_text()}\nreading to the left only: {left.as_text()}", flush=True)
-    baselines = {name: getattr(both, name) for name in BASELINES}
-    shares = {"both_sides": both.accuracy, "left_side": left.accuracy} | baselines
-    return {"seed": config.training.seed, "n_pieces": both.n_pieces} | {name: number(shares[name]) for name in shares}
+        left = MaskedLanguageModelTask().evaluate(trained(config, Path(directory) / "left"))
+    print(f"seed {config.training.seed}\n{both.text}\nreading to the left only: {left.text}", flush=True)
+    baselines = {name: both.record[name] for name in BASELINES}
+    shares = {"both_sides": both.record["accuracy"], "left_side": left.record["accuracy"]} | baselines
+    return {"seed": config.training.seed, "n_pieces": both.record["n_pieces"]} | {
+        name: number(shares[name]) for name in shares
+    }
 
 
 def main() -> None:

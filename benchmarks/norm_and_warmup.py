@@ -35,7 +35,7 @@ from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.parameter import Layer
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import EncodedPairs
-from scratchformer.training.data import TrainingData
+from scratchformer.training.trainer import TrainingData
 
 EXPERIMENT = {
     "model.N": 6,

@@ -47,7 +47,6 @@ Status cuLaunchKernel(std::pair<const std::string, long>* kernel, unsigned, unsi
 
 Status cublasGemmEx() { return counted("product"); }
 Status cublasGemmStridedBatchedEx() { return counted("product"); }
-Status cublasLtMatmul() { return counted("product"); }
 
 // How often each was called so far, a line each.
 const char* null_counts() {

@@ -4,8 +4,8 @@
 
 A server on this machine stands for the public homes of WMT 2014: archives with the real names and layout, which hold
 sentences of the bundled corpus. The commands are those of docs/reproduction.md, but for `--mirror` and for settings
-that make the model small. What they print goes into paper_road.json, the last report into example_report/ beside it.
-With --quick these are written into DIR of --work, or into a new temporary directory, unless --out says where.
+that make the model small. What they print goes into paper_road.json.
+With --quick it is written into DIR of --work, or into a new temporary directory, unless --out says where.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import shutil
 import sys
 import tempfile
 import time
@@ -72,11 +71,9 @@ def commands(data: Path, run: Path, mirror: str, quick: bool) -> list[list[str]]
     vocab_size = 300 if quick else VOCAB_SIZE
     return [
         ["data", "wmt14-en-de", "--mirror", mirror, "--vocab-size", str(vocab_size), "--out", str(data)],
-        ["plan", PRESET, "--data", str(data), "--seconds", "2" if quick else "10", *settings],
         ["train", PRESET, "--data", str(data), "--out", str(run), *settings],
         ["average", str(run)],
         ["evaluate", str(run), "--paper"],
-        ["report", str(run)],
     ]
 
 
@@ -125,7 +122,6 @@ def main() -> None:
                 steps.append({"command": " ".join(["scratchformer", *words]), **result})
         scores = json.loads((run / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()[-1])
         out = directory_of_result(arguments)
-        shutil.copytree(run / "report", out / "example_report", dirs_exist_ok=True)
         write(
             out,
             "paper_road",
@@ -135,7 +131,7 @@ def main() -> None:
                 "scores": {key: value for key, value in scores.items() if key not in ("source", "reference")},
             },
         )
-        print(f"written: {out / 'paper_road.json'} and {out / 'example_report'}")
+        print(f"written: {out / 'paper_road.json'}")
 
 
 if __name__ == "__main__":

@@ -30,14 +30,20 @@ from small_training import RESULTS, number, write
 
 from scratchformer import config as configs
 from scratchformer.config import Config
-from scratchformer.experiments.parsing import baseline_scores, model_parses
+from scratchformer.experiments.baseline_parsers import PCFG, MajorityLabel, RightBranching
+from scratchformer.tasks import start
+from scratchformer.tasks.parsing import model_parses, read_split
 from scratchformer.text.bracket_score import BracketScores, score_parses
-from scratchformer.text.trees import Tree
+from scratchformer.text.trees import Parse, Tree
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory, Trained, load_model
-from scratchformer.training.task_parsing import read_split
 
 SEEDS = (0, 1, 2)
+BASELINES: dict[str, type[RightBranching] | type[PCFG]] = {
+    "PCFG": PCFG,
+    "right-branching": RightBranching,
+    "majority label": MajorityLabel,
+}
 SEARCHES: dict[str, tuple[dict[str, Any], bool]] = {
     "greedy, free": ({"beam": 1}, True),
     "greedy": ({"beam": 1}, False),
@@ -63,7 +69,7 @@ QUICK = {"steps": 4, "N": 1, "d_model": 16, "d_ff": 16, "score_every": 0, "save_
 def train(run: RunDirectory, config: Config) -> dict[str, Any]:
     """Train the run, or finish it, and average its last checkpoints -> its length and its validation scores"""
     begun, cpu_seconds = run.config_file.exists(), processor_seconds()
-    trainer = loop.resume(run, configs.load(run.config_file))[0] if begun else loop.begin(run, config)
+    trainer = start.resume(run, configs.load(run.config_file))[0] if begun else start.begin(run, config)
     loop.train(trainer)
     last = run.checkpoints.steps()[-config.training.average_last :]
     checkpoints.save(run.checkpoints.average, checkpoints.average(last))
@@ -133,7 +139,12 @@ def on_treebank(arguments: argparse.Namespace, changes: dict[str, Any], scratch:
 
 
 def baselines(training: list[Tree], trees: list[Tree]) -> dict[str, Any]:
-    return {each: plain(scores) for each, scores in baseline_scores(training, trees).items()}
+    """Train each baseline on trees, and score its parses of others."""
+    parsers: dict[str, RightBranching | PCFG] = {name: kind(training) for name, kind in BASELINES.items()}
+    return {
+        name: plain(score_parses([Parse(parser.parse(tree.words), False) for tree in trees], trees))
+        for name, parser in parsers.items()
+    }
 
 
 def main() -> None:

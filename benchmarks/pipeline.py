@@ -167,21 +167,21 @@ def prepare(options: list[str], out: Path, workers: int, vocab_size: int) -> dic
 
 
 def configuration(directory: Path, settings: dict[str, Any]) -> Config:
-    from scratchformer.training.data import follow_preparation
+    from scratchformer.tasks.translation import follow_preparation
 
     return follow_preparation(configs.with_settings(Config(), {"data.directory": str(directory)} | settings))[0]
 
 
 def start_up(directory: Path, began: float) -> dict[str, Any]:
     """In a fresh process, which began at that time of the clock."""
+    from scratchformer.tasks import start
     from scratchformer.text.batches import steps
-    from scratchformer.training import loop
     from scratchformer.training.run import RunDirectory
 
     config = configuration(directory, SMALL)
     with tempfile.TemporaryDirectory() as scratch:
         imported = time.time()
-        trainer = loop.begin(RunDirectory(Path(scratch) / "run"), config)
+        trainer = start.begin(RunDirectory(Path(scratch) / "run"), config)
         places = steps(trainer.plan)
         trainer.plan.micro_batches(next(places)[2])
         ready, own = time.time(), memory("self")
@@ -214,15 +214,16 @@ def in_fresh_process(directory: Path) -> dict[str, Any]:
 
 def resume_is_exact(directory: Path, scratch: Path) -> dict[str, Any]:
     """CRC-32 of the weights of a run, and of one that was stopped at half of its steps and resumed."""
+    from scratchformer.tasks import start
     from scratchformer.training import loop
     from scratchformer.training.run import RunDirectory
 
     config = configuration(directory, RESUMED)
-    whole = loop.begin(RunDirectory(scratch / "whole"), config)
+    whole = start.begin(RunDirectory(scratch / "whole"), config)
     loop.train(whole)
     half = configs.with_settings(config, {"steps": config.training.steps // 2})
-    loop.train(loop.begin(RunDirectory(scratch / "stopped"), half))
-    resumed, _ = loop.resume(RunDirectory(scratch / "stopped"), config)
+    loop.train(start.begin(RunDirectory(scratch / "stopped"), half))
+    resumed, _ = start.resume(RunDirectory(scratch / "stopped"), config)
     loop.train(resumed)
     sums = [zlib.crc32(trainer.model.store.data.tobytes()) for trainer in (whole, resumed)]
     return {"steps": config.training.steps, "weights_crc32": sums, "exact": sums[0] == sums[1]}

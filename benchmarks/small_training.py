@@ -22,9 +22,10 @@ from scratchformer.nn.loss import loss_backward
 from scratchformer.nn.ops import using
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
+from scratchformer.tasks.translation import encode_corpus, read_corpus, train_tokenizer
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, steps
-from scratchformer.training.data import TrainingData, encode_corpus, read_corpus, train_tokenizer
 from scratchformer.training.run import replace_text
+from scratchformer.training.trainer import TrainingData
 from scratchformer.training.validation import validation_loss
 
 RESULTS = Path(__file__).parent / "results"

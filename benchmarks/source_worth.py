@@ -18,8 +18,9 @@ from small_training import adam_of, conduct, number, numbers, schedule_of, sprea
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.nn.transformer import Transformer
+from scratchformer.tasks.translation import Corpus, encode_corpus, read_corpus, train_tokenizer
 from scratchformer.text.corpora import Pairs
-from scratchformer.training.data import Corpus, TrainingData, encode_corpus, read_corpus, train_tokenizer
+from scratchformer.training.trainer import TrainingData
 
 EXPERIMENT = {
     "training.steps": 480,

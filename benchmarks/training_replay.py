@@ -31,6 +31,7 @@ from scratchformer.explorer.model_data import RECORD, cross_attention, has_form,
 from scratchformer.files import replace_text
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
+from scratchformer.tasks import start
 from scratchformer.text import bundled
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.training import checkpoints, loop
@@ -69,7 +70,7 @@ def bleu(translator: Translator, examples: list[bundled.Example]) -> float:
 
 def measure(run: RunDirectory, config: Config, steps: tuple[int, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Train and look back -> the results, and what replay.json holds."""
-    trainer = loop.begin(run, config)
+    trainer = start.begin(run, config)
     weights = {0: trainer.model.store.data.copy()}
     loop.train(trainer)
     for step in steps[1:]:

@@ -32,14 +32,23 @@ from threadpoolctl import threadpool_limits
 import scratchformer.config as configs
 from scratchformer.backends.cpu import FAST
 from scratchformer.config import Config
-from scratchformer.experiments.digits import linear_baseline, nearest_neighbour, percent, read_digits
 from scratchformer.experiments.statistics import wilson_interval
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.ops import using
 from scratchformer.nn.vision import VisionTransformer
-from scratchformer.training.task import TrainingData
-from scratchformer.training.task_digits import N_FOLDS, Images, LabelledImages, positions_of, read_images
+from scratchformer.tasks.digits import (
+    N_FOLDS,
+    Images,
+    LabelledImages,
+    linear_baseline,
+    nearest_neighbour,
+    percent,
+    positions_of,
+    read_digits,
+    read_images,
+)
+from scratchformer.training.trainer import TrainingData
 
 POSITIONS = {"learned": "learned", "small": "learned", "sinusoidal": "sinusoidal", "none": "learned"}
 """Name of a model -> its `model.positions`."""

@@ -24,7 +24,7 @@ from scratchformer.config import Config
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
-from scratchformer.training.data import TrainingData
+from scratchformer.training.trainer import TrainingData
 from scratchformer.training.validation import validation_loss
 
 PEAK = 0.01

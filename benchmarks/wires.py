@@ -17,7 +17,7 @@ from library.wires import cut
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.nn.transformer import Transformer
-from scratchformer.training.data import TrainingData
+from scratchformer.training.trainer import TrainingData
 
 EXPERIMENT = {
     "model.d_model": 64,

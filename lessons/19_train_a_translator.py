@@ -25,6 +25,7 @@ from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.loss import cross_entropy, loss_backward
 from scratchformer.nn.transformer import Transformer
+from scratchformer.tasks.start import begin, resume
 from scratchformer.text.batches import steps
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.bundled import read_text, words
@@ -185,7 +186,7 @@ def small_run(name, last):
     run = RunDirectory(Path(folder.name) / name)
     settings = configs.with_settings(small, {"training.steps": last})
     begun = run.config_file.exists()
-    trainer = loop.resume(run, settings)[0] if begun else loop.begin(run, settings)
+    trainer = resume(run, settings)[0] if begun else begin(run, settings)
     loop.train(trainer)
     return trainer
 
@@ -492,7 +493,8 @@ for split, source, written, reference in failures:
 #
 # - The paper's training is §5: batches 5.1, hardware and schedule 5.2, optimizer 5.3, regularisation 5.4. Its
 #   perplexities are per piece, as ours are, and can't be compared with those per word.
-# - In the library: `begin`, `resume` and `train` in [training/loop.py](../scratchformer/training/loop.py), `Trainer` in
+# - In the library: `begin` and `resume` in [tasks/start.py](../scratchformer/tasks/start.py), `train` in
+#   [training/loop.py](../scratchformer/training/loop.py), `Trainer` in
 #   [training/trainer.py](../scratchformer/training/trainer.py); the file format, and how it survives a power cut, in
 #   [training/checkpoints.py](../scratchformer/training/checkpoints.py).
 # - *Differs from this page:* `loss_backward` never makes all logits at once; micro-batches are shared among threads

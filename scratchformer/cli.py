@@ -22,9 +22,7 @@ from scratchformer.commands import (
     gradcheck,
     heads,
     learn,
-    plan,
     plot,
-    report,
     train,
     translate,
 )
@@ -90,12 +88,12 @@ def run(arguments: list[str] | None) -> int:
         tell_error(error, reason_of(error))
         return 2
     except RuntimeError as error:
-        from scratchformer.parallel import launcher  # here, because it imports NumPy
+        from scratchformer.parallel import job  # here, because it imports NumPy
 
-        if launcher.exit_code(error) == launcher.GAVE_UP:  # another rank does not answer, or has failed and says why
+        if job.exit_code(error) == job.GAVE_UP:  # another rank does not answer, or has failed and says why
             if str(error):
                 tell_error(error, str(error))
-            return launcher.GAVE_UP
+            return job.GAVE_UP
         if not type(error).__module__.startswith("cupy"):
             raise
         where = f"{TRACEBACK}=1 and CUDA_LAUNCH_BLOCKING=1 in the environment show where"
@@ -142,7 +140,6 @@ def parser() -> argparse.ArgumentParser:
     train.add(commands)
     translate.add(commands)
     evaluate.add(commands)
-    evaluate.add_score(commands)
     average.add(commands)
     export.add(commands)
     export.add_import(commands)
@@ -155,8 +152,6 @@ def parser() -> argparse.ArgumentParser:
     explore.add(commands)
     data.add(commands)
     config.add(commands)
-    plan.add(commands)
-    report.add(commands)
     ablate.add(commands)
     learn.add(commands)
     demo.add(commands)

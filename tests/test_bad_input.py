@@ -16,7 +16,8 @@ from safetensors.numpy import save_file
 from scratchformer import config as configs
 from scratchformer.cli import parser
 from scratchformer.errors import UserError
-from scratchformer.training import checkpoints, loop
+from scratchformer.tasks import start
+from scratchformer.training import checkpoints
 from scratchformer.training.run import RunDirectory
 
 EMPTY_LINES = b"\n \n\t\n"
@@ -109,7 +110,7 @@ def test_one_file_for_two_texts(refused, own_corpus, tmp_path, arguments, names,
     assert not (tmp_path / "run").exists()
     with pytest.raises(UserError, match=complaint):
         data = {"data.directory": str(own_corpus)}
-        loop.begin(RunDirectory(tmp_path / "run"), configs.with_settings(configs.TINY, data))
+        start.begin(RunDirectory(tmp_path / "run"), configs.with_settings(configs.TINY, data))
 
 
 def test_one_file_for_source_and_reference(refused, trained, corpus):
@@ -275,7 +276,7 @@ def test_every_word_is_checked_where_it_is_read(place):
         assert str(value) == text, "is no number"
 
 
-@pytest.mark.parametrize("command", ["train", "translate", "average", "plan", "evaluate"])
+@pytest.mark.parametrize("command", ["train", "translate", "average", "evaluate"])
 def test_numbers_of_a_command_line_are_refused_at_once(refused, command):
     for place, action in VALUES.items():
         if place.startswith(f"{command} --") and action.metavar in ("N", "M", "S", "A"):
@@ -621,7 +622,7 @@ def test_ctrl_c_before_the_first_step(small_settings, tmp_path, monkeypatch, cli
     def interrupted(*arguments):
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("scratchformer.training.task_translation.read_corpus", interrupted)
+    monkeypatch.setattr("scratchformer.tasks.translation.read_corpus", interrupted)
     code, printed, said = cli("train", "--out", tmp_path / "run", *small_settings)
     assert (code, printed, said) == (130, "", "scratchformer: interrupted\n")
     assert not (tmp_path / "run").exists()

@@ -19,6 +19,7 @@ from scratchformer.config import (
     with_settings,
 )
 from scratchformer.errors import UserError
+from scratchformer.experiments.paper import PAPER_TABLE3
 
 
 @pytest.fixture
@@ -349,3 +350,7 @@ def test_settings_with_an_effect_are_accepted(changes):
 def test_what_is_switched_off_may_be_named():
     config = with_settings(PRESETS["multi30k"], {"score_every": 0})
     configs.require_effect(config, ["training.score_every"], has_validation=False)
+
+
+def test_the_papers_table_3_has_every_row():
+    assert PAPER_TABLE3.keys() == {"base", *TABLE3, "big"}

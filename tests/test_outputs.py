@@ -18,10 +18,7 @@ FILES = {
 }
 """Commands that write one file, which the user names."""
 
-DIRECTORIES = {
-    "report": lambda run, place: ["report", run.path, "--out", place],
-    "ablate": lambda run, place: ["ablate", "--rows", "base", "--seeds", 1, "--out", place],
-}
+DIRECTORIES = {"ablate": lambda run, place: ["ablate", "--rows", "base", "--seeds", 1, "--out", place]}
 """Commands that write several files into a directory."""
 
 
@@ -150,7 +147,6 @@ FORBIDDEN_DIRECTORIES = {
     "below a file": lambda stage: stage.run.config_file / "x",
 }
 NEEDED = {
-    "report": ["report.md", "loss.png", "perplexity.png", "bleu.png", "learning_rate.png"],
     "ablate": [
         "ablations.md",
         "ablations.json",
@@ -159,7 +155,7 @@ NEEDED = {
         "base-seed0.txt",
         "base-seed0/notes",
         "text/train.en",
-    ],
+    ]
 }
 
 
@@ -188,24 +184,10 @@ def test_an_ablation_does_not_begin_in_a_run(refused, stage, files_of):
     assert files_of(stage.other.path) == before
 
 
-def test_a_report_replaces_its_own_files_only(cli, refused, stage):
-    (stage.foreign / "notes").write_text("mine")
-    for _ in range(2):
-        assert cli(*DIRECTORIES["report"](stage.run, stage.foreign)).code == 0
-    assert (stage.foreign / "notes").read_text() == "mine"
-    page = (stage.foreign / "report.md").read_text(encoding="utf-8")
-    (stage.foreign / "report.md").write_text("my words\n" + page, encoding="utf-8")
-    assert "report.md: does not begin with the line that marks our pages" in refused(
-        *DIRECTORIES["report"](stage.run, stage.foreign)
-    )
-
-
-@pytest.mark.parametrize("name, command", [("figures", ["plot"]), ("report", ["report"])])
-def test_the_places_in_a_run_may_not_lead_elsewhere(refused, stage, name, command):
-    shutil.rmtree(stage.run.path / name, ignore_errors=True)
-    (stage.run.path / name).symlink_to(stage.foreign)
-    figure = ["schedule"] if command == ["plot"] else []
-    assert "is a link, which may lead elsewhere" in refused(*command, stage.run.path, *figure)
+def test_the_figures_of_a_run_may_not_lead_elsewhere(refused, stage):
+    shutil.rmtree(stage.run.figures)
+    stage.run.figures.symlink_to(stage.foreign)
+    assert "is a link, which may lead elsewhere" in refused("plot", stage.run.path, "schedule")
     assert list(stage.foreign.iterdir()) == []
 
 

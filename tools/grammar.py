@@ -87,7 +87,7 @@ class Token(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """What a subject imposes on its verb."""
+    """Person and number of a subject, which its verb takes."""
 
     person: int
     plural: bool
@@ -103,7 +103,7 @@ class NounPhrase(NamedTuple):
 
 
 class Complement(NamedTuple):
-    """What stands beside verb and subject: in English after the verb, in German in its slot of a field."""
+    """A part beside verb and subject: in English after the verb, in German in its slot of a field."""
 
     english: Node
     german: list[Token]
@@ -625,7 +625,7 @@ class Derivation:
     ) -> NounPhrase:
         """The object of a verb: a noun of the right class, or a name or a pronoun if that is a person.
 
-        A name is no object beside a noun as subject: "dass meine Tante Anna sah" would be a sentence about Aunt Anna.
+        A name is not an object beside a noun as subject: "dass meine Tante Anna sah" would be about Aunt Anna.
         """
         self.lemmas.add(verb.name)
         takes_person = "king" in verb.objects
@@ -674,7 +674,7 @@ class Derivation:
         return Complement(tree, tokens, slot)
 
     def place(self, case: str, prepositions: Sequence[str], moving: bool = False) -> Complement:
-        """Where (dative) or where to (accusative). After a verb of moving oneself, English has into and onto."""
+        """A place (dative) or a direction (accusative). After a verb of moving oneself, English has into and onto."""
         table = self.lexicon.data["places"]
         english = self.rng.choice(prepositions)
         name = self.one_of(self.lexicon.expand(table[english]["of"]))
@@ -895,7 +895,7 @@ class Derivation:
         return head in verb.subjects or ("king" in verb.subjects and self.is_person(head))
 
     def arguments(self, verb: Verb, subject: NounPhrase, not_leaf: Node | None) -> list[Complement]:
-        """What the verb's frame demands after it, in English order."""
+        """The complements that the verb's frame demands, in English order."""
         frame = verb.frame
         as_kein = not_leaf if not_leaf and self.chance(0.5) else None
         definite = not_leaf is not None
@@ -1501,7 +1501,7 @@ def without_double_punctuation(tokens: list[Token]) -> list[Token]:
 
 
 class HeldOut(NamedTuple):
-    """What no training, validation or test sentence contains.
+    """Word pairs that training, validation and test sentences do not contain.
 
     nouns     (subject, object) of a pronoun sentence
     links     (adjective, noun) and (verb, object): never both in one sentence

@@ -16,10 +16,10 @@ from scratchformer.config import ModelConfig
 from scratchformer.experiments.flops import attention_products, training_flops, weights_per_token
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.parameter import Array, Parameter, ParameterStore
+from scratchformer.tasks.start import resume
 from scratchformer.text.batches import Batch
 from scratchformer.training import validation
 from scratchformer.training.data_parallel import DataParallel
-from scratchformer.training.loop import resume
 from scratchformer.training.saving import checkpoint, restore
 from scratchformer.training.trainer import Trainer
 from scratchformer.training.validation import validate, validation_loss

@@ -21,10 +21,10 @@ from typing import Any, Callable, Sequence
 
 import numpy as np
 
-from scratchformer.nn.attention import AttentionCache, Mask, ScaledDotProductAttention, by_head, transposed
+from scratchformer.nn.attention import AttentionCache, Mask, ScaledDotProductAttention
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import PositionalEncoding, sinusoids
-from scratchformer.nn.ops import ops_of
+from scratchformer.nn.ops import by_head, ops_of, transposed
 from scratchformer.nn.parameter import Array, Layer
 from scratchformer.nn.transformer import Transformer
 
@@ -141,7 +141,7 @@ class AlibiAttention(ScaledDotProductAttention):
         weights = ops.masked_softmax(scores, scale, mask.key_lengths, mask.causal)
         dropped, kept = ops.dropout(weights, self.attention_dropout, rng)
         y = by_head(ops.matmul(dropped, by_head(v)))  # (B, T, H, d_v)
-        return y, AttentionCache(q, k, v, weights, dropped, kept)
+        return y, AttentionCache(q, k, v, scale, weights, dropped, kept)
 
 
 # In a model -----------------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from typing import Any
 
 from library.lesson import QUICK, ROOT
 from scratchformer import config as configs
+from scratchformer.tasks import start
 from scratchformer.text.batches import steps
-from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory
 from scratchformer.training.validation import validate
 
@@ -41,7 +41,7 @@ class ShortRun:
 
     def __init__(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
-        self.trainer = loop.begin(RunDirectory(Path(self.folder.name) / "run"), CONFIG)
+        self.trainer = start.begin(RunDirectory(Path(self.folder.name) / "run"), CONFIG)
         self.log: list[dict[str, Any]] = []
         self.validations = [validate(self.trainer)]
         self._steps = steps(self.trainer.plan)

@@ -61,8 +61,7 @@ def ablate(args: argparse.Namespace) -> int:
 
     requested = [trial(row, seed) for seed in range(args.seeds) for row in rows]
     settings = requested[0].config.training
-    # refuses a missing GPU or library once, not in every run
-    open_device(settings.device, settings.precision, products=settings.products)
+    open_device(settings.device, settings.precision)  # refuses a missing GPU once, not in every run
     if args.data:
         requested[0].val()
     ablation.claim(args.out, requested)

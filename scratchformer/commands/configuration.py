@@ -43,7 +43,7 @@ def absolute(path: str | Iterable[str]) -> str | tuple[str, ...]:
 
 def require_effect(config: Config, args: argparse.Namespace) -> None:
     """Raises UserError if a setting that --set names means nothing beside the others, or nothing without validation."""
-    from scratchformer.training.data import has_validation_text
+    from scratchformer.tasks.translation import has_validation_text
 
     configs.require_effect(config, named_settings(args), has_validation_text(config.data))
 
@@ -58,6 +58,6 @@ def adapt_to_data(config: Config, args: argparse.Namespace) -> tuple[Config, str
 
     Settings that --set names stay as they are.
     """
-    from scratchformer.training.data import follow_preparation
+    from scratchformer.tasks.translation import follow_preparation
 
     return follow_preparation(config, named_settings(args))

@@ -1,30 +1,20 @@
-"""`scratchformer evaluate` translates a test set with a run and scores it; `scratchformer score` scores a file."""
+"""`scratchformer evaluate`: translate a test set with a run and score it."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scratchformer import config as configs
-from scratchformer.commands.options import (
-    Commands,
-    add_command,
-    add_option,
-    add_run,
-    add_scores,
-    add_search,
-    path,
-    word,
-)
+from scratchformer.commands.options import Commands, add_command, add_option, add_run, add_search, path, word
 from scratchformer.commands.terminal import tell
 from scratchformer.commands.translate import load_translator, machine_of, search_options
 from scratchformer.errors import UserError, printable
 
 if TYPE_CHECKING:
-    from scratchformer.experiments.evaluation import Assessment, Comparison, Evaluation, System
+    from scratchformer.experiments.evaluation import Comparison, Evaluation, System
     from scratchformer.training.run import RunDirectory, Trained
 
 
@@ -38,18 +28,14 @@ def add(commands: Commands) -> None:
     reference = "its translation, line by line; for a run that parses: trees (default: its test.trees)"
     add_option(parser, "--reference F", path, reference)
     add_option(parser, "--output F", path, "also write the translations, or the trees, to this file")
-    add_scores(parser, "RUN", "compare with the translations of this run")
+    parser.add_argument(
+        "--paper", action="store_true", help="also compute BLEU as the paper's script does, and explain the difference"
+    )
+    against = "compare with the translations of this run, and test whether the difference is significant"
+    add_option(parser, "--against RUN", path, against)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_option(parser, "--against-checkpoint C", word, "as --checkpoint, of the other run")
     add_search(parser)
-
-
-def add_score(commands: Commands) -> None:
-    parser = add_command(commands, "score", score)
-    parser.add_argument("hypotheses", type=path, metavar="FILE", help="translations, plain text, one sentence a line")
-    reference = "the reference translations, line by line"
-    parser.add_argument("--reference", type=path, required=True, metavar="F", help=reference)
-    add_scores(parser, "FILE", "compare with the translations in this file")
-    add_option(parser, "--language L", word, "of the text: it decides what BLEU counts as a token (default: de)", "de")
 
 
 def evaluate(args: argparse.Namespace) -> None:
@@ -103,11 +89,11 @@ FOR_PARSING = ("reference", "output", *FOR_SEARCH)
 
 def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> None:
     """Score a run of another task than translation on the test data that belong to its training data."""
-    from scratchformer.backends.mkl import product_threads
-    from scratchformer.experiments import parsing
+    from threadpoolctl import threadpool_limits
+
     from scratchformer.experiments.evaluation import open_output
-    from scratchformer.experiments.task_scores import SCORES
-    from scratchformer.training.checkpoints import step_of
+    from scratchformer.tasks.table import TASKS
+    from scratchformer.training.checkpoints import progress_of
     from scratchformer.training.run import load_model
 
     for name in FOR_TRANSLATION + FOR_SEARCH:
@@ -120,24 +106,22 @@ def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> Non
     trained = trained._replace(config=configs.with_settings(trained.config, search))
     data = trained.config.data
     texts = [Path(data.directory) / f"{split}.trees" for split in ("train", "val", "test") if data.directory]
-    with product_threads(threads), open_output(args.output, [*texts, *filter(None, [args.reference])], (run,)) as write:
-        if task == "parsing":
-            scores = parsing.evaluate(trained, args.reference)
-            write(list(map(str, scores.trees)))
-        else:
-            scores = SCORES[task](trained)
-    record = {"checkpoint": printable(trained.file.name), "step": step_of(trained.file)} | scores.as_record()
+    inputs = [*texts, *filter(None, [args.reference])]
+    with threadpool_limits(threads, "blas"), open_output(args.output, inputs, (run,)) as write:
+        found = TASKS[task].evaluate(trained, args.reference)
+        write(found.output)
+    record = {"checkpoint": printable(trained.file.name), "step": progress_of(trained.file).step} | found.record
     record_scores(run, record)
     if args.json:
         print(json.dumps({"run": str(run.path)} | record))
     else:
-        print(f"{scores.as_text()}\n{printable(str(run.path))}: {record['checkpoint']}, step {record['step']}")
+        print(f"{found.text}\n{printable(str(run.path))}: {record['checkpoint']}, step {record['step']}")
 
 
 def require_same_data(trained: Trained) -> None:
     """Raises UserError if the files of a run have changed since: what validated then may have been trained on now."""
+    from scratchformer.tasks.table import task_of
     from scratchformer.training.checkpoints import progress_of
-    from scratchformer.training.tasks import task_of
 
     config, checksum = trained.config, progress_of(trained.file).data_checksum  # 0: imported, not trained here
     if checksum and config.data.names_text:
@@ -150,14 +134,14 @@ def require_same_data(trained: Trained) -> None:
 def load_system(args: argparse.Namespace, path: Path, checkpoint: str | None) -> System:
     """The model of a run with its checkpoint and its search options."""
     from scratchformer.experiments.evaluation import System
-    from scratchformer.training.checkpoints import step_of
+    from scratchformer.training.checkpoints import progress_of
     from scratchformer.training.run import RunDirectory, checkpoint_file
 
     run = RunDirectory(path)
     run.require()
     file, options = checkpoint_file(run.checkpoints, checkpoint), search_options(args, path)
-    translator = load_translator(args, path, file)  # before `step_of`, which needs a sound file
-    return System(run, file, step_of(file), translator, **options)
+    translator = load_translator(args, path, file)  # before `progress_of`, which needs a sound file
+    return System(run, file, progress_of(file).step, translator, **options)
 
 
 def record_scores(run: RunDirectory, scores: dict[str, Any]) -> None:
@@ -168,27 +152,7 @@ def record_scores(run: RunDirectory, scores: dict[str, Any]) -> None:
         tell(f"scores not recorded: {error}")
 
 
-def score(args: argparse.Namespace) -> None:
-    """Score translations in a file: sacreBLEU and chrF.
-
-    scratchformer score translations.de --reference test.de --paper
-    """
-    from scratchformer.experiments import evaluation
-    from scratchformer.text.bleu import doubts
-
-    files = [args.hypotheses, args.against] if args.against else [args.hypotheses]
-    *translations, references = evaluation.read_parallel(*files, args.reference)
-    language = args.language
-    results = [evaluation.assess(lines, references, language, args.paper) for lines in translations]
-    for doubt in doubts(translations[0], references, language):
-        tell(doubt)
-    comparisons = evaluation.compare(translations[0], translations[1], references, language) if args.against else []
-    print_scores(args.json, results, comparisons, [printable(str(file)) for file in files])
-
-
-def print_scores(
-    as_json: bool, results: Sequence[Assessment | Evaluation], comparisons: list[Comparison], names: list[str]
-) -> None:
+def print_scores(as_json: bool, results: list[Evaluation], comparisons: list[Comparison], names: list[str]) -> None:
     """Print the scores of one system, or of two and their comparison."""
     from scratchformer.experiments.evaluation import comparison_as_text
 

@@ -147,19 +147,6 @@ def add_pretrained(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--pretrained RUN", word, "begin with the weights and the vocabulary of this run")
 
 
-def add_scores(parser: argparse.ArgumentParser, metavar: str, summary: str) -> None:
-    """--paper, --against and --json.
-
-    metavar, summary  of --against: what the scores are compared with
-    """
-    parser.add_argument(
-        "--paper", action="store_true", help="also compute BLEU as the paper's script does, and explain the difference"
-    )
-    significance = "test whether the difference is significant"
-    add_option(parser, f"--against {metavar}", path, f"{summary}, and {significance}")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-
-
 def add_search(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--beam N", setting("beam"), "hypotheses kept at each position; 1 is greedy (paper: 4)")
     add_option(parser, "--alpha A", setting("alpha"), "exponent of the length penalty (paper: 0.6)")
@@ -167,7 +154,7 @@ def add_search(parser: argparse.ArgumentParser) -> None:
 
 
 def add_machine(parser: argparse.ArgumentParser, precision: str, resumed: str = "", threads: bool = True) -> None:
-    """--device, --precision, --products and --threads.
+    """--device, --precision and --threads.
 
     precision  the default on a GPU
     resumed    an addition to the help text about the defaults of a resumed run
@@ -176,9 +163,7 @@ def add_machine(parser: argparse.ArgumentParser, precision: str, resumed: str = 
     add_option(parser, "--device D", word, f"cpu, gpu, or gpu:N for GPU number N from 0 (default: cpu{resumed})")
     choices = "fp32, tf32, bf16 or fp16"
     default = f"(default: {precision}{resumed})"
-    add_option(parser, "--precision P", word, f"on a GPU {choices} {default}; on the CPU fp32, or bf16 with MKL")
-    libraries = "the library for matrix products on the CPU: numpy, mkl, or auto for the faster of the two"
-    add_option(parser, "--products L", word, f"{libraries} (default: auto{resumed})")
+    add_option(parser, "--precision P", word, f"on a GPU {choices} {default}; on the CPU fp32")
     if threads:
         add_option(parser, "--threads N", setting("threads"), f"cores to use, 0 for all (default: all{resumed})")
 

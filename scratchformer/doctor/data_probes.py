@@ -14,12 +14,19 @@ import numpy as np
 from scratchformer.config import Config, DataConfig
 from scratchformer.doctor.findings import Finding, verdict
 from scratchformer.errors import UserError
+from scratchformer.tasks.task import Task
+from scratchformer.tasks.translation import (
+    Corpus,
+    has_validation_text,
+    prepared_directory,
+    read_corpus,
+    train_tokenizer,
+)
 from scratchformer.text import bundled
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, Examples, encode_pairs
 from scratchformer.text.corpora import Pairs, find_split, lines_of, plain_or_gz, read_pairs
 from scratchformer.text.tokenizer import PAD, UNK, Tokenizer
-from scratchformer.training.data import Corpus, has_validation_text, prepared_directory, read_corpus, train_tokenizer
-from scratchformer.training.task import Task, TrainingData
+from scratchformer.training.trainer import TrainingData
 
 # Reading --------------------------------------------------------------------------------------------------------------
 

@@ -17,12 +17,12 @@ from scratchformer.doctor.data_probes import Text, read_text
 from scratchformer.doctor.findings import COMPONENTS, CodeProbe, Finding, one_line, suspects
 from scratchformer.doctor.fixtures import small_config
 from scratchformer.errors import UserError
+from scratchformer.tasks.table import task_of
+from scratchformer.tasks.task import vocabulary_of
+from scratchformer.tasks.translation import open_prepared, prepared_directory
 from scratchformer.text.batches import Examples
 from scratchformer.text.tokenizer import Tokenizer
-from scratchformer.training.data import open_prepared, prepared_directory
 from scratchformer.training.run import RunDirectory
-from scratchformer.training.task import vocabulary_of
-from scratchformer.training.tasks import task_of
 
 WIDTH = 120
 
@@ -169,7 +169,7 @@ def probe_setup(config: Config, run: RunDirectory | None, data: Any, tokenizer: 
     if run:
         batch = data_probes.sample_batch(examined.examples) if examined.examples else None
         yield from setup_probes.probe_run(run, batch)
-    yield from setup_probes.probe_machine(config, run)
+    yield from setup_probes.probe_machine(config, run, first)
     if first:
         positions = steps.positions if steps else training.tokens_per_batch * training.accumulation
         yield setup_probes.probe_duration(first.seconds_per_position, positions, n_steps, steps and steps.per_epoch)

@@ -27,10 +27,10 @@ from scratchformer.nn.loss import Smoothing, batch_loss_backward, cross_entropy
 from scratchformer.nn.ops import ADAM_BLOCK, PAD
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
+from scratchformer.tasks.translation import Corpus, encode_corpus, train_tokenizer
 from scratchformer.text.batches import Batch, BatchPlan
 from scratchformer.text.corpora import Pairs
 from scratchformer.text.tokenizer import BOS, EOS, Tokenizer
-from scratchformer.training.data import Corpus, encode_corpus, train_tokenizer
 from scratchformer.training.run import RunDirectory
 from scratchformer.training.trainer import Trainer
 from scratchformer.training.validation import validation_loss

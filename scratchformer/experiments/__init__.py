@@ -1,1 +1,1 @@
-"""Plans, evaluation, reports, ablations, head statistics, figures and the demo."""
+"""The cost of a training, evaluation, ablations, head statistics, figures and the demo."""

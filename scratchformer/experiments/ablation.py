@@ -156,7 +156,7 @@ def reject_row_settings(task: Task, rows: list[str], settings: Collection[str]) 
 
 
 class Trial:
-    """A row with a seed, in the directory `out`/ROW-seedN, which `train --resume` and `report` accept, too.
+    """A row with a seed, in the directory `out`/ROW-seedN, which `train --resume` accepts, too.
 
     config  from `Task.config`; the directory of its text must have files val.*
 

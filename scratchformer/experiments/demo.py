@@ -11,6 +11,7 @@ from shutil import which
 from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
 from scratchformer.experiments import figures
+from scratchformer.tasks import start
 from scratchformer.text import bundled
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.bundled import Example, spoken_pronoun
@@ -30,12 +31,12 @@ def run_demo(out: Path) -> bool:
     """
     run = RunDirectory(out)
     if run.config_file.exists():
-        trainer, remarks = loop.resume(run, configs.TINY)  # refuses the run of another model
+        trainer, remarks = start.resume(run, configs.TINY)  # refuses the run of another model
         print(f"{out} holds a run already: going on with it.\n")
         for remark in remarks:
             print(remark)
     else:
-        trainer = loop.begin(run, configs.TINY)
+        trainer = start.begin(run, configs.TINY)
     print(f"Training a Transformer made of NumPy arrays: {trainer.summary()}.", flush=True)
     began = time.perf_counter()
     if loop.train(trainer) == loop.INTERRUPTED:

@@ -1,4 +1,4 @@
-"""Score the translations of a run or of a file, and compare two systems: `scratchformer evaluate` and `score`.
+"""Score the translations of a run, and compare two systems: `scratchformer evaluate`.
 
 A test set is two parallel files. Because translating may take long, the test set is checked and the output file opened
 before it begins.

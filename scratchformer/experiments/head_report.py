@@ -39,7 +39,7 @@ from scratchformer.nn.ops import using
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import EncodedPairs, batches_in_order, encode_pairs
 from scratchformer.text.bleu import bleu_metric, corpus_scores
-from scratchformer.text.bundled import Example, words
+from scratchformer.text.bundled import Example, both_right, words
 from scratchformer.text.corpora import Pairs
 
 MOSTLY = 0.5
@@ -168,7 +168,7 @@ def pronoun_observations(translator: Translator, pairs: Sequence[Example]) -> It
     for view in heads.PRONOUN_VIEWS if pairs else ():
         kind, _, name = view.partition(", ")
         right = np.array([each[view][..., 0] > each[view][..., 1] for each in weights])  # (examples, N, H)
-        for both in heads.both_right(right, pairs):
+        for both in both_right(right, pairs):
             yield Observation(kind, name, "random choice", both, 0.25, 0.25, 1)
 
 

@@ -25,7 +25,7 @@ from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.ops import PAD
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import encode_sequences
-from scratchformer.text.bundled import PERSONAL, Example, words
+from scratchformer.text.bundled import PERSONAL, Example, both_right, words
 from scratchformer.text.tokenizer import BOS, Tokenizer
 
 # Attention weights ----------------------------------------------------------------------------------------------------
@@ -263,16 +263,6 @@ def pronoun_score(weights: np.ndarray, examples: Sequence[Example]) -> PronounSc
     right = weights[:, 0] > weights[:, 1]
     antecedent, rival = weights.mean(axis=0).tolist()
     return PronounScore(antecedent, rival, float(right.mean()), float(both_right(right, examples).mean()))
-
-
-def both_right(right: np.ndarray, examples: Sequence[Example]) -> np.ndarray:
-    """Find the minimal pairs with both sentences right: (examples, ...) bool -> (pairs, ...) bool"""
-    pairs: dict[int, list[np.ndarray]] = {}
-    for example, is_right in zip(examples, right, strict=True):
-        if example.coreference is None or "pair" not in example.coreference:
-            raise ValueError(f"not in a minimal pair, as the examples of test_coreference are: {example.source!r}")
-        pairs.setdefault(example.coreference["pair"], []).append(is_right)
-    return np.array([np.all(members, axis=0) for members in pairs.values()])
 
 
 # Removing heads -------------------------------------------------------------------------------------------------------

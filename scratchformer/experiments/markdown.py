@@ -22,11 +22,6 @@ class Markup(str):
     """Markdown as it shall stand on the page; `escaped` leaves it as it is."""
 
 
-def code(name: str) -> Markup:
-    """One of our own names, such as a setting, as code."""
-    return Markup(f"`{name}`")
-
-
 def escaped(text: Any) -> Markup:
     """The Markdown that shows this text, on one line. Control characters and undecodable bytes become escapes."""
     if isinstance(text, Markup):

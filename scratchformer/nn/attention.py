@@ -13,7 +13,7 @@ import numpy as np
 
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Linear
-from scratchformer.nn.ops import allowed, ops_of
+from scratchformer.nn.ops import allowed, by_head, ops_of
 from scratchformer.nn.parameter import Array, Layer
 
 
@@ -53,37 +53,12 @@ class ScaledDotProductAttention(Layer):
     ) -> tuple[Array, Any]:
         if not (q.size and k.size and v.size):
             raise ValueError(f"attention to an empty array: queries {q.shape}, keys {k.shape}, values {v.shape}")
-        ops = ops_of(q)
         scale = 1 / math.sqrt(q.shape[-1])
-        at_once = ops.attention(q, k, v, scale, mask.key_lengths, mask.causal, self.attention_dropout, rng)
-        if at_once:  # on a GPU
-            y, *saved = at_once
-            return y, AttentionCache(q, k, v, *saved)
-        scores = ops.matmul(by_head(q), transposed(by_head(k)))  # (B, H, T, S)
-        weights = ops.masked_softmax(scores, 1 / math.sqrt(q.shape[-1]), mask.key_lengths, mask.causal)
-        dropped, kept = ops.dropout(weights, self.attention_dropout, rng)
-        y = ops.xp.empty((*q.shape[:-1], v.shape[-1]), v.dtype)  # (B, T, H, d_v)
-        ops.matmul(dropped, by_head(v), out=by_head(y))
-        return y, AttentionCache(q, k, v, weights, dropped, kept)
+        y, *saved = ops_of(q).attention(q, k, v, scale, mask.key_lengths, mask.causal, self.attention_dropout, rng)
+        return y, AttentionCache(q, k, v, scale, *saved)
 
     def backward(self, dy: Array, cache: AttentionCache) -> tuple[Array, Array, Array]:
-        q, k, v, weights, dropped, kept = cache
-        ops = ops_of(dy)
-        if kept is None:
-            at_once = ops.attention_backward(dy, q, k, v, weights, 1 / math.sqrt(q.shape[-1]))
-            if at_once:
-                return at_once
-        dq, dk, dv = (ops.xp.empty(x.shape, x.dtype) for x in (q, k, v))
-        # y = dropped v
-        ops.matmul(transposed(dropped), by_head(dy), out=by_head(dv))
-        ddropped = ops.matmul(by_head(dy), transposed(by_head(v)))  # (B, H, T, S)
-        # dropped = dropout(softmax(scores / sqrt(d_k)))
-        dweights = ops.dropout_backward(ddropped, kept, self.attention_dropout)
-        dscores = ops.masked_softmax_backward(dweights, weights, 1 / math.sqrt(q.shape[-1]))
-        # scores = q k^T
-        ops.matmul(dscores, by_head(k), out=by_head(dq))
-        ops.matmul(transposed(dscores), by_head(q), out=by_head(dk))
-        return dq, dk, dv
+        return ops_of(dy).attention_backward(dy, *cache, self.attention_dropout)
 
 
 class AttentionCache(NamedTuple):
@@ -92,6 +67,7 @@ class AttentionCache(NamedTuple):
     q: Array
     k: Array
     v: Array
+    scale: float
     weights: Array
     dropped: Array
     kept: Array | None
@@ -107,16 +83,6 @@ def attention_weights(cache: Any) -> list[Array]:
     if isinstance(cache, (tuple, list)):
         return [weights for part in cache for weights in attention_weights(part)]
     return []
-
-
-def by_head(x: Array) -> Array:
-    """View (B, T, H, K) as (B, H, T, K)."""
-    return x.swapaxes(1, 2)
-
-
-def transposed(x: Array) -> Array:
-    """View (..., m, n) as (..., n, m)."""
-    return x.swapaxes(-1, -2)
 
 
 def split_heads(x: Array, h: int, *widths: int) -> list[Array]:

@@ -6,6 +6,7 @@ without ever keeping all logits, which would be by far the largest array; traini
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, get_args
 
 import numpy as np
@@ -14,7 +15,7 @@ from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Unembedding
 from scratchformer.nn.model import Model, check_ids
 from scratchformer.nn.ops import PAD, chunks, ops_of, rows_of
-from scratchformer.nn.parameter import Array
+from scratchformer.nn.parameter import Array, Layer
 
 Smoothing = Literal["others", "uniform"]
 
@@ -104,16 +105,19 @@ def batch_loss_backward(
     smoothing: float = 0.0,
     rng: DropoutKey | None = None,
     spread: Smoothing = "others",
+    after: Callable[[Layer], None] | None = None,
 ) -> tuple[float, int]:
     """Forward, loss and backward: the same as `model.forward`, `cross_entropy` and `model.backward`, with less memory.
 
-    Arguments, result and errors as for `batch_loss`; adds into Parameter.grad
+    after  called with each layer whose gradient is complete, while backward goes on
+    Other arguments, result and errors as for `batch_loss`; adds into Parameter.grad
     """
     states, cache = model.states(*inputs, rng=rng)
     check_targets(model, states, targets)
     loss_sum, n_tokens, dstates = states_loss(model.unembedding, states, targets, smoothing, spread)
-    for _ in model.states_backward(dstates, cache):
-        pass
+    for layer in model.states_backward(dstates, cache):
+        if after:
+            after(layer)
     return loss_sum, n_tokens
 
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,7 @@ from scratchformer.parallel.communicator import Communicator, flat_view, timed_o
 from scratchformer.parallel.watchdog import MARGIN, Watchdog
 
 SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
-"""Where Open MPI, MPICH (and MPIs derived from it) and SLURM's srun put the number of ranks they have started.
+"""The number of started ranks, by Open MPI, MPICH (and MPIs derived from it) and SLURM's srun.
 
 SLURM comes last: under it, mpiexec may itself be a step of SLURM, with another number.
 """
@@ -29,16 +27,12 @@ OUTPUT_DELAY = 0.5
 
 
 def launched_size() -> int:
-    """Returns the number of ranks that an MPI launcher has started, by the environment; 1 without such a launcher."""
-    name = next((name for name in SIZE_VARIABLES if name in os.environ), None)
-    value = os.environ[name] if name else "1"
-    if not value.isdecimal():
-        raise UserError(f"{name}={value!r} in the environment is not a number of processes")
-    return int(value)
+    """Count the ranks that an MPI launcher has started, by the environment; 1 without such a launcher."""
+    return next((int(os.environ[name]) for name in SIZE_VARIABLES if name in os.environ), 1)
 
 
 def launch_description() -> str:
-    """The beginning of an error message: how many processes MPI has started, and which variable says so."""
+    """Begin an error message with the number of started processes and the variable that says so."""
     name = next(name for name in SIZE_VARIABLES if name in os.environ)
     return f"MPI has started {launched_size()} processes (by {name} in the environment)"
 
@@ -59,11 +53,7 @@ class Mpi(Communicator):
         if self.size != launched_size():
             remedy = "start them by the launcher of the MPI that mpi4py uses (under SLURM: srun --mpi=pmix)"
             raise UserError(f"{launch_description()}, but MPI reports {self.size}: {remedy}")
-        machine = self.world.Split_type(self.MPI.COMM_TYPE_SHARED)
-        self.local_rank = machine.rank
-        machine.Barrier()
-        unlink_shared_memory()
-        machine.Free()
+        self.local_rank = self.world.Split_type(self.MPI.COMM_TYPE_SHARED).rank
 
     def all_reduce_inplace(self, x: np.ndarray) -> None:
         numbers = flat_view(x)
@@ -80,7 +70,6 @@ class Mpi(Communicator):
         self.world.Bcast(flat_view(x).view(np.uint8), root)
 
     def barrier(self) -> None:
-        """Raises PeerFailure if another rank does not arrive in time."""
         if waited := self.watchdog.wait_until(self.world.Ibarrier().Test):
             time.sleep(MARGIN)  # the rank that hangs prints its stacks first
             raise timed_out(self.rank, waited, "another rank")
@@ -103,15 +92,8 @@ class Mpi(Communicator):
         self.world.Abort(code)
 
 
-def unlink_shared_memory() -> None:
-    """Unlink MPICH's shared-memory files, which all ranks have open, so that none is left behind if they are killed."""
-    maps = Path("/proc/self/maps")
-    for path in re.findall(r"/dev/shm/mpich_\S+", maps.read_text()) if maps.exists() else ():
-        Path(path).unlink(missing_ok=True)
-
-
 def import_mpi() -> Any:
-    """Returns the module mpi4py.MPI, which loads the MPI library when it is imported."""
+    """Import mpi4py.MPI, which loads the MPI library."""
     try:
         from mpi4py import MPI
 

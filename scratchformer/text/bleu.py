@@ -79,7 +79,7 @@ def doubts(hypotheses: list[str], references: list[str], language: str = "") -> 
     n_long = sum(len(bleu.tokenizer(reference).split()) >= 4 for reference in references)
     if n_long < len(references) / 10:
         used = bleu.tokenizer.signature()
-        name = "; for a language without spaces, set data.target_language, or --language of `scratchformer score`"
+        name = "; for a language without spaces, set data.target_language"
         found.append(
             f"BLEU means little: it counts up to four tokens in a row, and {n_long} of {len(references)} references "
             f"have four (tok:{used}); compare by chrF{name if used == '13a' else ''}"

@@ -14,7 +14,9 @@ import json
 import re
 from functools import cache
 from pathlib import Path
-from typing import Iterable, NamedTuple
+from typing import Iterable, NamedTuple, Sequence
+
+import numpy as np
 
 from scratchformer.files import make_directory, write_new_texts
 from scratchformer.text.corpora import Pairs, read_lines, read_pairs
@@ -79,6 +81,16 @@ def as_text(parts: Iterable[str]) -> str:
 def length(example: Example) -> int:
     """The number of words of the longer side."""
     return max(len(words(example.source)), len(words(example.target)))
+
+
+def both_right(right: np.ndarray, examples: Sequence[Example]) -> np.ndarray:
+    """Find the minimal pairs with both sentences right: (examples, ...) bool -> (pairs, ...) bool"""
+    pairs: dict[int, list[np.ndarray]] = {}
+    for example, is_right in zip(examples, right, strict=True):
+        if example.coreference is None or "pair" not in example.coreference:
+            raise ValueError(f"not in a minimal pair, as the examples of test_coreference are: {example.source!r}")
+        pairs.setdefault(example.coreference["pair"], []).append(is_right)
+    return np.array([np.all(members, axis=0) for members in pairs.values()])
 
 
 def spoken_pronoun(translation: str) -> str:

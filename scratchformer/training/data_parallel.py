@@ -16,10 +16,10 @@ import numpy as np
 
 from scratchformer.config import TrainingConfig
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.loss import states_loss
+from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.model import Model
 from scratchformer.nn.ops import Ops, chunks, ops_of, using
-from scratchformer.nn.parameter import Array
+from scratchformer.nn.parameter import Array, Layer
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.parallel.gradient import GradientSum
 from scratchformer.text.batches import Batch
@@ -65,30 +65,33 @@ class DataParallel:
 
         The first replica's gradient becomes the sum over all replicas and ranks; those of the others become zero.
 
-        Each replica does what `nn.loss.batch_loss_backward` does, but sends gradients while backward is still running.
-        (To follow it in a debugger, train with --threads 1.)
+        To follow it in a debugger, train with --threads 1.
 
         batches  of all ranks, so that each rank can count the tokens itself
-
-        step  of the optimizer, from 1: dropout depends on it
+        step     of the optimizer, from 1: dropout depends on it
         """
         rank, n_ranks, n_replicas = self.between_devices.rank, self.between_devices.size, len(self.replicas)
         shares = [range(rank + n_ranks * replica, len(batches), n_ranks * n_replicas) for replica in range(n_replicas)]
+
+        def send(layer: Layer) -> None:
+            """From this layer on, the gradient of this rank is complete: send it while backward goes on."""
+            self.gradient.complete_from(self.replicas[0].store.offset_of(layer))
 
         def work(replica: int) -> Array:
             model, loss_sum = self.replicas[replica], 0.0
             with using(*self.ops):  # also in a thread of its own
                 for shard in shares[replica]:
-                    batch = batches[shard]
-                    rng = DropoutKey(settings.seed, step, shard)
-                    states, cache = model.states(*batch.inputs, rng=rng)
-                    loss, _, dstates = states_loss(
-                        model.unembedding, states, batch.targets, settings.eps_ls, settings.spread
-                    )
+                    batch, key = batches[shard], DropoutKey(settings.seed, step, shard)
                     is_last = n_replicas == 1 and shard == shares[replica][-1]
-                    for layer in model.states_backward(dstates, cache):
-                        if is_last:  # from this layer on, the gradient of this rank is complete: send it meanwhile
-                            self.gradient.complete_from(model.store.offset_of(layer))
+                    loss, _ = batch_loss_backward(
+                        model,
+                        batch.inputs,
+                        batch.targets,
+                        settings.eps_ls,
+                        key,
+                        settings.spread,
+                        send if is_last else None,
+                    )
                     loss_sum = loss_sum + loss
             return loss_sum
 

@@ -1,37 +1,22 @@
-"""The training loop (paper §5): begin or resume a run, and train until there is a reason to stop."""
+"""The training loop (paper §5): train until there is a reason to stop."""
 
 from __future__ import annotations
 
 import signal
 import sys
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Iterator
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-from scratchformer import config as configs
-from scratchformer.backends.device import Device, open_device
-from scratchformer.backends.mkl import product_threads
-from scratchformer.backends.products import choose
-from scratchformer.config import Config
 from scratchformer.errors import UserError
-from scratchformer.parallel.agreement import code_checksum, require_agreement
-from scratchformer.parallel.communicator import Communicator
-from scratchformer.parallel.launcher import stop_signals
+from scratchformer.parallel.job import stop_signals
 from scratchformer.text.batches import steps
-from scratchformer.training.run import RunDirectory, require_tokenizer
-from scratchformer.training.saving import (
-    broadcast_progress,
-    find_newest,
-    require_loadable,
-    restore,
-    save,
-    take_pretrained,
-)
-from scratchformer.training.tasks import task_of
+from scratchformer.training.saving import require_loadable, save
 from scratchformer.training.trainer import PendingStep, Trainer
 from scratchformer.training.validation import score, validate
 
@@ -39,81 +24,10 @@ INTERRUPTED = "interrupted"
 """What `train` returns when the user stopped it."""
 
 
-def begin(run: RunDirectory, config: Config, ranks: Communicator = Communicator()) -> Trainer:
-    """Make everything that a new run needs. If anything is refused, nothing stays in the run's directory.
-
-    ranks  the processes that train together; all of them call this
-    Raises UserError for whatever is wrong with the configuration, the text or the directory.
-    """
-    is_main = ranks.rank == 0
-    require_same_start(ranks, config, "a new run")
-    device = open_same_device(ranks, config)
-    with run.reserved() if is_main else nullcontext():
-        tokenizer, config, data = task_of(config).begin(config, ranks)
-        trainer = Trainer(run, config, data, tokenizer, device, ranks)
-        take_pretrained(trainer)
-        if is_main:
-            if tokenizer:
-                tokenizer.save(run.tokenizer_file)
-            run.write_config(config)
-    return trainer
-
-
-def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator()) -> tuple[Trainer, list[str]]:
-    """Continue a run from its newest sound checkpoint -> trainer, what the user should know about it
-
-    `config` may differ from the run's in the settings of `config.MAY_CHANGE`, and there may be more or fewer ranks.
-    Raises UserError if it differs in others, or if the text has changed.
-    """
-    is_main = ranks.rank == 0
-    require_same_start(ranks, config, "a run resumed")
-    path, found, remarks = None, None, list[str]()
-    if is_main:
-        run.lock()
-        configs.require_same(configs.load(run.config_file), config, run.config_file)
-        path, found, remarks = find_newest(run, config)
-    progress = broadcast_progress(ranks, found)
-    device = open_same_device(ranks, config, progress.products)
-    tokenizer = run.read_tokenizer(ranks)
-    if path and tokenizer:
-        require_tokenizer(run.tokenizer_file, tokenizer, progress, path)
-    data = task_of(config).resume(config, tokenizer)
-    trainer = Trainer(run, config, data, tokenizer, device, ranks, progress)
-    if not progress.step:
-        take_pretrained(trainer)
-    restore(trainer, path, found)
-    if is_main:
-        run.write_config(config)
-    return trainer, remarks + trainer.remarks
-
-
-def require_same_start(ranks: Communicator, config: Config, job: str) -> None:
-    """Raises UserError if the ranks were not all started alike."""
-    facts = {key: value for key, value in configs.flat(config).items() if not key.startswith("data.")}
-    facts |= {"the job": job, "the code's checksum": code_checksum(), "NumPy's version": np.__version__}
-    require_agreement(ranks, facts)
-
-
-def open_same_device(ranks: Communicator, config: Config, products_before: str = "") -> Device:
-    """The device of this rank. Raises UserError if there is none, or if the ranks have different ones.
-
-    products_before  the library for matrix products of a run that is resumed
-    """
-    settings = config.training
-    products: str = settings.products
-    if products == "auto" and settings.device == "cpu" and settings.precision != "bf16":
-        found = choose(before=products_before).name if ranks.rank == 0 else ""
-        products = ranks.broadcast_bytes(found.encode()).decode()  # all ranks use the same
-    device = open_device(settings.device, settings.precision, ranks.local_rank, products)
-    require_agreement(ranks, {"the device": device.describe()})
-    return device
-
-
 def train(trainer: Trainer) -> str:
     """Train until there is a reason to stop, save, and return the reason.
 
-    A resumed run does at each step what an uninterrupted one does. Raises UserError, without
-    saving, if the loss is not finite, and before the first step if `require_loadable` does.
+    A resumed run does at each step what an uninterrupted one does.
     """
     require_loadable(trainer)
     trainer.parallel.copy_model()
@@ -123,7 +37,7 @@ def train(trainer: Trainer) -> str:
         return reason
     pending: list[PendingStep] = []  # steps that have begun; a GPU computes them while the host goes on
     n_in_background = 1 if trainer.device.is_async else 0
-    with product_threads(trainer.blas_threads), stop_on_signals() as stop, show_progress(trainer) as progress:
+    with threadpool_limits(trainer.blas_threads, "blas"), stop_on_signals() as stop, show_progress(trainer) as progress:
         for epoch, index, indices in steps(trainer.plan, trainer.progress.epoch, trainer.progress.index):
             try:
                 pending.append(trainer.step(epoch, index, indices))
@@ -133,12 +47,13 @@ def train(trainer: Trainer) -> str:
             progress.log_steps(pending, keep=n_in_background)
 
             step = trainer.progress.step
-            if trainer.data.val is not None and step % settings.validate_every == 0:
+            has_text = trainer.data.val is not None
+            if has_text and step % settings.validate_every == 0:
                 progress.log_steps(pending)
                 progress.log_validation(validate(trainer))
-            if trainer.data.val is not None and settings.score_every and step % settings.score_every == 0:
+            if has_text and trainer.goal and settings.score_every and step % settings.score_every == 0:
                 progress.log_steps(pending)
-                progress.log_score(trainer.task.score_name, score(trainer))
+                progress.log_score(trainer.goal.score_name, score(trainer))
             reason = reason_to_stop(trainer, stop, began)
             if step % settings.save_every == 0 or reason:
                 progress.log_steps(pending)

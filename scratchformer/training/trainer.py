@@ -1,4 +1,4 @@
-"""One optimizer step after another (paper §5): what a step changes, and what the log says about it."""
+"""One optimizer step after another (paper §5), and its entry in the log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Callable
+from typing import Any, Callable, Iterator, NamedTuple, Protocol, Sequence
 
 import numpy as np
 
@@ -15,20 +15,60 @@ from scratchformer import config as configs
 from scratchformer.backends.device import Device, dtype_named
 from scratchformer.config import Config
 from scratchformer.errors import UserError
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.models import new_model
 from scratchformer.nn.ops import using
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
 from scratchformer.parallel.agreement import require_agreement
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.parallel.cores import share_of_cores
-from scratchformer.text.batches import BatchPlan
+from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, Examples, Sequences
 from scratchformer.text.tokenizer import Tokenizer, unlearned_remark
-from scratchformer.training import messages
 from scratchformer.training.checkpoints import Progress
 from scratchformer.training.data_parallel import DataParallel
 from scratchformer.training.run import RunDirectory
-from scratchformer.training.task import TrainingData
-from scratchformer.training.tasks import task_of
+
+
+class TrainingData(NamedTuple):
+    """Encoded examples, and what the score of the validation data needs.
+
+    val_text  the text that `Goal.score` compares with
+    n_empty   pairs left out because a side is blank
+    checksum  see `checksum_of`: a run cannot go on with other text
+    """
+
+    train: Examples
+    val: Examples | None
+    val_text: Any = None
+    n_empty: int = 0
+    checksum: int = 0
+
+    @staticmethod
+    def of(
+        train: Examples, val: Examples | None, config: Config, val_text: Any = None, n_empty: int = 0
+    ) -> TrainingData:
+        """The data with their checksum. Each example must fit into a batch."""
+        for examples in filter(None, (train, val)):
+            examples.require_fit(config.training.tokens_per_batch)
+        return TrainingData(train, val, val_text, n_empty, checksum_of(train, val))
+
+
+def checksum_of(train: Examples, val: Examples | None) -> int:
+    """CRC-32 of all examples."""
+    return val.checksum(train.checksum()) if val else train.checksum()
+
+
+class Goal(Protocol):
+    """The part of a task that training needs: the word for examples in messages, the score's name, and the score.
+
+    All ranks call `score`, and get the same.
+    """
+
+    unit: str
+    score_name: str
+
+    def score(self, trainer: Trainer) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -53,11 +93,12 @@ class Trainer:
     Each of the processes (ranks) that train together has a trainer. All do the same, each with its share of the
     micro-batches and of the validation text. Only rank 0, the main one, writes files and prints messages.
 
-    device  where to compute (default: the CPU; `config.training.device` is not read here)
-    ranks   connects the processes; all of them call the same methods in the same order
-    before  what a run that is resumed has reached. It keeps its number of threads, unless the configuration gives one:
-            the last bits of a sum depend on how many threads divide it. `remarks` are lines for the user if that, or
-            the library for matrix products, matters
+    device    where to compute (default: the CPU; `config.training.device` is not read here)
+    ranks     connects the processes; all of them call the same methods in the same order
+    progress  state of a resumed run. It keeps its number of threads, unless the configuration gives one: the last bits
+              of a sum depend on how many threads divide it
+    goal      the score of the validation data; without one, nothing is scored
+    remarks   lines for the user
     """
 
     def __init__(
@@ -68,49 +109,57 @@ class Trainer:
         tokenizer: Tokenizer | None,
         device: Device | None = None,
         ranks: Communicator = Communicator(),
-        before: Progress = Progress(),
+        progress: Progress = Progress(),
+        goal: Goal | None = None,
     ) -> None:
+        configs.require_work_for(config, ranks.size)
+        require_agreement(ranks, {"the training text's checksum": data.checksum})
         self.run, self.config, self.data, self.tokenizer = run, config, data, tokenizer
-        self.task, self.ranks, self.is_main = task_of(config), ranks, ranks.rank == 0
+        self.goal, self.ranks, self.is_main = goal, ranks, ranks.rank == 0
+        self.unit = goal.unit if goal else "examples"
         self.device = device or Device()
         settings = config.training
-        configs.require_work_for(config, ranks.size)
         self.plan = BatchPlan(
             data.train, settings.tokens_per_batch, settings.accumulation, settings.seed, settings.bucket_fineness
         )
-        require_agreement(ranks, {"the training text's checksum": data.checksum})
         self.model: Any = new_model(config.model, settings.seed)
         self.device.to_device(self.model)
-
-        cores = share_of_cores(ranks)
-        self.threads = 1 if self.device.is_async else settings.threads or before.threads // ranks.size or cores
         self.between_devices = self.device.communicator(ranks)  # on a CPU these are the ranks themselves
-        gradient_dtype = dtype_named("bfloat16") if settings.gradient_dtype and ranks.size > 1 else None
+        self.threads = 1
+        if not self.device.is_async:
+            self.threads = settings.threads or progress.threads // ranks.size or share_of_cores(ranks)
         n_replicas = min(self.threads, -(-settings.accumulation // ranks.size))
+        self.blas_threads = self.threads // n_replicas
+        gradient_dtype = dtype_named("bfloat16") if settings.gradient_dtype and ranks.size > 1 else None
         with using(*self.device.ops):
             self.parallel = DataParallel(self.model, n_replicas, self.between_devices, gradient_dtype, self.device.ops)
             self.optimizer = Adam(self.model, (settings.beta1, settings.beta2), settings.eps, self.parallel.map)
-        self.blas_threads = self.threads // n_replicas
         n_threads = 0 if self.device.is_async else self.threads * ranks.size
-        products = self.device.products
-        self.progress = replace(before, data_checksum=data.checksum, threads=n_threads, products=products)
-        remarks = (
-            messages.other_threads(n_threads, before.threads, cores * ranks.size) if before.threads else "",
-            messages.other_products(products, before.products),
-            self.device.drawback() if self.is_main else "",
-            unlearned_remark(tokenizer) if self.is_main and tokenizer else "",
-            *messages.same_text(data.train, data.val),
-        )
-        self.remarks = [remark for remark in remarks if remark]
+        self.progress = replace(progress, data_checksum=data.checksum, threads=n_threads)
+        self.remarks = list(filter(None, self._remarks(n_threads, progress.threads)))
         self.n_pending = 0  # steps that have begun and not ended
         self.busy_since = 0.0
+
+    def _remarks(self, n_threads: int, n_before: int) -> Iterator[str]:
+        if n_threads and n_before and n_threads != n_before:
+            bits = "the last bits may differ from those of an uninterrupted run"
+            yield f"{n_threads} instead of {n_before} threads: {bits}"
+        elif n_threads and n_before and n_threads != share_of_cores(self.ranks) * self.ranks.size:
+            yield f"uses {n_threads} threads, as before, so that no bit differs; --threads sets another number"
+        if self.is_main:
+            yield unlearned_remark(self.tokenizer) if self.tokenizer else ""
+        train, val = self.data.train, self.data.val
+        if isinstance(train, EncodedPairs) and are_equal(train.source, train.target):
+            yield "source and target of the training text are the same: the model learns to copy"
+        if isinstance(train, EncodedPairs) and isinstance(val, EncodedPairs) and are_equal(train.source, val.source):
+            yield "the validation text is the training text: its loss says nothing about new sentences"
 
     def summary(self) -> str:
         """One line that says what is about to be trained on what."""
         train = self.data.train
         dropped = train.n_dropped + (self.data.val.n_dropped if self.data.val else 0)
         processes = f"{self.ranks.size} processes, " if self.ranks.size > 1 else ""
-        unit = self.task.unit
+        unit = self.unit
         device = "" if type(self.device) is Device else f"; {self.device.describe()}"
         left_out = f"{dropped} {unit} longer than {train.max_length} tokens, {self.data.n_empty} with an empty side"
         return (
@@ -126,7 +175,6 @@ class Trainer:
 
         Micro-batches add up their gradients; the sum is divided once, by the number of all their target tokens. The
         loss and the gradient's norm are not waited for: a GPU may compute while the next step begins.
-        Raises UserError if there is not enough memory.
         """
         settings, began = self.config.training, time.perf_counter()
         step = self.progress.step + 1
@@ -137,7 +185,7 @@ class Trainer:
                 loss_sum, n_tokens = self.parallel.step_gradient(batches, settings, step)
                 fits = True
             if not fits:  # here, outside the block above, its arrays are freed
-                raise UserError(messages.too_large(self, step, batches))
+                raise UserError(self._too_large(step, batches))
             grad_norm = self.parallel.average_inplace(n_tokens)
             if settings.clip_norm:
                 clip_by_global_norm_inplace(self.model.store.grad, grad_norm, settings.clip_norm)
@@ -169,8 +217,8 @@ class Trainer:
     def finish(self, pending: PendingStep) -> dict[str, Any]:
         """Wait for a step -> its entry in the log, with the seconds it took.
 
-        Raises UserError if the loss or the gradient is not finite. Such a gradient has changed no weights, and the
-        checkpoints are from earlier steps. With fp16 a gradient may overflow now and then, and its step is skipped.
+        A gradient that is not finite has changed no weights, and the checkpoints are from earlier steps. With fp16 a
+        gradient may overflow now and then, and its step is skipped.
         """
         loss, norm = pending.loss(), pending.grad_norm()
         now = time.perf_counter()
@@ -179,5 +227,38 @@ class Trainer:
         self.progress = replace(self.progress, seconds=self.progress.seconds + seconds)
         skipped = math.isfinite(loss) and not math.isfinite(norm) and self.device.overflow_is_normal()
         if not skipped and not (math.isfinite(loss) and math.isfinite(norm)):
-            raise UserError(messages.not_finite(self, pending, loss, norm))
+            raise UserError(self._not_finite(pending, loss, norm))
         return vars(pending) | {"loss": loss, "grad_norm": None if skipped else norm, "seconds": seconds}
+
+    # Messages of a step that fails
+
+    def _not_finite(self, pending: PendingStep, loss: float, norm: float) -> str:
+        indices = self.plan.epoch(pending.epoch)[pending.index]
+        first = ", ".join(self.data.train.describe(index) for index in sorted(indices)[:5])
+        return (
+            f"step {pending.step}: the loss is {loss}, the gradient's norm {norm}; batch {pending.index} of epoch "
+            f"{pending.epoch}, {first}{', ...' if len(indices) > 5 else ''} of the training data; "
+            f"{self.run.last_good_checkpoint()}"
+        )
+
+    def _too_large(self, step: int, batches: Sequence[Batch]) -> str:
+        """Say how large a batch would fit, by trying half of the largest one, a quarter, and so on."""
+        settings = self.config.training
+        batch = max(batches, key=lambda batch: batch.n_positions)
+        n, length = len(batch.targets), self.data.train.lengths[batch.indices].max()
+        text = (
+            f"step {step}: not enough memory for {n} {self.unit} of up to {length} tokens "
+            f"(training.tokens_per_batch={settings.tokens_per_batch})"
+        )
+        while n := n // 2:
+            with suppress(MemoryError):
+                first, key = tuple(part[:n] for part in batch.inputs), DropoutKey(settings.seed, step)
+                batch_loss_backward(self.model, first, batch.targets[:n], settings.eps_ls, key, settings.spread)
+                return f"{text}; {n * length} would fit"
+        return f"{text}; not one would fit"
+
+
+def are_equal(some: Sequences, others: Sequences) -> bool:
+    """Whether they are the same sequences. Of long ones that differ, little is read: they may be on disk."""
+    same_lengths = np.array_equal(some.offsets[:1000], others.offsets[:1000])
+    return same_lengths and np.array_equal(some.ids, others.ids) and np.array_equal(some.offsets, others.offsets)

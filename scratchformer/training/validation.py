@@ -1,27 +1,22 @@
-"""How good is the model so far? Its loss on the validation text, and the BLEU of its translations."""
+"""Measure the model so far: its loss on the validation data, and the score of its task."""
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
-from scratchformer.backends.mkl import product_threads
-from scratchformer.decoding.translator import Translator
 from scratchformer.nn.loss import batch_loss
 from scratchformer.nn.model import Model
 from scratchformer.nn.ops import PAD, Ops, ops_of, using
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.text.batches import Batch, Examples, batches_in_order
-from scratchformer.text.bleu import corpus_scores, doubts
 from scratchformer.training import checkpoints
 from scratchformer.training.saving import checkpoint
-
-if TYPE_CHECKING:
-    from scratchformer.training.trainer import Trainer
+from scratchformer.training.trainer import Trainer
 
 
 def validate(trainer: Trainer) -> dict[str, Any]:
@@ -39,7 +34,7 @@ def loss_of_validation(trainer: Trainer) -> float:
     """`validation_loss` of the trainer's model on its validation data."""
     data, n = trainer.data.val, trainer.config.training.tokens_per_batch
     assert data is not None
-    with product_threads(trainer.blas_threads):
+    with threadpool_limits(trainer.blas_threads, "blas"):
         return validation_loss(trainer.model, data, n, trainer.ranks, trainer.parallel.map, trainer.device.ops)
 
 
@@ -72,7 +67,7 @@ def validation_accuracy(trainer: Trainer) -> float:
         right = predictions(trainer.model, batch) == batch.targets[batch.targets != PAD]
         return int(np.count_nonzero(right)), right.size
 
-    with product_threads(trainer.blas_threads):
+    with threadpool_limits(trainer.blas_threads, "blas"):
         n_right, n_all = sums_over_batches(count, data, n, trainer.ranks, trainer.parallel.map, trainer.device.ops)
     return 100 * n_right / n_all
 
@@ -116,27 +111,10 @@ def predictions(model: Model, batch: Batch) -> np.ndarray:
     return ops.on_host(logits.astype(np.promote_types(logits.dtype, np.float32), copy=False)).argmax(axis=-1)
 
 
-def validation_bleu(trainer: Trainer) -> dict[str, Any]:
-    """sacreBLEU of greedy translations of the validation text, of which each rank translates its share."""
-    assert trainer.data.val_text is not None
-    assert trainer.tokenizer is not None
-    source, target, ranks = trainer.data.val_text.source, trainer.data.val_text.target, trainer.ranks
-    translator = Translator(
-        trainer.model, trainer.tokenizer, trainer.config.decoding.extra_length, trainer.threads, trainer.device
-    )
-    share = translator.translate(source[ranks.rank :: ranks.size], beam=1)
-    translations = [""] * len(source)
-    for rank, message in enumerate(ranks.all_gather_bytes(json.dumps(share).encode())):
-        translations[rank :: ranks.size] = json.loads(message)
-    language = trainer.config.data.target_language
-    scores = corpus_scores(translations, target, language)
-    remarks = {"remark": found[0]} if (found := doubts(translations, target, language)) else {}
-    return {"bleu": scores.bleu, "signature": scores.bleu_signature} | remarks
-
-
 def score(trainer: Trainer) -> dict[str, Any]:
     """The score of the task on the validation data -> the entry for the log"""
-    return {"step": trainer.progress.step} | trainer.task.score(trainer) | reached(trainer)
+    assert trainer.goal is not None
+    return {"step": trainer.progress.step} | trainer.goal.score(trainer) | reached(trainer)
 
 
 def reached(trainer: Trainer) -> dict[str, Any]:

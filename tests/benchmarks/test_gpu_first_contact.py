@@ -385,8 +385,7 @@ def test_all_stages_pass_on_an_emulated_gpu(on_emulated_gpu, module):
     code, entries, printed = on_emulated_gpu(stages_but(module, "-compile", "-pytorch", "races", "memory"))
     assert {entry["verdict"] for entry in entries.values()} == {"passed"} and len(entries) == 14, printed
     assert code == 0 and "Nothing that was run failed." in printed
-    assert entries["environment"]["results"]["device"]["cublas_lt"]
-    assert entries["kernels"]["gpu"] == "emulated GPU" and len(entries["speed-kernels"]["results"]) == 56
+    assert entries["kernels"]["gpu"] == "emulated GPU" and len(entries["speed-kernels"]["results"]) == 53
     (step,) = entries["speed-base"]["results"].values()
     assert step["target_tokens_per_second"] > 0 and all(3 < loss < 6 for loss in step["losses"])
 

@@ -19,11 +19,12 @@ from scratchformer.doctor import data_probes, diagnosis, setup_probes
 from scratchformer.doctor.findings import Fault, Finding, suspects, verdict
 from scratchformer.nn.layers import Linear
 from scratchformer.parallel import cores
+from scratchformer.tasks import start
+from scratchformer.tasks.table import TASKS
 from scratchformer.text import bundled
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory
-from scratchformer.training.tasks import TASKS
 
 GIB = 2**30
 
@@ -136,7 +137,7 @@ def test_a_good_setup_has_no_failures_and_no_notes(probe_setup):
 @pytest.mark.slow
 def test_a_trained_run_passes(cli, small_config, good_corpus, tmp_path):
     run = RunDirectory(tmp_path / "run")
-    loop.train(loop.begin(run, small_config(directory=str(good_corpus), vocab_size=40, steps=100)))
+    loop.train(start.begin(run, small_config(directory=str(good_corpus), vocab_size=40, steps=100)))
     code, printed, said = cli("doctor", run.path)
     assert (code, said) == (0, "")
     assert "No probe failed." in printed and "FAIL" not in printed

@@ -99,12 +99,12 @@ def library():
     )
     loaded = ctypes.CDLL(str(main), ctypes.RTLD_GLOBAL)
     libraries = Path(importlib.util.find_spec("cupy_backends").origin).parent / "cuda" / "libs"
+    # CuPy loads libcublasLt before libcublas, and calls nothing in it.
     for module, name in (("cublas", "libcublasLt.so.13"), ("cublas", "libcublas.so.13"), ("nccl", "libnccl.so.2")):
         (path,) = libraries.glob(f"{module}.*.so")
         functions = set(re.findall(rf" UND ({module}\w+)", symbols(path)))  # `loaded` comes before these
         text = "".join(f'extern "C" int {function}() {{ return {NOT_SUPPORTED}; }}\n' for function in functions)
-        # Depends on `loaded`, so that it also has the functions of cuBLASLt, which ctypes looks for.
-        options = f"-Wl,-soname,{name},--default-symver,--no-as-needed", main, "-x", "c++", "-"
+        options = f"-Wl,-soname,{name},--default-symver", "-x", "c++", "-"
         ctypes.CDLL(str(compiled(cache() / name, *options, text=text)), ctypes.RTLD_GLOBAL)
     return loaded
 
@@ -210,12 +210,10 @@ def problems():
 
 
 class Counts(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_long) for name in ("launches", "products", "copies", "synchronisations", "polls", "graphs")
-    ]
+    _fields_ = [(name, ctypes.c_long) for name in ("launches", "products", "copies", "synchronisations", "polls")]
 
 
 def counts():
-    """How many launches, products, copies, synchronisations, loops that wait for an event and launches of graphs."""
+    """How many launches, products, copies, synchronisations and loops that wait for an event."""
     now = Counts.in_dll(library(), "emulated_counts")
     return {name: getattr(now, name) for name, _ in Counts._fields_}

@@ -1,11 +1,10 @@
-"""What `evaluate` and `score` print, record and refuse."""
+"""What `evaluate` prints, records and refuses."""
 
 import json
 import os
 import shutil
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -240,15 +239,7 @@ def test_a_pipe_is_written_to_not_replaced(tmp_path):
     assert (tmp_path / "pipe").is_fifo() and len(list(tmp_path.iterdir())) == 1
 
 
-# --- score
-
-
-def test_score_agrees_with_evaluate(cli, own_run, named, tmp_path):
-    out = tmp_path / "out"
-    evaluated = json.loads(cli("evaluate", own_run.path, *named, "--paper", "--output", out, "--json").out)
-    scored = json.loads(cli("score", out, *named[2:], "--paper", "--json").out)
-    assert scored == {name: evaluated[name] for name in scored}
-    assert {"bleu", "chrf", "paper_bleu", "paper", "gap", "n_sentences"} < scored.keys()
+# --- scores
 
 
 def test_the_language_decides_what_bleu_counts(cli, begin, corpus, named, tmp_path):
@@ -261,9 +252,6 @@ def test_the_language_decides_what_bleu_counts(cli, begin, corpus, named, tmp_pa
     expected = corpus_scores(load_run(run).translate(SOURCES), REFERENCES, "th")
     assert evaluated["bleu"] == expected.bleu != corpus_scores(out.read_text().splitlines(), REFERENCES).bleu
     assert "|tok:char|" in evaluated["bleu_signature"] and "|tok:char|" in evaluated["comparison"][0]["signature"]
-    scored = json.loads(cli("score", out, *named[2:], "--language", "th", "--against", out, "--json").out)
-    assert (scored["bleu"], scored["bleu_signature"]) == (evaluated["bleu"], evaluated["bleu_signature"])
-    assert "|tok:char|" in scored["comparison"][0]["signature"]
     assert f"  ({evaluated['bleu_signature']})\n" in cli(*command).out
 
 
@@ -278,35 +266,19 @@ def test_unknown_tokens_and_doubtful_references_are_told(cli, own_run, tmp_path)
     assert unknown == f"{own_run.path} (best): 1 of {n_tokens} tokens of the input are unknown to the model"
     assert few.startswith("BLEU means little: ") and "0 of 2 references have four (tok:13a)" in few
     assert decomposed.startswith("2 of 2 references are not in Unicode's NFC")
-    assert cli("score", sources, "--reference", references).err.splitlines() == [few, decomposed]
 
 
-def test_score_as_text(cli, test_files):
-    code, printed, said = cli(
-        "score",
-        test_files / "test.de",
-        "--reference",
-        test_files / "test.de",
-        "--paper",
-        "--against",
-        test_files / "test.en",
-    )
-    assert (code, said) == (0, "")
-    lines = printed.splitlines()
+def test_the_papers_score_as_text():
+    lines = evaluation.assess(REFERENCES, REFERENCES, "de", with_paper=True).as_text().splitlines()
     assert lines[0].startswith("BLEU 100.00  (nrefs:1|") and lines[2].startswith("BLEU 100.00 as the paper's script")
-    assert "no published procedure" not in printed
     assert lines[4].endswith("Moses tokens, unsmoothed +0.00, plain quotation marks +0.00, words cut at hyphens +0.00")
-    assert sum(f"{test_files / 'test.de'} is better: by " in line for line in lines) == 2
 
 
-def test_what_score_refuses(refused, test_files, tmp_path):
-    (tmp_path / "short").write_text("one line\n")
+def test_an_empty_reference_is_refused(refused, own_run, tmp_path, nothing_is_translated):
     (tmp_path / "empty").write_text("")
-    reference = ["--reference", test_files / "test.de"]
-    assert "short has 1 lines" in refused("score", tmp_path / "short", *reference)
-    assert "short has 1 lines" in refused("score", test_files / "test.en", *reference, "--against", tmp_path / "short")
-    assert "No such file" in refused("score", tmp_path / "nowhere", *reference)
-    assert "no translations to score" in refused("score", tmp_path / "empty", "--reference", tmp_path / "empty")
+    (tmp_path / "none").write_text("")
+    named = ["--source", tmp_path / "empty", "--reference", tmp_path / "none"]
+    assert "no translations to score" in refused("evaluate", own_run.path, *named)
 
 
 # --- two systems
@@ -399,37 +371,3 @@ def test_translations_and_scores_can_share_standard_output(own_run, named, tmp_p
         lines = (tmp_path / "out").read_text(encoding="utf-8").split("\n")
         assert lines[: len(SOURCES)] == load_run(own_run.path).translate(SOURCES, beam=1)
         assert lines[len(SOURCES)].startswith("BLEU ")
-
-
-def test_score_reads_each_file_once(cli, test_files, tmp_path):
-    """A reference may be a pipe, as bash makes one of <(...)."""
-    os.mkfifo(tmp_path / "pipe")
-    text = (test_files / "test.de").read_bytes()
-    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=[text])
-    writer.start()
-    hypotheses = test_files / "test.de"
-    assert cli("score", hypotheses, "--reference", tmp_path / "pipe", "--against", hypotheses).code == 0
-    writer.join()
-
-
-@pytest.mark.parametrize(
-    "content, complaint",
-    [
-        (b"a\nb\n\xff\nd\ne\n", "line 3: not valid UTF-8"),
-        (b"a\nb\n\xed\xa0\x80\nd\ne\n", "line 3: not valid UTF-8"),
-        (b"", "0 lines"),
-        (b"\x1f\x8b damaged", "is gzipped"),
-        (b"a\x00b\n\nc\n\nd\n", ""),
-        (b"\xef\xbb\xbfa\r\nb\r\nc\r\nd\r\ne\r\n", ""),
-        ("a\u2028\u0085\x0bb\n\nc\n\nd\n".encode(), ""),
-        (b"x" * 300_000 + b"\n\nc\n\nd\n", ""),
-    ],
-    ids=lambda value: repr(value)[:30],
-)
-def test_odd_files_are_scored_or_refused_in_one_line(cli, refused, test_files, tmp_path, content, complaint):
-    (tmp_path / "odd").write_bytes(content)
-    command = ["score", tmp_path / "odd", "--reference", test_files / "test.de", "--paper"]
-    if complaint:
-        assert complaint in refused(*command)
-    else:
-        assert cli(*command).code == 0

@@ -4,7 +4,7 @@ import html
 import re
 
 from scratchformer.errors import printable
-from scratchformer.experiments.markdown import code, escaped, markup_table, table
+from scratchformer.experiments.markdown import Markup, escaped, markup_table, table
 
 
 def test_text_is_shown_as_it_is_and_stays_in_its_line_and_cell(hostile):
@@ -18,7 +18,7 @@ def test_text_is_shown_as_it_is_and_stays_in_its_line_and_cell(hostile):
 
 
 def test_a_table_of_text_and_one_of_markdown():
-    found = table(["name", "a|b"], [("x|y", 1), [code("step_00000001"), "step_00000001"]])
+    found = table(["name", "a|b"], [("x|y", 1), [Markup("`step_00000001`"), "step_00000001"]])
     rows = ["| name | a\\|b |", "| --- | --- |", "| x\\|y | 1 |", "| `step_00000001` | step_00000001 |"]
     assert found.splitlines() == rows
     assert markup_table(["name"], [["`c|d`"], [None]]).splitlines()[2:] == ["| `c\\|d` |", "| None |"]

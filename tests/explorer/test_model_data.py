@@ -16,6 +16,7 @@ from scratchformer.errors import UserError
 from scratchformer.experiments.training_log import read_log
 from scratchformer.explorer import model_data
 from scratchformer.explorer.model_data import describe, describe_tokenizer, read_record, sharpest_head, spread
+from scratchformer.tasks import start
 from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory, load_run
@@ -91,7 +92,7 @@ def test_without_two_checkpoints_there_is_no_replay(own_run):
 
 def test_the_replay_needs_positions_for_the_sentence_and_its_translation(small_config, tmp_path, monkeypatch):
     run, config = RunDirectory(tmp_path / "run"), small_config(positions="learned", max_positions=8, max_length=8)
-    loop.train(loop.begin(run, config))
+    loop.train(start.begin(run, config))
     log = read_log(run)
     assert model_data.replay(run, config, log, "the dog")
     assert model_data.replay(run, config, log, "the dog " * 4) is None
@@ -311,4 +312,6 @@ def test_the_record_of_the_shipped_model():
     first, *_, last = (each["loss"] for each in description["replay"]["snapshots"])
     assert last < 0.3 < 5 < first
     assert description["replay"]["caption"] == "recorded in a second run with the settings of this model"
-    assert checkpoints.step_of(TINY_MODEL.checkpoints.average) == description["replay"]["snapshots"][-1]["step"]
+    assert (
+        checkpoints.progress_of(TINY_MODEL.checkpoints.average).step == description["replay"]["snapshots"][-1]["step"]
+    )

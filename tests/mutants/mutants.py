@@ -132,7 +132,7 @@ MODEL_CODE = "scratchformer/training/model_code.py"
 VALIDATION = "scratchformer/training/validation.py"
 GRADIENT = "scratchformer/parallel/gradient.py"
 DATA_PARALLEL = "scratchformer/training/data_parallel.py"
-DATA = "scratchformer/training/data.py"
+TRANSLATION = "scratchformer/tasks/translation.py"
 HEAD_REPORT = "scratchformer/experiments/head_report.py"
 
 DIFFERENCES = "tests/nn/test_gradients.py::test_backward_agrees_with_finite_differences"
@@ -187,10 +187,7 @@ MUTANTS = [
         "1 / sqrt(d_k) is missing, in forward and in backward: the right gradient of another function.",
         "ScaledDotProductAttention",
         f"{IN_MODEL}attention_is_its_definition",
-        [
-            Patch(ATTENTION, "masked_softmax(scores, 1 / math.sqrt(q.shape[-1]),", "masked_softmax(scores, 1.0,"),
-            Patch(ATTENTION, "(dweights, weights, 1 / math.sqrt(q.shape[-1]))", "(dweights, weights, 1.0)"),
-        ],
+        [Patch(ATTENTION, "scale = 1 / math.sqrt(q.shape[-1])", "scale = 1.0")],
     ),
     Mutant(
         "scores-scaled-by-d-model",
@@ -198,18 +195,7 @@ MUTANTS = [
         "The scores are divided by sqrt(d_model) instead of sqrt(d_k): right for a single head.",
         "ScaledDotProductAttention",
         f"{IN_MODEL}attention_is_its_definition",
-        [
-            Patch(
-                ATTENTION,
-                "masked_softmax(scores, 1 / math.sqrt(q.shape[-1]),",
-                "masked_softmax(scores, 1 / math.sqrt(q.shape[-2] * q.shape[-1]),",
-            ),
-            Patch(
-                ATTENTION,
-                "(dweights, weights, 1 / math.sqrt(q.shape[-1]))",
-                "(dweights, weights, 1 / math.sqrt(q.shape[-2] * q.shape[-1]))",
-            ),
-        ],
+        [Patch(ATTENTION, "scale = 1 / math.sqrt(q.shape[-1])", "scale = 1 / math.sqrt(q.shape[-2] * q.shape[-1])")],
     ),
     Mutant(
         "heads-split-without-transpose",
@@ -217,13 +203,7 @@ MUTANTS = [
         "(B, T, H, K) is reshaped into (B, H, T, K) where the axes should be swapped: heads mix positions.",
         "ScaledDotProductAttention",
         f"{IN_FLOW}a_future_token_does_not_change_a_bit_of_earlier_logits[1-post]",
-        [
-            Patch(
-                ATTENTION,
-                "    return x.swapaxes(1, 2)\n",
-                "    B, T, H, K = x.shape\n    return x.reshape(B, H, T, K)\n",
-            )
-        ],
+        [Patch(OPS, "    return x.swapaxes(1, 2)\n", "    B, T, H, K = x.shape\n    return x.reshape(B, H, T, K)\n")],
     ),
     Mutant(
         "dv-from-weights-before-dropout",
@@ -233,9 +213,9 @@ MUTANTS = [
         f"{DIFFERENCES}[ScaledDotProductAttention: causal, dropout 0.3]",
         [
             Patch(
-                ATTENTION,
-                "ops.matmul(transposed(dropped), by_head(dy), out=by_head(dv))",
-                "ops.matmul(transposed(weights), by_head(dy), out=by_head(dv))",
+                OPS,
+                "self.matmul(transposed(dropped), by_head(dy), out=by_head(dv))",
+                "self.matmul(transposed(weights), by_head(dy), out=by_head(dv))",
             )
         ],
     ),
@@ -575,7 +555,7 @@ MUTANTS = [
         "The gradient of the bias is the mean over the batch instead of the sum.",
         "Linear",
         f"{DIFFERENCES}[Linear: a batch of sequences, dropout 0.0]",
-        [Patch(OPS, "db += dy_rows.sum(axis=0)", "db += dy_rows.mean(axis=0)")],
+        [Patch(OPS, "total += rows.sum(axis=0)", "total += rows.mean(axis=0)")],
     ),
     Mutant(
         "gradient-overwritten",
@@ -1310,7 +1290,7 @@ model, loss_sum = self.replicas[replica], 0.0
         f"{IN_LOOP}bleu_of_perfect_translations_is_100",
         [
             Patch(
-                VALIDATION,
+                TRANSLATION,
                 "corpus_scores(translations, target, language)",
                 "corpus_scores([f'<s>{text} </s>' for text in translations], target, language)",
             )
@@ -1325,16 +1305,18 @@ model, loss_sum = self.replicas[replica], 0.0
         f"{IN_LOOP}bleu_of_perfect_translations_is_100",
         [
             Patch(
-                VALIDATION,
+                TRANSLATION,
                 """\
-    scores = corpus_scores(translations, target, language)
+        scores = corpus_scores(translations, target, language)
 """,
                 """\
-    guesses = {}
-    for batch in batches_in_order(trainer.data.val, trainer.config.training.tokens_per_batch):
-        logits, _ = trainer.model.forward(batch.source_ids, batch.target_in_ids)
-        guesses.update(zip(batch.indices, trainer.tokenizer.decode(logits.argmax(axis=-1))))
-    scores = corpus_scores([guesses[i] for i in range(len(guesses))], target, language)
+        from scratchformer.text.batches import batches_in_order
+
+        guesses = {}
+        for batch in batches_in_order(trainer.data.val, trainer.config.training.tokens_per_batch):
+            logits, _ = trainer.model.forward(batch.source_ids, batch.target_in_ids)
+            guesses.update(zip(batch.indices, trainer.tokenizer.decode(logits.argmax(axis=-1))))
+        scores = corpus_scores([guesses[i] for i in range(len(guesses))], target, language)
 """,
             )
         ],
@@ -1505,7 +1487,7 @@ model, loss_sum = self.replicas[replica], 0.0
         f"{IN_LOOP}the_tokenizer_learns_from_the_training_text_alone",
         [
             Patch(
-                DATA,
+                TRANSLATION,
                 "[*corpus.train.source, *corpus.train.target]",
                 "[text for pairs in corpus if pairs for text in (*pairs.source, *pairs.target)]",
             )

@@ -1,7 +1,7 @@
 """Started by test_launcher.py: `scratchformer train` as a rank, with one of the functions below instead of training.
 
-python rank.py TIMEOUT FUNCTION                          one of two ranks
-python rank.py TIMEOUT launch DIRECTORY GRACE FUNCTION   both, by a launcher whose files are in DIRECTORY
+python rank.py TIMEOUT FUNCTION ...                one of two ranks
+python rank.py TIMEOUT launch DIRECTORY FUNCTION   both, by a launcher whose files are in DIRECTORY
 """
 
 import atexit
@@ -21,14 +21,10 @@ import numpy as np
 from scratchformer import cli
 from scratchformer.commands import train
 from scratchformer.errors import UserError
-from scratchformer.parallel import launcher, watchdog
+from scratchformer.parallel import job, launcher, watchdog
+from scratchformer.training.loop import stop_on_signals
 
 watchdog.MARGIN = 60.0  # nothing here tests the watchdog
-
-SHORT_TIMEOUT = 2.0
-"""Timeout, in seconds, of a rank that is meant to time out while the other waits longer: the machine may be busy."""
-
-
 timeout, function, *arguments = sys.argv[1:]
 
 
@@ -39,31 +35,17 @@ def fine(ranks):
     assert numbers.tolist() == [0, 2, 4, 6, 8]
 
 
-def refuse_0(ranks):
-    if ranks.rank == 0:
+def refuse(ranks):
+    """`refuse RANKS`: these ranks raise."""
+    if str(ranks.rank) in arguments[0]:
         raise UserError("this cannot be")
-    ranks.barrier()
-
-
-def refuse_1(ranks):
-    if ranks.rank == 1:
-        raise UserError("this cannot be")
-    ranks.barrier()
-
-
-def refuse_both(ranks):
-    raise UserError("this cannot be")
-
-
-def exit_3(ranks):
-    if ranks.rank == 1:
-        os._exit(3)
     ranks.barrier()
 
 
 def leave(ranks):
+    """`leave CODE`: rank 1 exits with this code."""
     if ranks.rank == 1:
-        os._exit(0)
+        os._exit(int(arguments[0]))
     ranks.barrier()
 
 
@@ -76,8 +58,8 @@ def print_too_much(ranks):
 
 
 def stop_if_at(moment):
-    """`stopped MOMENT RANKS`: these ranks are stopped there, and `hanging MOMENT RANKS`: they loop."""
-    if arguments[:1] == [moment] and os.environ["SCRATCHFORMER_RANK"] in arguments[1]:
+    """`stopped MOMENT RANK`: this rank is stopped there, and `hanging MOMENT RANK`: it loops."""
+    if arguments[:1] == [moment] and os.environ["SCRATCHFORMER_RANK"] == arguments[1]:
         if function == "stopped":
             os.kill(os.getpid(), signal.SIGSTOP)
         while function == "hanging":
@@ -101,15 +83,13 @@ def late(ranks):
         while not ranks.failure[0]:
             time.sleep(0.01)
         ranks.barrier()
-    ranks.watchdog.seconds = SHORT_TIMEOUT
+    ranks.watchdog.seconds = 2.0
     ranks.barrier()
 
 
 @contextmanager
 def handling_signals(ranks):
-    """With the signal handlers of training; rank 1 prints when both ranks have installed them. -> the `Stop` object"""
-    from scratchformer.training.loop import stop_on_signals
-
+    """Install the signal handlers of training; rank 1 prints when both ranks have done so. -> the `Stop` object"""
     with stop_on_signals() as stop:
         ranks.barrier()
         if ranks.rank == 1:
@@ -127,14 +107,7 @@ def interrupted(ranks):
     if ranks.rank == 0:
         time.sleep(0.5)
         print("written", file=sys.stderr)
-    return launcher.INTERRUPTED
-
-
-def busy(ranks):
-    """Exchange something all the time, until the test ends both ranks."""
-    while True:
-        ranks.barrier()
-        time.sleep(0.01)
+    return job.INTERRUPTED
 
 
 def stubborn(ranks):
@@ -153,8 +126,8 @@ def stubborn(ranks):
 
 if __name__ == "__main__":
     if function == "launch":
-        launcher.MEMORY_DIRECTORY, launcher.GRACE = Path(arguments[0]), float(arguments[1])
-        sys.exit(launcher.launch([sys.executable, __file__, timeout, arguments[2]], 2, float(timeout)))
+        launcher.MEMORY_DIRECTORY = Path(arguments[0])
+        sys.exit(launcher.launch([sys.executable, __file__, timeout, arguments[1]], 2))
     stop_if_at("start")
     train.train_as_one = lambda args, run, config, ranks: globals()[function](ranks)
     sys.exit(cli.main(["train", "--nproc", "2", "--timeout", timeout]))

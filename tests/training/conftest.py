@@ -6,6 +6,7 @@ import pytest
 
 from scratchformer import config as configs
 from scratchformer.config import PRESETS
+from scratchformer.tasks import start
 from scratchformer.text import bundled
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory
@@ -76,7 +77,7 @@ class SmallRuns:
     @cache
     def run(self, preset):
         run = RunDirectory(self.directory / preset)
-        loop.train(loop.begin(run, self.config(preset)))
+        loop.train(start.begin(run, self.config(preset)))
         return run
 
 

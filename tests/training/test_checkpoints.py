@@ -1,7 +1,6 @@
 import os
 import random
 from dataclasses import replace
-from unittest.mock import DEFAULT, patch
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ from safetensors.numpy import save_file
 
 from scratchformer.config import TINY
 from scratchformer.errors import UserError
-from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, CheckpointDirectory, Progress, average, copy_into, load, save
 
 
@@ -18,13 +16,6 @@ def new_checkpoint(seed=0, **progress):
     weights = {"a.weight": rng.standard_normal((3, 5), np.float32), "b": rng.standard_normal(7), "c": np.float32([[2]])}
     moments = {f"{kind}.{name}": array**2 for kind in "mv" for name, array in weights.items()}
     return Checkpoint(weights, moments, Progress(**progress), TINY)
-
-
-@pytest.fixture(autouse=True)
-def any_model():
-    """The weights of these tests are of no model; tests/test_crafted_runs.py tries weights that do not fit."""
-    with patch.multiple(checkpoints, require_weights=DEFAULT, require_finite=DEFAULT):
-        yield
 
 
 @pytest.fixture

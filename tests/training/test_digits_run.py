@@ -6,11 +6,18 @@ import numpy as np
 import pytest
 
 from scratchformer import config as configs
-from scratchformer.experiments.digits import most_confused, nearest_neighbour, read_digits
-from scratchformer.experiments.statistics import Z, wilson_interval
+from scratchformer.tasks import start
+from scratchformer.tasks.digits import (
+    Images,
+    LabelledImages,
+    most_confused,
+    nearest_neighbour,
+    read_digits,
+    read_images,
+)
+from scratchformer.tasks.task import Z, share
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory, load_model
-from scratchformer.training.task_digits import Images, LabelledImages, read_images
 
 PART = {"train": 60, "val": 30, "test": 40}
 
@@ -20,8 +27,7 @@ def fewer_images(request, monkeypatch):
     """A run reads some of the images only, unless the test is slow."""
     if not request.node.get_closest_marker("slow"):
         few = {part: Images(*(each[: PART[part]] for each in images)) for part, images in read_images().items()}
-        monkeypatch.setattr("scratchformer.training.task_digits.read_images", lambda: few)
-        monkeypatch.setattr("scratchformer.experiments.digits.read_images", lambda: few)
+        monkeypatch.setattr("scratchformer.tasks.digits.read_images", lambda: few)
 
 
 # The images -----------------------------------------------------------------------------------------------------------
@@ -66,9 +72,9 @@ def test_train_and_evaluate(cli, task_settings, tmp_path):
 
 def test_a_run_may_begin_with_the_weights_of_another(task_config, tmp_path):
     first, second = (RunDirectory(tmp_path / name) for name in ("first", "second"))
-    loop.train(loop.begin(first, task_config("vit-digits", steps=2)))
+    loop.train(start.begin(first, task_config("vit-digits", steps=2)))
     changes = {"steps": 2, "lr_factor": 1e-9, "pretrained": str(first.path)}
-    loop.train(loop.begin(second, task_config("vit-digits", **changes)))
+    loop.train(start.begin(second, task_config("vit-digits", **changes)))
     weights, others = (load_model(run.path).model.store.data for run in (first, second))
     np.testing.assert_allclose(weights, others, atol=1e-6)
 
@@ -97,7 +103,7 @@ def test_without_scikit_learn_it_says_how_to_install_it(refused, monkeypatch, tm
 @pytest.mark.slow
 def test_it_learns_to_read(tmp_path):
     run = RunDirectory(tmp_path / "run")
-    loop.train(loop.begin(run, configs.with_settings(configs.VIT_DIGITS, {"steps": 300, "threads": 1})))
+    loop.train(start.begin(run, configs.with_settings(configs.VIT_DIGITS, {"steps": 300, "threads": 1})))
     assert run.read_log("accuracy")[-1]["accuracy"] > 90
 
 
@@ -107,7 +113,7 @@ def test_it_learns_to_read(tmp_path):
 def test_wilson_s_interval():
     """Its definition: at each limit p, the share that is seen lies Z standard deviations sqrt(p (1 - p) / n) away."""
     for right, n in [(350, 360), (1, 7), (0, 5), (9, 9)]:
-        for limit in wilson_interval(right, n):
+        for limit in share(np.arange(n) < right)[1]:
             p = limit / 100
             assert abs(right / n - p) == pytest.approx(Z * (p * (1 - p) / n) ** 0.5, abs=1e-9)
 

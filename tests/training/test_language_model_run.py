@@ -6,12 +6,10 @@ from pathlib import Path
 import pytest
 
 from scratchformer import config as configs
-from scratchformer.experiments import language_model
-from scratchformer.experiments.language_model import character_bits, first_characters
-from scratchformer.training import loop
-from scratchformer.training.run import RunDirectory
-from scratchformer.training.task_language_model import LanguageModelTask, Texts
-from scratchformer.training.tasks import task_of
+from scratchformer.tasks import start
+from scratchformer.tasks.language_model import LanguageModelTask, loss_on
+from scratchformer.tasks.table import task_of
+from scratchformer.training.run import RunDirectory, Trained
 from scratchformer.training.validation import loss_of_validation
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +23,7 @@ def test_from_a_text_to_its_continuation(cli, texts, task_settings, tmp_path, mo
     assert cli("train", "--resume", run, "--set", "steps=14").code == 0
 
     scores = cli("evaluate", run).out
-    assert scores.startswith("bits per character ") and "n-grams of characters " in scores
+    assert scores.startswith("bits per character ") and "characters of validation text" in scores
     written = cli("generate", run, "--prompt", "3 times", "--tokens", 5, "--temperature", 0).out
     assert written.startswith("3 times") and written.endswith("\n")
     samples = cli("generate", run, "--samples", 2, "--tokens", 30, "--top-k", 40, "--top-p", 0.9, "--seed", 3)
@@ -37,31 +35,17 @@ def test_from_a_text_to_its_continuation(cli, texts, task_settings, tmp_path, mo
 
 
 def test_the_score_is_that_of_the_whole_text(task_config, tmp_path):
-    alone = loop.begin(RunDirectory(tmp_path / "run"), task_config("gpt-tiny"))
-    expected = alone.task.score(alone)
+    alone = start.begin(RunDirectory(tmp_path / "run"), task_config("gpt-tiny"))
+    expected = alone.goal.score(alone)
     texts = LanguageModelTask().read(alone.config)
-    trained = alone.model, alone.tokenizer, alone.config, None, alone.device, 1
-    nats, n_tokens = language_model.loss_on(trained, texts)
+    trained = Trained(alone.model, alone.tokenizer, alone.config, alone.run.path, alone.device, 1)
+    nats, n_tokens = loss_on(trained, texts.val)
     n_ends = len(texts.val)
     assert n_tokens == n_ends + sum(map(len, alone.tokenizer.encode(texts.val)))
     bits = expected["bits per character"] * sum(map(len, texts.val))
     assert nats * n_tokens / math.log(2) == pytest.approx(bits)
     with_specials = loss_of_validation(alone) * n_tokens / math.log(2)
     assert 0.99 * with_specials < bits < with_specials  # padding, BOS and UNK have no share
-
-
-def test_a_character_that_the_training_text_lacks_costs_its_bytes_too():
-    (without,), (spelled,) = (list(character_bits(Texts(["aab\n"], [val]), 1)) for val in ("?", "é"))
-    assert spelled == pytest.approx(without + 8) and without > 8
-
-
-def test_the_baselines_count_at_the_beginning_of_a_long_text():
-    assert first_characters(["abc", "def", "ghi"], 4) == ["abc", "d"]
-
-
-def test_the_scores_say_where_a_higher_order_might_be_better():
-    text = language_model.LanguageModelScores(9, 9, 2.0, 4.0, [3.0, 2.5], [2.0, 2.1], 99).as_text()
-    assert "2.500  (n = 2, the highest tried; " in text and "2.000  (the best, n = 1; " in text
 
 
 def test_without_files_the_text_is_the_bundled_english():

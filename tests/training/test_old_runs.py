@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from scratchformer import config as configs
+from scratchformer.tasks import start
 from scratchformer.training import loop
 from scratchformer.training.run import load_run
 
@@ -32,7 +33,7 @@ def test_a_run_with_the_old_name_of_a_setting_resumes(begin, monkeypatch, same_r
     monkeypatch.setattr(configs, "to_dict", to_dict)
     assert 'wire = ""' in old.run.config_file.read_text(encoding="utf-8")
 
-    resumed, complaints = loop.resume(old.run, small_config(steps=9))
+    resumed, complaints = start.resume(old.run, small_config(steps=9))
     assert complaints == []
     loop.train(resumed)
     same_run(resumed.run, whole.run)

@@ -7,11 +7,11 @@ import pytest
 from scratchformer import config as configs
 from scratchformer.errors import UserError
 from scratchformer.experiments.figures import attention_of_translation
-from scratchformer.experiments.parsing import baseline_scores
+from scratchformer.tasks import start
+from scratchformer.tasks.parsing import read_treebank
 from scratchformer.text.trees import parsed_trees
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory, load_run
-from scratchformer.training.task_parsing import read_split, read_treebank
 
 
 @pytest.mark.parametrize("n_tags", [0, 1])
@@ -37,12 +37,10 @@ def test_from_trees_to_trees(cli, refused, treebank, task_settings, tmp_path, mo
     assert " ".join(attention.target).replace("▁", "").removesuffix(" </s>") == attention.text
     output, some = tmp_path / "output", tmp_path / "some.trees"
     scored = cli("evaluate", run, "--beam", 1, "--output", output)
-    rows = [line.split()[:-6] for line in scored.out.splitlines()]
-    assert (scored.code, rows[1:5]) == (0, [["this", "model"], ["PCFG"], ["right-branching"], ["majority", "label"]])
+    assert scored.code == 0 and scored.out.startswith("F1 ")
     assert "of 13 sentences, 0 of them not counted" in scored.out
     (record,) = RunDirectory(run).read_evaluations()
-    assert record["n_sentences"] == 13 and record["PCFG F1"] > record["right-branching F1"] > 20
-    assert record["unparsable"] == 0
+    assert record["n_sentences"] == 13 and record["unparsable"] == 0
     gold = read_treebank(treebank / "test.trees")
     written = parsed_trees(output.read_text("utf-8").splitlines(), "output")
     assert [tree.words for tree in written] == [tree.words for tree in gold]
@@ -107,13 +105,12 @@ def test_a_pretrained_run_knows_the_symbols_of_the_trees(task_config, task_run, 
         file.write("(S (NEW a))\n")
     config = task_config("parsing-tiny", pretrained=pretrained, directory=str(tmp_path / "other"))
     with pytest.raises(UserError, match="the training trees have NEW, which the run's vocabulary lacks"):
-        loop.begin(RunDirectory(tmp_path / "run"), config)
+        start.begin(RunDirectory(tmp_path / "run"), config)
 
 
 @pytest.mark.slow
 def test_it_learns_to_parse(tmp_path):
     run, changes = RunDirectory(tmp_path / "run"), {"steps": 250, "score_every": 250, "threads": 1}
-    loop.train(loop.begin(run, configs.with_settings(configs.PARSING_TINY, changes)))
-    train, val = (read_split(configs.PARSING_TINY.data, split) for split in ("train", "val"))
+    loop.train(start.begin(run, configs.with_settings(configs.PARSING_TINY, changes)))
     (entry,) = run.read_log("f1")
-    assert entry["f1"] > 60 > 1.5 * baseline_scores(train[:1000], val)["right-branching"].f1
+    assert entry["f1"] > 60  # a right-branching parser has less than 40

@@ -10,11 +10,13 @@ from scratchformer import config as configs
 from scratchformer.doctor.data_probes import read_text
 from scratchformer.errors import UserError
 from scratchformer.preparation.prepared import PreparedCorpus, crc32_of_file
+from scratchformer.tasks import start, translation
+from scratchformer.tasks.translation import follow_preparation, open_prepared, prepared_directory
 from scratchformer.text.batches import steps
 from scratchformer.text.tokenizer import Tokenizer
-from scratchformer.training import loop, task_translation
-from scratchformer.training.data import checksum_of, follow_preparation, open_prepared, prepared_directory
+from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory
+from scratchformer.training.trainer import checksum_of
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def no_text_is_touched(monkeypatch):
 
     for name in ("encode", "train"):
         monkeypatch.setattr(Tokenizer, name, fail)
-    monkeypatch.setattr(task_translation, "read_corpus", fail)
+    monkeypatch.setattr(translation, "read_corpus", fail)
 
 
 # --- the same run
@@ -44,7 +46,7 @@ def finish(trainer):
 
 
 def test_the_same_batches(begin, on_prepared, tmp_path, no_text_is_touched, monkeypatch):
-    prepared = loop.begin(RunDirectory(tmp_path / "prepared"), on_prepared())
+    prepared = start.begin(RunDirectory(tmp_path / "prepared"), on_prepared())
     monkeypatch.undo()
     in_memory = begin()
     assert prepared.data.checksum == in_memory.data.checksum and prepared.summary() == in_memory.summary()
@@ -56,7 +58,7 @@ def test_the_same_batches(begin, on_prepared, tmp_path, no_text_is_touched, monk
 
 
 def test_the_same_run(trained, on_prepared, tmp_path, same_run):
-    run = finish(loop.begin(RunDirectory(tmp_path / "prepared"), on_prepared()))
+    run = finish(start.begin(RunDirectory(tmp_path / "prepared"), on_prepared()))
     same_run(run, trained)
     assert run.tokenizer_file.read_bytes() == trained.tokenizer_file.read_bytes()
 
@@ -64,9 +66,9 @@ def test_the_same_run(trained, on_prepared, tmp_path, same_run):
 @pytest.mark.parametrize("roads", [("prepared", "prepared"), ("prepared", "in memory"), ("in memory", "prepared")])
 def test_a_run_may_go_on_on_the_other_road(trained, small_config, on_prepared, tmp_path, same_run, roads):
     first, second = ({"prepared": on_prepared, "in memory": small_config}[road] for road in roads)
-    run = finish(loop.begin(RunDirectory(tmp_path / "run"), first(steps=5)))
+    run = finish(start.begin(RunDirectory(tmp_path / "run"), first(steps=5)))
     run.checkpoints.of_step(5).unlink()  # saved at the stop
-    trainer, complaints = loop.resume(run, second())
+    trainer, complaints = start.resume(run, second())
     assert complaints == [] and trainer.progress.step == 3
     same_run(finish(trainer), trained)
 
@@ -74,7 +76,7 @@ def test_a_run_may_go_on_on_the_other_road(trained, small_config, on_prepared, t
 def test_the_same_with_two_ranks(together, small_config, on_prepared, tmp_path):
     def work_on(config, name):
         def work(ranks):
-            trainer = loop.begin(RunDirectory(tmp_path / name), config, ranks)
+            trainer = start.begin(RunDirectory(tmp_path / name), config, ranks)
             entries = [trainer.finish(trainer.step(*place)) for place, _ in zip(steps(trainer.plan), range(6))]
             return [(entry["loss"], entry["grad_norm"]) for entry in entries], trainer.model.store.data
 
@@ -87,18 +89,18 @@ def test_the_same_with_two_ranks(together, small_config, on_prepared, tmp_path):
 
 def test_without_validation_text(small_config, tmp_path, prepare_corpus):
     directory = prepare_corpus(tmp_path / "data", with_val=False)
-    trainer = loop.begin(RunDirectory(tmp_path / "run"), small_config(**{"data.directory": str(directory)}, steps=2))
+    trainer = start.begin(RunDirectory(tmp_path / "run"), small_config(**{"data.directory": str(directory)}, steps=2))
     assert trainer.data.val is None and trainer.data.val_text is None
     finish(trainer)
 
 
 def test_a_pretrained_run_must_have_the_vocabulary_of_the_directory(trained, on_prepared, tmp_path, prepare_corpus):
     pretrained = {"training.pretrained": str(trained.path)}
-    assert loop.begin(RunDirectory(tmp_path / "same"), on_prepared(**pretrained)).remarks[0].startswith("33 of 33")
+    assert start.begin(RunDirectory(tmp_path / "same"), on_prepared(**pretrained)).remarks[0].startswith("33 of 33")
     other = prepare_corpus(tmp_path / "other", vocab_size=61)
     with pytest.raises(UserError, match="its vocabulary is not that of .*other"):
         config = on_prepared(**pretrained, **{"data.directory": str(other), "model.vocab_size": 61})
-        loop.begin(RunDirectory(tmp_path / "run"), config)
+        start.begin(RunDirectory(tmp_path / "run"), config)
 
 
 def test_files_named_one_by_one_come_first(prepared, corpus, small_config):
@@ -192,10 +194,10 @@ def test_another_vocabulary_or_another_text_is_not_the_same_run(
 ):
     other = prepare_corpus(tmp_path / "other", sample=10)
     with pytest.raises(UserError, match="its vocabulary is not the one this run began with"):
-        loop.resume(own_run, small_config(**{"data.directory": str(other)}))
+        start.resume(own_run, small_config(**{"data.directory": str(other)}))
     larger = prepare_corpus(tmp_path / "larger", vocab_size=61)
     with pytest.raises(UserError, match="one that goes on the directory that it began with"):
-        loop.resume(own_run, small_config(**{"data.directory": str(larger)}))
+        start.resume(own_run, small_config(**{"data.directory": str(larger)}))
 
 
 def test_another_text_with_the_same_vocabulary_is_not_the_same_run(own_run, own_prepared, small_config):
@@ -208,24 +210,24 @@ def test_another_text_with_the_same_vocabulary_is_not_the_same_run(own_run, own_
     manifest["files"]["train.source.ids.npy"]["crc32"] = crc32_of_file(own_prepared / "train.source.ids.npy")
     (own_prepared / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(UserError, match="the checksum of its ids is not that in manifest.json: prepare the text again"):
-        loop.resume(own_run, config)
+        start.resume(own_run, config)
     corpus = PreparedCorpus(own_prepared)
     checksum = checksum_of(corpus.pairs("train", 256), corpus.pairs("val", 256))
     (own_prepared / "manifest.json").write_text(json.dumps(manifest | {"ids_crc32": checksum}))
     with pytest.raises(UserError, match="the training text is not the one this run began with"):
-        loop.resume(own_run, config)
+        start.resume(own_run, config)
 
 
 def test_ids_that_were_replaced_are_noticed(own_prepared, on_prepared, tmp_path):
     """By another file of the same size, both when a run begins and when it is resumed."""
     config = on_prepared(**{"data.directory": str(own_prepared)})
-    finish(loop.begin(RunDirectory(tmp_path / "run"), config))
+    finish(start.begin(RunDirectory(tmp_path / "run"), config))
     with open(own_prepared / "train.source.ids.npy", "r+b") as file:
         file.seek(500)
         file.write(b"\x05")
-    for work in (loop.resume, loop.begin):
+    for work in (start.resume, start.begin):
         with pytest.raises(UserError, match="the checksum of its ids is not that in manifest.json"):
-            work(RunDirectory(tmp_path / ("run" if work is loop.resume else "new")), config)
+            work(RunDirectory(tmp_path / ("run" if work is start.resume else "new")), config)
 
 
 def test_the_doctor_examines_the_prepared_text(cli, prepared, small_settings, monkeypatch):

@@ -12,13 +12,14 @@ from scratchformer.nn.loss import states_loss
 from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel import cores, gradient
 from scratchformer.parallel.communicator import Communicator
+from scratchformer.tasks import start
 from scratchformer.text.batches import batches_in_order
 from scratchformer.training import loop
 from scratchformer.training.loop import INTERRUPTED, Stop, reason_to_stop
 from scratchformer.training.run import RunDirectory
 from scratchformer.training.saving import save
 from scratchformer.training.trainer import Trainer
-from scratchformer.training.validation import validate, validation_bleu
+from scratchformer.training.validation import validate
 
 VARIANTS = {
     "paper": {},
@@ -104,9 +105,9 @@ def test_validation_does_not_depend_on_the_number_of_ranks(together, begin):
 
     def work(ranks):
         trainer = Trainer(alone.run, alone.config, alone.data, alone.tokenizer, ranks=ranks)
-        return validate(trainer)["loss"], validation_bleu(trainer)["bleu"]
+        return validate(trainer)["loss"], alone.goal.score(trainer)["bleu"]
 
-    expected = validate(alone)["loss"], validation_bleu(alone)["bleu"]
+    expected = validate(alone)["loss"], alone.goal.score(alone)["bleu"]
     assert together(3, work) == [expected] * 3
 
 
@@ -123,10 +124,10 @@ def test_bf16_on_the_wire_rounds_a_little_and_on_all_ranks_alike(together, begin
 def test_a_rank_learns_from_the_first_one_where_the_run_stands(together, own_run):
     """Even if it began elsewhere, and sees no checkpoint."""
     config = configs.load(own_run.config_file)
-    expected = loop.resume(own_run, config)[0]
+    expected = start.resume(own_run, config)[0]
 
     def work(ranks):
-        trainer, _ = loop.resume(own_run if ranks.rank == 0 else RunDirectory(own_run.path / "nowhere"), config, ranks)
+        trainer, _ = start.resume(own_run if ranks.rank == 0 else RunDirectory(own_run.path / "nowhere"), config, ranks)
         return trainer
 
     for found in together(2, work):
@@ -142,7 +143,7 @@ def test_a_rank_learns_from_the_first_one_where_the_run_stands(together, own_run
 def test_a_rank_that_was_started_with_something_else_is_named(together, small_config, tmp_path):
     def work(ranks):
         with pytest.raises(UserError) as refusal:
-            loop.begin(RunDirectory(tmp_path / "run"), small_config(seed=ranks.rank), ranks)
+            start.begin(RunDirectory(tmp_path / "run"), small_config(seed=ranks.rank), ranks)
         return str(refusal.value)
 
     assert together(2, work) == ["the ranks do not agree: training.seed is 0 on rank 0 and 1 on rank 1"] * 2

@@ -14,6 +14,7 @@ from scratchformer.errors import UserError
 from scratchformer.nn import layers, transformer
 from scratchformer.nn.layers import FeedForward
 from scratchformer.nn.ops import Ops
+from scratchformer.tasks import start
 from scratchformer.training import checkpoints, loop
 from scratchformer.training import trainer as trainer_module
 from scratchformer.training.model_code import code_of
@@ -24,7 +25,7 @@ LONG = {"steps": 90, "save_every": 7, "validate_every": 10, "accumulation": 3}
 
 def finish(run, config):
     """Go on with a run to its end -> complaints about damaged checkpoints"""
-    trainer, complaints = loop.resume(run, config)
+    trainer, complaints = start.resume(run, config)
     loop.train(trainer)
     return complaints
 
@@ -94,7 +95,7 @@ def test_an_average_is_used_until_training_has_gone_on(own_run, small_config, ca
 def test_half_written_files_of_ours_are_removed_and_others_are_not(own_run, small_config):
     before = sorted(own_run.path.rglob("*"))
     places = [".config.toml", ".tokenizer.model", ".log.jsonl", "checkpoints/.step_00000015.safetensors"]
-    for name in [*(f"{place}.partial" for place in places), "checkpoints/.best.safetensors.partial", ".probe"]:
+    for name in [*(f"{place}.partial" for place in places), "checkpoints/.best.safetensors.partial"]:
         (own_run.path / name).write_bytes(b"half")
     theirs = [own_run.path / name for name in ("notes/.draft.partial", ".movie.partial", "checkpoints/.mine.partial")]
     theirs[0].parent.mkdir()
@@ -281,7 +282,7 @@ def test_weights_trained_in_other_code_are_told(own_run, small_config, capsys, m
     monkeypatch.setattr(owner, name, value, raising=False)
     load_run(own_run.path)
     assert f"best.safetensors: trained with other code {named}" in capsys.readouterr().err
-    (remark,) = loop.resume(own_run, small_config())[1]
+    (remark,) = start.resume(own_run, small_config())[1]
     assert f"step_00000012.safetensors: trained with other code {named}" in remark
 
 
@@ -384,7 +385,7 @@ def wait_for_steps(process, run, n_lines):
 @pytest.fixture(scope="module")
 def long_run(tmp_path_factory, small_config):
     run = RunDirectory(tmp_path_factory.mktemp("long") / "run")
-    loop.train(loop.begin(run, small_config(**LONG)))
+    loop.train(start.begin(run, small_config(**LONG)))
     return run
 
 

@@ -12,11 +12,11 @@ from scratchformer import config as configs
 from scratchformer.config import MODEL_OF_TASK, PRESETS
 from scratchformer.doctor import diagnosis
 from scratchformer.errors import UserError
-from scratchformer.experiments.task_scores import SCORES
+from scratchformer.tasks import start
+from scratchformer.tasks.table import TASKS
 from scratchformer.text.batches import steps
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory, load_model
-from scratchformer.training.tasks import TASKS
 
 NEW = ["parsing-tiny", "gpt-tiny", "bert-tiny", "antecedent", "vit-digits"]
 """A preset of each task but translation, which has tests of its own."""
@@ -27,16 +27,15 @@ def marked_slow(*presets):
 
 
 def test_a_task_has_a_model_a_score_and_a_preset():
-    assert set(TASKS) == set(MODEL_OF_TASK) == {"translation", *SCORES}
-    assert set(TASKS) == {config.data.task for config in PRESETS.values()}
-    assert set(SCORES) == {PRESETS[preset].data.task for preset in NEW}
+    assert set(TASKS) == set(MODEL_OF_TASK) == {config.data.task for config in PRESETS.values()}
+    assert set(TASKS) == {"translation", *(PRESETS[preset].data.task for preset in NEW)}
 
 
 @pytest.mark.parametrize("preset", NEW)
 def test_a_run_stopped_and_resumed_is_an_uninterrupted_run(task_config, task_run, tmp_path, same_run, preset):
     run = RunDirectory(tmp_path / "run")
-    loop.train(loop.begin(run, task_config(preset, steps=8)))
-    loop.train(loop.resume(run, configs.with_settings(configs.load(run.config_file), {"steps": 12}))[0])
+    loop.train(start.begin(run, task_config(preset, steps=8)))
+    loop.train(start.resume(run, configs.with_settings(configs.load(run.config_file), {"steps": 12}))[0])
     same_run(run, task_run(preset))
 
 
@@ -45,10 +44,10 @@ def test_two_ranks_find_the_bits_of_two_threads(task_config, task_run, together,
     """And the same score, of which each rank finds a part."""
 
     def work(ranks):
-        trainer = loop.begin(RunDirectory(tmp_path / "run"), task_config(preset, threads=1), ranks)
+        trainer = start.begin(RunDirectory(tmp_path / "run"), task_config(preset, threads=1), ranks)
         for place, _ in zip(steps(trainer.plan), range(12)):
             trainer.finish(trainer.step(*place))
-        return trainer.model.store.data, trainer.task.score(trainer)
+        return trainer.model.store.data, trainer.goal.score(trainer)
 
     run, name = task_run(preset), TASKS[PRESETS[preset].data.task].score_name.lower()
     weights, expected = load_model(run.path, "last").model.store.data, run.read_log(name)[-1]
@@ -92,7 +91,7 @@ def test_the_doctor_examines_a_run(cli, task_run, preset, monkeypatch):
 def test_pretrained_weights_must_fit(task_config, task_run, tmp_path, preset, pretrained, changes, complaint):
     path = task_run(pretrained).path if pretrained else tmp_path / "missing"
     with pytest.raises(UserError) as refusal:
-        loop.begin(RunDirectory(tmp_path / "run"), task_config(preset, **{"training.pretrained": str(path)} | changes))
+        start.begin(RunDirectory(tmp_path / "run"), task_config(preset, **{"training.pretrained": str(path)} | changes))
     assert complaint in str(refusal.value)
     assert not (tmp_path / "run").exists()
 

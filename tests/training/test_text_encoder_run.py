@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from scratchformer import config as configs
-from scratchformer.experiments import antecedent, masked_language_model
-from scratchformer.experiments.heads import both_right
+from scratchformer.tasks import start
+from scratchformer.tasks.antecedent import NO, YES, is_right, pairs_of, with_two_nouns
+from scratchformer.tasks.table import TASKS
+from scratchformer.text.bundled import both_right
 from scratchformer.text.tokenizer import EOS
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory, load_model
-from scratchformer.training.task_antecedent import NO, YES, is_right, pairs_of, with_two_nouns
 
 
 @pytest.fixture
@@ -36,11 +37,11 @@ def test_a_masked_language_model_fills_in(cli, refused, pretrained):
 
 
 def test_scores_of_hidden_pieces(pretrained):
-    scores = masked_language_model.evaluate(load_model(pretrained.path))
-    assert scores.split == "validation" and scores.n_pieces > 200
-    assert 0 < scores.most_frequent < scores.after_previous < scores.between_neighbours < 100
-    assert scores.interval[0] <= scores.accuracy <= scores.interval[1]
-    assert "hidden one at a time" in scores.as_text()
+    scores, text, _ = TASKS["masked-language-model"].evaluate(load_model(pretrained.path))
+    assert scores["split"] == "validation" and scores["n_pieces"] > 200
+    assert 0 < scores["most_frequent"] < scores["after_previous"] < scores["between_neighbours"] < 100
+    assert scores["interval"][0] <= scores["accuracy"] <= scores["interval"][1]
+    assert "hidden one at a time" in text
 
 
 def test_each_sentence_is_read_once_with_each_of_its_nouns(pretrained):
@@ -79,15 +80,15 @@ def test_a_model_that_knows_the_nouns_is_right(pretrained):
 def test_fine_tuning_begins_with_the_weights_of_pretraining(task_config, pretrained, tmp_path):
     changes = {"steps": 2, "score_every": 2, "lr_factor": 1e-9}
     run = RunDirectory(tmp_path / "run")
-    loop.train(loop.begin(run, task_config("antecedent", **changes)))
+    loop.train(start.begin(run, task_config("antecedent", **changes)))
     before, after = load_model(pretrained.path), load_model(run.path)
     assert after.tokenizer.serialized == before.tokenizer.serialized
     for name, weight in before.model.parameters().items():
         np.testing.assert_allclose(after.model.parameters()[name].data, weight.data, atol=1e-6)
     assert after.model.unembedding.weight.shape == (3, 16)
     assert [entry["step"] for entry in run.read_log("accuracy")] == [2]
-    scores = antecedent.evaluate(after)
-    assert (scores.n_test, scores.n_sentences) == (62, 240) and scores.first + scores.last == 100
+    scores = TASKS["antecedent"].evaluate(after).record
+    assert (scores["n_test"], scores["n_sentences"]) == (62, 240) and scores["first"] + scores["last"] == 100
 
 
 def test_the_antecedent_task_reads_no_files(refused, tmp_path):
@@ -98,7 +99,7 @@ def test_the_antecedent_task_reads_no_files(refused, tmp_path):
 @pytest.mark.slow
 def test_after_a_minute_the_model_guesses_far_better_than_the_most_frequent_piece(tmp_path):
     run = RunDirectory(tmp_path / "run")
-    loop.train(loop.begin(run, configs.with_settings(configs.BERT_TINY, {"steps": 350, "warmup": 150, "threads": 1})))
-    scores = masked_language_model.evaluate(load_model(run.path))
-    assert (scores.split, scores.n_pieces) == ("test", 4915)
-    assert scores.accuracy > 35 > 3 * scores.most_frequent
+    loop.train(start.begin(run, configs.with_settings(configs.BERT_TINY, {"steps": 350, "warmup": 150, "threads": 1})))
+    scores = TASKS["masked-language-model"].evaluate(load_model(run.path)).record
+    assert (scores["split"], scores["n_pieces"]) == ("test", 4915)
+    assert scores["accuracy"] > 35 > 3 * scores["most_frequent"]

@@ -8,7 +8,6 @@ from typing import Any, Callable
 
 import numpy as np
 
-from scratchformer.backends.cuda.cublas_lt import CublasLt
 from scratchformer.backends.cuda.fused_ops import FusedOps, steps_for
 from scratchformer.backends.cuda.gemm import CuBlas, Gemm
 from scratchformer.backends.cuda.kernels import FLOAT32, CupyKernels, Kernels
@@ -47,7 +46,6 @@ class Accelerator(Device):
     """
 
     is_async = True
-    products = ""
     batch_factor = 4
 
     def __init__(self, xp: Any, kernels: Kernels, exact: Gemm, rounded: Gemm, precision: str) -> None:
@@ -107,7 +105,7 @@ class Gpu(Accelerator):
                 self.number = local_rank % count
             cupy.cuda.Device(self.number).use()
             kernels = CupyKernels()
-            exact, rounded = (Gemm(cupy, CuBlas(tf32), CublasLt(tf32)) for tf32 in (False, True))
+            exact, rounded = (Gemm(cupy, CuBlas(tf32)) for tf32 in (False, True))
             super().__init__(cupy, kernels, exact, rounded, precision)
             for stored in {FLOAT32, self.stored}:
                 kernels.module(stored)

@@ -92,9 +92,6 @@ def known_call(
 Blas = Callable[[GemmCall, Array, Array, Array, bool], None]
 """Executes a call on arrays b, a and c, the output. The last argument says whether to add the product to c."""
 
-BlasWithBias = Callable[[GemmCall, Array, Array, Array, Array], bool]
-"""c = a b + bias on arrays b, a, bias and c -> whether it can do that; otherwise it has done nothing."""
-
 
 class Gemm:
     """gemm(a, b, out): out = a b over the last two axes, or out += a b. All arrays belong to the library `xp`.
@@ -103,8 +100,8 @@ class Gemm:
     heads side by side in a row.
     """
 
-    def __init__(self, xp: Any, blas: Blas, blas_with_bias: BlasWithBias | None = None) -> None:
-        self.xp, self.blas, self.blas_with_bias = xp, blas, blas_with_bias
+    def __init__(self, xp: Any, blas: Blas) -> None:
+        self.xp, self.blas = xp, blas
 
     def __call__(self, a: Array, b: Array, out: Array, add: bool = False) -> None:
         if out.size == 0 or a.shape[-1] == 0:  # sums without terms
@@ -121,15 +118,6 @@ class Gemm:
         product = self.xp.empty(out.shape, out.dtype)
         self(a, b, product)
         out[...] = out + product if add else product
-
-    def with_bias(self, a: Array, b: Array, bias: Array, out: Array) -> bool:
-        """out = a b + bias, for matrices of one dtype -> False, and nothing is done, if that takes two kernels here."""
-        if self.blas_with_bias is None or out.size == 0 or a.shape[-1] == 0:
-            return False
-        if bias.dtype != out.dtype or not bias.flags.c_contiguous:
-            return False
-        call = known_call(a.shape, a.strides, b.shape, b.strides, out.shape, out.strides, a.itemsize, out.itemsize)
-        return call is not None and self.blas_with_bias(call, b, a, bias, out)
 
     def _readable(self, x: Array) -> Array:
         """x itself if cuBLAS can read it, or a copy. The copy of a column-major matrix is column-major, too."""

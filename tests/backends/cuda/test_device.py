@@ -68,7 +68,7 @@ def test_missing_parts_are_reported_in_one_line(cupy, name, message, monkeypatch
         (["--device", "tpu"], "training.device='tpu' must be cpu, gpu or gpu:N"),
         (["--device", "gpu:" + 5000 * "1"], "must be cpu, gpu or gpu:N"),
         (["--precision", "fp64"], "training.precision must be one of fp32, tf32, bf16, fp16, not 'fp64'"),
-        (["--precision", "fp16"], "training.precision=fp16 is for a GPU; on the CPU there are fp32 and bf16"),
+        (["--precision", "fp16"], "training.precision=fp16 is for a GPU; the CPU computes in fp32"),
     ],
 )
 def test_unknown_devices_and_precisions_are_reported(settings, message, refused, own_run, small_settings):

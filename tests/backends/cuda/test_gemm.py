@@ -2,7 +2,6 @@
 
 import ctypes
 import itertools
-from collections import Counter
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -11,9 +10,7 @@ import column_major
 import numpy as np
 import pytest
 
-from scratchformer.backends.cuda import cublas_lt
 from scratchformer.backends.cuda import gemm as module
-from scratchformer.backends.cuda.cublas_lt import CublasLt, find
 from scratchformer.backends.cuda.gemm import CuBlas, Gemm, GemmCall, Layout, gemm_call, layout_of, shape_and_strides
 from scratchformer.backends.device import dtype_named
 
@@ -242,63 +239,3 @@ def test_cublas_agrees_with_the_model_of_it(cupy, random, dtype, into, tf32, tol
         gemm(*there, out, add)
         expected = a.astype("float32") @ b.astype("float32") + before.astype("float32") * add
         np.testing.assert_allclose(out.get().astype("float32"), expected, rtol=tolerance, atol=20 * tolerance)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(
-    "dtype, tf32, tolerance",
-    [("float32", False, 1e-6), ("float32", True, 2e-3), ("float16", False, 2e-3), ("bfloat16", False, 1e-2)],
-)
-def test_a_bias_is_added_within_the_product(cupy, random, dtype, tf32, tolerance):
-    """Or not at all, in which case nothing is written: cuBLASLt need not have a kernel for odd sizes and places."""
-    gemm, dtype = Gemm(cupy, CuBlas(tf32), CublasLt(tf32)), dtype_named(dtype)
-    for (m, k, n), of_a, of_b, shift in itertools.product(
-        ((64, 64, 64), (33, 40, 17), (1, 5, 7), (4, 1, 8), (4, 8, 1)), LAYOUTS, LAYOUTS, (0, 1)
-    ):
-        a, b, bias = (random.standard_normal(shape).astype(dtype) for shape in ((m, k), (k, n), shift + n))
-        there = [with_layout(cupy.asarray(x), how, cupy) for x, how in ((a, of_a), (b, of_b))]
-        out = cupy.full((m, n), 7, dtype)
-        done = gemm.with_bias(*there, cupy.asarray(bias)[shift:], out)
-        needs_a_copy = gemm_call(*map(shape_and_strides, (*there, out))) is None
-        assert done or needs_a_copy or m != 64 or shift, "no kernel for a usual size"
-        expected = a.astype("float32") @ b.astype("float32") + bias[shift:].astype("float32") if done else 7
-        np.testing.assert_allclose(out.get().astype("float32"), expected, rtol=tolerance, atol=20 * tolerance)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("function", ["cublasLtMatmul", "cublasLtMatmulAlgoGetHeuristic"])
-@pytest.mark.parametrize("status", [3, 15], ids=["ALLOC_FAILED", "NOT_SUPPORTED"])
-def test_what_cublas_lt_cannot_do_is_left_to_a_kernel(cupy, monkeypatch, function, status):
-    products, x = CublasLt(), cupy.ones((64, 64), "float32")
-    monkeypatch.setattr(products.library, function, lambda *_: status)
-    out = cupy.full_like(x, 7)
-    assert not Gemm(cupy, CuBlas(), products).with_bias(x, x, x[0], out) and (out == 7).all()
-
-
-@pytest.mark.gpu
-def test_plans_that_are_not_needed_are_forgotten(cupy, monkeypatch):
-    monkeypatch.setattr(cublas_lt, "MOST_PLANS", 3)
-    products, destroyed = CublasLt(), []
-    for kind in "MatmulDesc", "MatrixLayout", "MatmulPreference":
-        destroy = getattr(products.library, f"cublasLt{kind}Destroy")
-        monkeypatch.setattr(
-            products.library,
-            destroy.__name__,
-            lambda of, destroy=destroy: destroyed.append(destroy.__name__) or destroy(of),
-        )
-    for n in range(1, 5):
-        x = cupy.ones((n, n), "float32")
-        assert Gemm(cupy, CuBlas(), products).with_bias(x, x, x[0], cupy.empty_like(x))
-    assert len(products.plans) == 1
-    assert Counter(destroyed) == {
-        "cublasLtMatmulDescDestroy": 3,
-        "cublasLtMatrixLayoutDestroy": 9,
-        "cublasLtMatmulPreferenceDestroy": 4,
-    }
-
-
-def test_without_cublas_lt_the_bias_is_left_to_a_kernel():
-    products = object.__new__(CublasLt)
-    products.library = find("libcublasLt.so.none")
-    x = np.ones((2, 2), "f4")
-    assert not Gemm(np, column_major.gemm, products).with_bias(x, x, x[0], np.empty_like(x))

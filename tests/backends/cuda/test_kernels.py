@@ -17,7 +17,7 @@ from scratchformer.backends.cuda import fused_ops
 from scratchformer.backends.cuda.fused_ops import FusedOps, group_by_id
 from scratchformer.backends.cuda.gemm import CuBlas, Gemm
 from scratchformer.backends.cuda.kernels import KERNELS, SOURCE, CupyKernels, parse_argument
-from scratchformer.nn.attention import by_head, split_heads, transposed
+from scratchformer.nn.attention import split_heads
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.ops import PAD, Ops
 
@@ -77,12 +77,14 @@ def cases(stored):
     a, b, total = normal(2, 3, 4), normal(2, 4, 5), float32(3, 5)
     yield "matmul", lambda ops, of: ops.matmul(of(a), of(b))
 
-    def add_product_inplace(ops, of):
-        result = of(total).copy()
-        ops.add_product_inplace(result, of(a[0]), of(b[0]))
-        return result
+    def in_place(ops, of):
+        sums, rows, product = (of(x).copy() for x in (total[0], b[0], total))
+        ops.add_rows_inplace(sums, of(b[0]))
+        ops.add_to_rows_inplace(rows, of(b[1, 0]))
+        ops.add_product_inplace(product, of(a[0]), of(b[0]))
+        return sums, rows, product
 
-    yield "add_product_inplace", add_product_inplace
+    yield "sums in place", in_place
     y, dy = normal(3, 100), normal(3, 100)
     yield "relu_backward", lambda ops, of: ops.relu_backward(of(dy), of(y))
     yield "gelu", lambda ops, of: ops.gelu(of(y))
@@ -124,24 +126,10 @@ def cases(stored):
 
     def attention(ops, of, projections, widths, dy, lengths, causal, P_drop=0.0):
         q, k, v = (part for x, each in zip(projections, widths) for part in split_heads(of(x), 2, *each))
-        together = ops.attention(q, k, v, 0.25, lengths, causal, P_drop, KEY)
-        if together is None:  # the reference
-            weights = ops.masked_softmax(ops.matmul(by_head(q), transposed(by_head(k))), 0.25, lengths, causal)
-            dropped, kept = ops.dropout(weights, P_drop, KEY)
-            together = by_head(ops.matmul(dropped, by_head(v))), weights, dropped, kept
-        y, weights, dropped, kept = together
-        if P_drop:
-            return y, weights, dropped, ops.dropout_backward(weights, kept, P_drop)
-        gradients = ops.attention_backward(of(dy), q, k, v, weights, 0.25)
-        if gradients is None:
-            d, dweights = by_head(of(dy)), ops.matmul(by_head(of(dy)), transposed(by_head(v)))
-            dscores = ops.masked_softmax_backward(dweights, weights, 0.25)
-            gradients = tuple(
-                by_head(ops.matmul(*factors))
-                for factors in ((dscores, by_head(k)), (transposed(dscores), by_head(q)), (transposed(weights), d))
-            )
+        y, weights, dropped, kept = ops.attention(q, k, v, 0.25, lengths, causal, P_drop, KEY)
+        gradients = ops.attention_backward(of(dy), q, k, v, 0.25, weights, dropped, kept, P_drop)
         rows = [gradient.reshape(*gradient.shape[:2], -1) for gradient in gradients]
-        return y, weights, ops.side_by_side(rows[1:]) if len(widths) > 1 else ops.side_by_side(rows), rows
+        return y, weights, dropped, ops.side_by_side(rows[1:] if len(widths) > 1 else rows), rows
 
     for T, S, d_k, d_v in ((3, 3, 4, 5), (1, 7, 5, 3), (35, 35, 3, 64), (34, 50, 64, 2), (2, 70, 4, 4), (8, 97, 3, 3)):
         for large in (False, True):
@@ -175,7 +163,7 @@ def cases(stored):
             ops.gather_rows_backward(of(rows), index, x.shape),
         )
 
-    def in_place(ops, logits, *rest):
+    def in_its_place(ops, logits, *rest):
         return ops.cross_entropy(logits, *rest, out=logits)
 
     for n, V, targets, off_target, offset in (
@@ -188,7 +176,7 @@ def cases(stored):
         logits = (8 * normal(n, V) + offset).astype(stored)
         arguments = logits, targets, 1 - V * off_target, off_target
         yield f"cross_entropy {n, V, offset}", lambda ops, of, a=arguments: ops.cross_entropy(of(a[0]), *a[1:])
-        yield f"cross_entropy in place {n, V, offset}", lambda ops, of, a=arguments: in_place(
+        yield f"cross_entropy in place {n, V, offset}", lambda ops, of, a=arguments: in_its_place(
             ops, of(a[0]).copy(), *a[1:]
         )
 
@@ -435,8 +423,8 @@ def test_ids_are_grouped_without_padding():
     ],
 )
 def test_wrong_arguments_are_refused(arguments, message):
-    with pytest.raises(TypeError, match=f"add_bias: .*{message}" if "1 arg" not in message else message):
-        CpuKernels()("add_bias", (1,), (1,), *arguments)
+    with pytest.raises(TypeError, match=f"add_to_rows_inplace: .*{message}" if "1 arg" not in message else message):
+        CpuKernels()("add_to_rows_inplace", (1,), (1,), *arguments)
 
 
 @pytest.mark.parametrize("text", ["long x", "const half* x", "int", "float** x", "T x"])

@@ -25,9 +25,9 @@ from scratchformer.nn.models import new_model
 from scratchformer.nn.ops import Ops, ops_of, using
 from scratchformer.nn.parameter import as_tuple
 from scratchformer.nn.transformer import Transformer
+from scratchformer.tasks import start
 from scratchformer.training import loop
 from scratchformer.training.run import load_run
-from scratchformer.training.validation import validation_bleu
 
 CPU = Device()
 CONFIG = ModelConfig(vocab_size=40, N=2, d_model=16, d_ff=24, h=2, P_drop=0.2, relu_dropout=0.1)
@@ -336,7 +336,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(begin_there, prec
     loop.train(whole)
     stopped = begin_there("stopped", precision, steps=7)
     loop.train(stopped)
-    again, _ = loop.resume(stopped.run, replace(stopped.config, training=replace(stopped.config.training, steps=12)))
+    again, _ = start.resume(stopped.run, replace(stopped.config, training=replace(stopped.config.training, steps=12)))
     loop.train(again)
     again.run.checkpoints.of_step(7).unlink()  # saved at the stop
     same_run(again.run, whole.run)
@@ -347,7 +347,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(begin_there, prec
 def test_a_checkpoint_can_move_between_cpu_and_device(begin, begin_there, monkeypatch, precision, tolerance):
     def go_on(trainer, steps):
         config = replace(trainer.config, training=replace(trainer.config.training, steps=steps))
-        return loop.resume(trainer.run, config)[0]
+        return start.resume(trainer.run, config)[0]
 
     plain = begin("plain")
     loop.train(plain)
@@ -364,7 +364,7 @@ def test_a_checkpoint_can_move_between_cpu_and_device(begin, begin_there, monkey
 
 
 def test_validation_bleu_is_that_of_the_cpu(begin, begin_there):
-    scores = [validation_bleu(trainer) for trainer in (begin("here"), begin_there("there"))]
+    scores = [trainer.goal.score(trainer) for trainer in (begin("here"), begin_there("there"))]
     assert scores[0]["bleu"] == pytest.approx(scores[1]["bleu"], abs=0.2)
 
 
@@ -449,14 +449,10 @@ def test_the_size_that_would_fit_is_found_although_the_pool_keeps_memory(begin, 
 
         return call
 
-    with_bias = gpu.ops[-1].gemm.blas_with_bias
-    library, multiply = with_bias.library, with_bias.library.cublasLtMatmul
-    monkeypatch.setattr(library, "cublasLtMatmul", lambda *a: 3 if pool.total_bytes() > limit else multiply(*a))
     functions = {name: limited(getattr(cublas, name)) for name in ("gemmEx", "gemmStridedBatchedEx")}
     monkeypatch.setattr(blas, "cublas", SimpleNamespace(**functions))
     monkeypatch.setattr(loop, "open_device", lambda *_: gpu)
     with cupy.cuda.using_allocator(pool.malloc):
-        assert with_bias.workspace.size  # it is made now, and not in the step
         trainer = begin(tokens_per_batch=2000, accumulation=1)
         indices = max(trainer.plan.epoch(0), key=len)
         pool.free_all_blocks()

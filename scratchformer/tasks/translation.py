@@ -1,54 +1,24 @@
-"""The training data of a translator: read and encode its text, or open a prepared directory."""
+"""Translation (paper §5): sentence pairs, of text or of a prepared directory, and the BLEU of greedy translations."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Collection, NamedTuple
 
 from scratchformer import config as configs
 from scratchformer.config import Config, DataConfig
+from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
+from scratchformer.parallel.communicator import Communicator
 from scratchformer.preparation.prepared import MANIFEST, Manifest, PreparedCorpus, is_prepared, read_manifest
+from scratchformer.tasks.task import Task, vocabulary_of
 from scratchformer.text import bundled
 from scratchformer.text.batches import encode_pairs
-from scratchformer.text.corpora import (
-    CorpusFiles,
-    Pairs,
-    ParallelFiles,
-    find_split,
-    read_lines,
-    read_pairs,
-    require_distinct,
-)
+from scratchformer.text.bleu import corpus_scores, doubts
+from scratchformer.text.corpora import CorpusFiles, Pairs, ParallelFiles, find_split, read_pairs, require_distinct
 from scratchformer.text.tokenizer import Tokenizer
-from scratchformer.text.windows import SHORT, hold_out, joined
-from scratchformer.training.task import TrainingData, checksum_of
-
-
-def read_texts(data: DataConfig) -> tuple[list[str], list[str]]:
-    """The text of the files `data.text`: what to train on, and about a tenth to validate with (`hold_out`).
-
-    Raises UserError if a file is named twice, which would bring text that validates into training, if it is no file on
-    disk, which could be read again, if there is too little text in all, and as `read_lines` does.
-    """
-    files = [Path(file) for file in data.text]
-    for file in files:
-        if file.exists() and not file.is_file():
-            raise UserError(f"{file}: not a plain file")
-    require_distinct((f"text {number}", file) for number, file in enumerate(files, 1))
-    texts = [joined(read_lines(file)) for file in files]
-    first_with: dict[str, Path] = {}
-    for file, text in zip(files, texts):
-        if first_with.setdefault(text, file) is not file and len(text) >= SHORT:
-            raise UserError(
-                f"{file}: the same text as {first_with[text]}, so one would validate the other: leave it out"
-            )
-    train, val = hold_out(texts)
-    if not train or not val:
-        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-        few = f"{sum(map(len, texts))} characters in all, of which a tenth is held out to validate with"
-        raise UserError(f"{files[0]}{more}: too little text: {few}")
-    return train, val
+from scratchformer.training.trainer import Trainer, TrainingData, checksum_of
 
 
 class Corpus(NamedTuple):
@@ -178,3 +148,53 @@ def open_prepared(directory: Path, config: Config) -> tuple[Tokenizer, TrainingD
     if checksum != manifest.ids_crc32:
         raise UserError(f"{directory}: the checksum of its ids is not that in {MANIFEST}: prepare the text again")
     return corpus.tokenizer(), TrainingData(train, val, val_text, n_empty, checksum)
+
+
+# The task -------------------------------------------------------------------------------------------------------------
+
+
+class TranslationTask(Task):
+    """From sentences of one language to those of another."""
+
+    score_name, unit, command = "BLEU", "sentence pairs", "translate"
+    train_tokenizer = staticmethod(train_tokenizer)
+    encode = staticmethod(encode_corpus)
+
+    def read(self, config: Config) -> Corpus:
+        return read_corpus(config.data)
+
+    def begin(self, config: Config, ranks: Communicator) -> tuple[Tokenizer | None, Config, TrainingData]:
+        directory = prepared_directory(config.data)
+        if not directory:
+            return super().begin(config, ranks)
+        tokenizer, data = open_prepared(directory, config)
+        pretrained = config.training.pretrained
+        if pretrained and ranks.rank == 0:
+            theirs = vocabulary_of(pretrained, config)
+            if theirs is None or not theirs.same_pieces(tokenizer):
+                raise UserError(f"{pretrained}: its vocabulary is not that of {directory}")
+        return tokenizer, config, data
+
+    def resume(self, config: Config, tokenizer: Any) -> TrainingData:
+        directory = prepared_directory(config.data)
+        if not directory:
+            return super().resume(config, tokenizer)
+        own, data = open_prepared(directory, config)
+        if not own.same_pieces(tokenizer):
+            raise UserError(f"{directory}: its vocabulary is not the one this run began with")
+        return data
+
+    def score(self, trainer: Trainer) -> dict[str, Any]:
+        """Measure sacreBLEU of greedy translations of the validation text, of which each rank translates its share."""
+        assert trainer.data.val_text is not None and trainer.tokenizer is not None
+        source, target, ranks = trainer.data.val_text.source, trainer.data.val_text.target, trainer.ranks
+        where = trainer.threads, trainer.device
+        translator = Translator(trainer.model, trainer.tokenizer, trainer.config.decoding.extra_length, *where)
+        share = translator.translate(source[ranks.rank :: ranks.size], beam=1)
+        translations = [""] * len(source)
+        for rank, message in enumerate(ranks.all_gather_bytes(json.dumps(share).encode())):
+            translations[rank :: ranks.size] = json.loads(message)
+        language = trainer.config.data.target_language
+        scores = corpus_scores(translations, target, language)
+        remarks = {"remark": found[0]} if (found := doubts(translations, target, language)) else {}
+        return {"bleu": scores.bleu, "signature": scores.bleu_signature} | remarks

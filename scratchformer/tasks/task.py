@@ -1,56 +1,37 @@
-"""What is learned from which data: a task says what a run's text, its examples and its score are.
-
-The loop, the checkpoints and the ranks are the same for every task; `tasks.py` lists them.
-"""
+"""A task says what a model learns from which data: examples, batches, a score for the loop, and an evaluation."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.errors import UserError
 from scratchformer.parallel.communicator import Communicator
-from scratchformer.text.batches import Examples
-from scratchformer.text.tokenizer import Tokenizer, read_tokenizer
-from scratchformer.training.run import RunDirectory
-
-if TYPE_CHECKING:
-    from scratchformer.training.trainer import Trainer
+from scratchformer.text.tokenizer import Tokenizer
+from scratchformer.training.run import RunDirectory, Trained, share_tokenizer
+from scratchformer.training.trainer import Trainer, TrainingData
 
 
-class TrainingData(NamedTuple):
-    """What the loop runs on: examples, and what the score of the validation data needs."""
+class Evaluation(NamedTuple):
+    """The result of `scratchformer evaluate`: scores to record, the same as text, and lines to write as output."""
 
-    train: Examples
-    val: Examples | None
-    val_text: Any = None  # what `Task.score` compares with
-    n_empty: int = 0  # pairs left out because a side is blank
-    checksum: int = 0  # see `checksum_of`: a run cannot go on with other text
-
-    @staticmethod
-    def of(
-        train: Examples, val: Examples | None, config: Config, val_text: Any = None, n_empty: int = 0
-    ) -> TrainingData:
-        """The data with their checksum. Raises UserError if an example does not fit into a batch."""
-        for examples in filter(None, (train, val)):
-            examples.require_fit(config.training.tokens_per_batch)
-        return TrainingData(train, val, val_text, n_empty, checksum_of(train, val))
-
-
-def checksum_of(train: Examples, val: Examples | None) -> int:
-    """CRC-32 of all examples."""
-    return val.checksum(train.checksum()) if val else train.checksum()
+    record: dict[str, Any]
+    text: str
+    output: list[str] = []
 
 
 class Task(ABC):
-    """A task of `config.data.task`. The methods are called in this order; `read` and `train_tokenizer` may be slow.
+    """A task of `config.data.task`. `begin` and `resume` call the other methods in this order.
 
-    score_name  what `score` returns; the log has it in small letters
-    unit        what an example is, in messages
-    command     with which a user tries a trained run
+    score_name  the name of what `score` returns; the log has it in small letters
+    unit        the word for examples in messages
+    command     the command with which a user tries a trained run
     """
 
     score_name: str
@@ -59,28 +40,30 @@ class Task(ABC):
 
     @abstractmethod
     def read(self, config: Config) -> Any:
-        """The data that the configuration names. Raises UserError for whatever is wrong with the files."""
+        """Read the data that the configuration names."""
 
     def train_tokenizer(self, corpus: Any, config: Config) -> Tokenizer | None:
         """Learn the vocabulary from the training text. None for data without words."""
         return None
 
-    def settled(self, config: Config, tokenizer: Tokenizer | None) -> Config:
-        """The configuration with the sizes that depend on the data."""
+    def settled(self, config: Config, tokenizer: Any) -> Config:
+        """Return the configuration with the sizes that depend on the data."""
         return config
 
     @abstractmethod
     def encode(self, corpus: Any, tokenizer: Any, config: Config) -> TrainingData:
-        """Encode training and validation data. Raises UserError if nothing is left, or does not fit into a batch."""
+        """Encode training and validation data."""
 
     @abstractmethod
     def score(self, trainer: Trainer) -> dict[str, Any]:
-        """How well the model does on the validation data: the score under its name, and what else the log should have.
+        """Score the model on the validation data: the score under its name, and what else the log should have.
 
         All ranks call this, and get the same.
         """
 
-    # What the loop calls
+    def evaluate(self, trained: Trained, reference: Path | None = None) -> Evaluation:
+        """Score a run on its test data. Translation has its own evaluation, with test sets and comparisons."""
+        raise NotImplementedError
 
     def begin(self, config: Config, ranks: Communicator) -> tuple[Tokenizer | None, Config, TrainingData]:
         """Read everything for a new run -> tokenizer, settled configuration, data
@@ -93,23 +76,19 @@ class Task(ABC):
         corpus = self.read(config)
         if ranks.rank == 0 and not pretrained:
             learned = self.train_tokenizer(corpus, config)
-        serialized = ranks.broadcast_bytes(learned.serialized if learned else b"")
-        tokenizer = learned or (read_tokenizer(serialized) if serialized else None)
+        tokenizer = share_tokenizer(learned, ranks)
         if tokenizer and pretrained:
             config = configs.with_settings(config, {"model.vocab_size": tokenizer.vocab_size})
         config = self.settled(config, tokenizer)
         return tokenizer, config, self.encode(corpus, tokenizer, config)
 
-    def resume(self, config: Config, tokenizer: Tokenizer | None) -> TrainingData:
+    def resume(self, config: Config, tokenizer: Any) -> TrainingData:
         """Read everything for a run that is resumed with this tokenizer."""
         return self.encode(self.read(config), tokenizer, config)
 
 
 def vocabulary_of(pretrained: str, config: Config) -> Tokenizer | None:
-    """The tokenizer of the run with whose weights this configuration begins.
-
-    Raises UserError if there is no such run, or its weights would mean something else in this model.
-    """
+    """Read the tokenizer of the pretrained run, whose weights must mean the same in this model."""
     run = RunDirectory(Path(pretrained))
     run.require()
     theirs, ours = configs.load(run.config_file), config.model
@@ -128,3 +107,16 @@ def vocabulary_of(pretrained: str, config: Config) -> Tokenizer | None:
 
 SAME_MEANING = ("architecture", "h", "norm", "positions", "activation")
 """Settings that both models must share: with another value, weights of the same shape mean something else."""
+
+
+Z = 1.959964
+"""A normal variable lies within this many standard deviations in 95 % of cases."""
+
+
+def share(right: np.ndarray) -> tuple[float, tuple[float, float]]:
+    """The share of True, in percent, and its 95 % interval (Wilson 1927)."""
+    n, z2 = len(right), Z**2
+    p = float(np.mean(right))
+    centre = (p + z2 / (2 * n)) / (1 + z2 / n)
+    half = Z * math.sqrt(p * (1 - p) / n + z2 / (4 * n**2)) / (1 + z2 / n)
+    return 100 * p, (max(0.0, 100 * (centre - half)), min(100.0, 100 * (centre + half)))

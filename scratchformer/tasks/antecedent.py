@@ -1,9 +1,10 @@
-"""The task "antecedent": which noun does "it" mean? A text encoder reads a sentence and one of its nouns, and says yes
-or no (two segments and a class, as in Devlin et al. 2019, section 4.1)."""
+"""The task "antecedent": find the noun that "it" means. A text encoder reads a sentence and one of its nouns, and says
+yes or no (two segments and a class, as in Devlin et al. 2019, section 4.1)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Sequence
+from pathlib import Path
+from typing import Any, Sequence
 
 import numpy as np
 
@@ -11,14 +12,13 @@ from scratchformer.config import Config
 from scratchformer.errors import UserError
 from scratchformer.nn.model import Model
 from scratchformer.nn.ops import Ops, ops_of, using
+from scratchformer.tasks.task import Evaluation, Task, share
 from scratchformer.text import bundled
-from scratchformer.text.bundled import Example, words
+from scratchformer.text.bundled import Example, both_right, words
 from scratchformer.text.masking import LabelledPairs, labelled_pairs
 from scratchformer.text.tokenizer import Tokenizer
-from scratchformer.training.task import Task, TrainingData
-
-if TYPE_CHECKING:
-    from scratchformer.training.trainer import Trainer
+from scratchformer.training.run import Trained
+from scratchformer.training.trainer import Trainer, TrainingData
 
 NO, YES = 1, 2
 """The classes."""
@@ -83,3 +83,32 @@ class AntecedentTask(Task):
         assert isinstance(trainer.data.val, LabelledPairs)
         right = is_right(trainer.model, trainer.data.val, trainer.device.ops)  # so few that each rank reads them all
         return {"accuracy": 100 * float(right.mean())}
+
+    def evaluate(self, trained: Trained, reference: Path | None = None) -> Evaluation:
+        """Score the sentences of test with two nouns, and the minimal pairs of test_coreference.
+
+        The two sentences of a minimal pair differ in one adjective, and "it" means another noun in each. So a model
+        that looks at anything but the adjective and the nouns finds half of the nouns, and both of no pair.
+        """
+        test, coreference = with_two_nouns("test"), with_two_nouns("test_coreference")
+        limit = trained.config.data.max_length
+        on_test, on_coreference = (
+            is_right(trained.model, pairs_of(each, trained.tokenizer, limit), trained.device.ops)
+            for each in (test, coreference)
+        )
+        links = [each.coreference or {} for each in test]
+        first = 100 * float(np.mean([link["antecedent"] < link["rival"] for link in links]))
+        shares = {"test": on_test, "sentences": on_coreference, "pairs": both_right(on_coreference, coreference)}
+        record: dict[str, Any] = {"n_test": len(test), "n_sentences": len(coreference), "first": first}
+        record["last"] = 100 - first
+        found = {}
+        for name, right in shares.items():
+            record[name], record[f"{name}_interval"] = percent, (low, high) = share(right)
+            found[name] = f"{percent:.1f} %  (95 % interval {low:.1f} to {high:.1f}), {len(right)}"
+        text = (
+            f"test {found['test']} sentences\nminimal pairs {found['sentences']} sentences\n"
+            f"both sentences of a pair {found['pairs']} pairs\n"
+            f"always the first noun: test {first:.1f} %, the last {100 - first:.1f} %; "
+            "minimal pairs 50.0 %, both sentences of a pair 0.0 %"
+        )
+        return Evaluation(record, text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
@@ -12,16 +12,15 @@ from scratchformer.config import Config, DataConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.decoding.tree_parser import TreeParser, TreeRules
 from scratchformer.errors import UserError
+from scratchformer.tasks.task import Evaluation, Task
 from scratchformer.text import bundled
 from scratchformer.text.batches import EncodedPairs, encode_pairs
-from scratchformer.text.bracket_score import BracketCounts, count_brackets
+from scratchformer.text.bracket_score import BracketCounts, count_brackets, score_parses
 from scratchformer.text.corpora import Pairs, find_file, require_distinct
 from scratchformer.text.tokenizer import N_SPECIALS, TokenizerPair, WordTokenizer
-from scratchformer.text.trees import Tree, cleaned, parsed_trees, read_trees, tags_first
-from scratchformer.training.task import Task, TrainingData
-
-if TYPE_CHECKING:
-    from scratchformer.training.trainer import Trainer
+from scratchformer.text.trees import Parse, Tree, cleaned, parsed_trees, read_trees, tags_first
+from scratchformer.training.run import Trained, translator_of
+from scratchformer.training.trainer import Trainer, TrainingData
 
 
 class Treebank(NamedTuple):
@@ -111,3 +110,24 @@ class ParsingTask(Task):
         ranks.all_reduce_inplace(counts)
         scores = BracketCounts(*map(int, counts)).scores()
         return {"f1": scores.f1, "complete_match": scores.complete_match, "unparsable": scores.unparsable}
+
+    def evaluate(self, trained: Trained, reference: Path | None = None) -> Evaluation:
+        """Score the trees of a file, or of the test set of the run's data, by labelled F1 as EVALB counts it."""
+        test = read_treebank(reference) if reference else read_split(trained.config.data, "test")
+        parses = model_parses(trained, test)
+        scores = score_parses(parses, test)
+        text = (
+            f"F1 {scores.f1:.2f}, precision {scores.precision:.2f}, recall {scores.recall:.2f}, complete match "
+            f"{scores.complete_match:.1f}, tags {scores.tagging_accuracy:.1f}, unparsable {scores.unparsable:.1f}\n"
+            f"in %, of {scores.n_sentences:,} sentences, {scores.n_errors} of them not counted; "
+            "brackets by EVALB's rules (COLLINS.prm)"
+        )
+        return Evaluation(scores._asdict(), text, [str(tree) for tree, _ in parses])
+
+
+def model_parses(trained: Trained, test: Sequence[Tree], free: bool = False) -> list[Parse]:
+    """Parse the words of trees with the model. free: it may write what is not a tree, to be repaired"""
+    decoding, translator = trained.config.decoding, translator_of(trained)
+    if free:
+        translator.rules = None
+    return TreeParser(translator).parse([tree.words for tree in test], decoding.beam, decoding.alpha)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from scratchformer.config import Config
-from scratchformer.training.task import Task
-from scratchformer.training.task_antecedent import AntecedentTask
-from scratchformer.training.task_digits import DigitsTask
-from scratchformer.training.task_language_model import LanguageModelTask
-from scratchformer.training.task_masked_language_model import MaskedLanguageModelTask
-from scratchformer.training.task_parsing import ParsingTask
-from scratchformer.training.task_translation import TranslationTask
+from scratchformer.tasks.antecedent import AntecedentTask
+from scratchformer.tasks.digits import DigitsTask
+from scratchformer.tasks.language_model import LanguageModelTask
+from scratchformer.tasks.masked_language_model import MaskedLanguageModelTask
+from scratchformer.tasks.parsing import ParsingTask
+from scratchformer.tasks.task import Task
+from scratchformer.tasks.translation import TranslationTask
 
 TASKS: dict[str, Task] = {
     "translation": TranslationTask(),

@@ -1,0 +1,1 @@
+"""One file a task: its data, its batches, its score and its evaluation."""

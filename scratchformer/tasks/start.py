@@ -1,0 +1,81 @@
+"""Begin or resume a run: read the data of its task, open the device, and make a trainer that `training.loop` trains."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import numpy as np
+
+from scratchformer import config as configs
+from scratchformer.backends import device as devices
+from scratchformer.backends.device import Device
+from scratchformer.config import Config
+from scratchformer.parallel.agreement import code_checksum, require_agreement
+from scratchformer.parallel.communicator import Communicator
+from scratchformer.tasks.table import task_of
+from scratchformer.training.run import RunDirectory, require_tokenizer
+from scratchformer.training.saving import broadcast_progress, find_newest, restore, take_pretrained
+from scratchformer.training.trainer import Trainer
+
+
+def begin(run: RunDirectory, config: Config, ranks: Communicator = Communicator()) -> Trainer:
+    """Make everything that a new run needs. If anything is refused, nothing stays in the run's directory.
+
+    ranks  the processes that train together; all of them call this
+    Raises UserError for whatever is wrong with the configuration, the text or the directory.
+    """
+    is_main, task = ranks.rank == 0, task_of(config)
+    require_same_start(ranks, config, "a new run")
+    device = open_device(ranks, config)
+    with run.reserved() if is_main else nullcontext():
+        tokenizer, config, data = task.begin(config, ranks)
+        trainer = Trainer(run, config, data, tokenizer, device, ranks, goal=task)
+        take_pretrained(trainer)
+        if is_main:
+            if tokenizer:
+                tokenizer.save(run.tokenizer_file)
+            run.write_config(config)
+    return trainer
+
+
+def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator()) -> tuple[Trainer, list[str]]:
+    """Continue a run from its newest sound checkpoint -> trainer, what the user should know about it
+
+    `config` may differ from the run's in the settings of `config.MAY_CHANGE`, and there may be more or fewer ranks.
+    Raises UserError if it differs in others, or if the text has changed.
+    """
+    is_main, task = ranks.rank == 0, task_of(config)
+    require_same_start(ranks, config, "a run resumed")
+    path, found, remarks = None, None, list[str]()
+    if is_main:
+        run.lock()
+        configs.require_same(configs.load(run.config_file), config, run.config_file)
+        path, found, remarks = find_newest(run, config)
+    progress = broadcast_progress(ranks, found)
+    device = open_device(ranks, config)
+    tokenizer = run.read_tokenizer(ranks)
+    if path and tokenizer:
+        require_tokenizer(run.tokenizer_file, tokenizer, progress, path)
+    data = task.resume(config, tokenizer)
+    trainer = Trainer(run, config, data, tokenizer, device, ranks, progress, task)
+    if not progress.step:
+        take_pretrained(trainer)
+    restore(trainer, path, found)
+    if is_main:
+        run.write_config(config)
+    return trainer, remarks + trainer.remarks
+
+
+def require_same_start(ranks: Communicator, config: Config, job: str) -> None:
+    """Raises UserError if the ranks were not all started alike."""
+    facts = {key: value for key, value in configs.flat(config).items() if not key.startswith("data.")}
+    facts |= {"the job": job, "the code's checksum": code_checksum(), "NumPy's version": np.__version__}
+    require_agreement(ranks, facts)
+
+
+def open_device(ranks: Communicator, config: Config) -> Device:
+    """Open the device of this rank; all ranks must have the same kind."""
+    settings = config.training
+    device = devices.open_device(settings.device, settings.precision, ranks.local_rank)
+    require_agreement(ranks, {"the device": device.describe()})
+    return device
