@@ -13,12 +13,10 @@ import numpy as np
 import pytest
 
 from scratchformer import config as configs
-from scratchformer import limits
 from scratchformer.config import PRESETS
 from scratchformer.doctor import data_probes, diagnosis, setup_probes
 from scratchformer.doctor.findings import Fault, Finding, suspects, verdict
 from scratchformer.nn.layers import Linear
-from scratchformer.parallel import cores
 from scratchformer.tasks import start
 from scratchformer.tasks.table import TASKS
 from scratchformer.text import bundled
@@ -345,31 +343,14 @@ def test_a_bad_configuration_is_found(probe_setup, changes, probe, expected):
     assert probe_setup(**changes)[probe].verdict == expected
 
 
-def test_a_disk_that_is_too_small(probe_setup, monkeypatch):
+def test_a_machine_that_is_too_small(probe_setup, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=100_000))
-    assert probe_setup()["disk"].verdict == "FAIL"
-
-
-def test_a_memory_that_is_too_small(probe_setup, monkeypatch):
     monkeypatch.setattr(setup_probes, "machine_memory_bytes", lambda: 10_000)
     found = probe_setup()
-    assert found["memory"].verdict == "FAIL"
+    assert found["disk"].verdict == found["memory"].verdict == "FAIL"
     assert found["before the first step"].verdict == "skipped" and "loss before the first step" not in found
-
-
-def test_a_system_that_does_not_report_its_memory(probe_setup, monkeypatch):
-    monkeypatch.setattr(setup_probes, "machine_memory_bytes", lambda: None)
+    monkeypatch.setattr(setup_probes, "machine_memory_bytes", lambda: None)  # a system that does not say
     assert probe_setup()["memory"].verdict == "skipped"
-
-
-@pytest.mark.parametrize(
-    "quota, seen", [(None, "4"), (8.0, "4"), (2.5, "2: the container's quota is 2.5 processors")], ids=str
-)
-def test_the_cores_that_a_container_allows_are_shown(monkeypatch, quota, seen):
-    monkeypatch.setattr(limits, "cpu_quota", lambda root=None: quota)
-    for module in (cores, setup_probes):
-        monkeypatch.setattr(module, "core_numbers", lambda: [0, 1, 2, 3])
-    assert setup_probes.probe_cores().seen == seen
 
 
 def test_a_tied_model_that_repeats_what_it_reads_is_no_fault(probe_setup):
@@ -512,21 +493,18 @@ def test_dead_hidden_units_are_found(probe_setup, own_run):
     assert finding.verdict == "FAIL" and "100%" in finding.seen
 
 
-def test_a_damaged_checkpoint_is_found(probe_setup, own_run):
-    own_run.checkpoints.best.write_bytes(b"damaged")
-    assert probe_setup(own_run)["weights"].verdict == "FAIL"
-
-
-def test_a_damaged_best_checkpoint_alone_is_found(probe_setup, own_run):
-    for path in own_run.checkpoints.steps():
-        path.unlink()
-    os.truncate(own_run.checkpoints.best, 100)
-    assert probe_setup(own_run)["weights"].verdict == "FAIL"
-
-
-def test_a_run_without_checkpoints(probe_setup, own_run):
-    shutil.rmtree(own_run.checkpoints.directory)
-    assert probe_setup(own_run)["weights"].verdict == "skipped"
+@pytest.mark.parametrize("damage, expected", [("all", "FAIL"), ("best alone", "FAIL"), ("gone", "skipped")])
+def test_damaged_and_missing_checkpoints(probe_setup, own_run, damage, expected):
+    saved = own_run.checkpoints
+    if damage == "all":
+        saved.best.write_bytes(b"damaged")
+    elif damage == "best alone":
+        for path in saved.steps():
+            path.unlink()
+        os.truncate(saved.best, 100)
+    else:
+        shutil.rmtree(saved.directory)
+    assert probe_setup(own_run)["weights"].verdict == expected
 
 
 @pytest.mark.parametrize(
