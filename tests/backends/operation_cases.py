@@ -111,7 +111,7 @@ def cases(stored):
                         of_queries_and_keys[...] = 64 * random.integers(-3, 4, of_queries_and_keys.shape)
                 a = projections, widths, normal(2, T, 2, d_v), lengths, causal
                 yield f"attention {T, S, d_k, d_v, large, lengths, causal}", lambda ops, of, a=a: attention(ops, of, *a)
-            if d_k < 64:  # otherwise the scaled scores are no numbers of fp16, either
+            if d_k < 64:  # otherwise the scaled scores overflow in fp16, too
                 yield f"attention {T, S, d_k, d_v, large}, dropped", lambda ops, of, a=a: attention(ops, of, *a, 0.3)
 
     def embedding(ops, of, ids, E, dx, dE):
