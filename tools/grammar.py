@@ -1121,16 +1121,6 @@ def separable(d: Derivation) -> Sentence:
     return statement(d.simple_clause((frame,), separable=True, tenses=("present", "past", "past", "perfect", "future")))
 
 
-def location(d: Derivation) -> Sentence:
-    """Two-way preposition with dative: im Park."""
-    return statement(d.simple_clause(("position",), ("present", "past", "progressive", "perfect")))
-
-
-def motion(d: Derivation) -> Sentence:
-    """Two-way preposition with accusative: in den Park."""
-    return statement(d.simple_clause(("motion", "placement")))
-
-
 def city(d: Derivation) -> Sentence:
     """Names of places: nach Berlin, in Berlin."""
     data = d.lexicon.data
@@ -1180,17 +1170,6 @@ def date(d: Derivation) -> Sentence:
     if d.chance(0.5):
         return statement(clause, when)
     return statement(extended(clause, when))
-
-
-def giving(d: Derivation) -> Sentence:
-    """Two objects: dative before accusative."""
-    return statement(d.simple_clause(("ditransitive",), timed=0.1))
-
-
-def negation(d: Derivation) -> Sentence:
-    """nicht and kein."""
-    frames = ("transitive", "transitive", "transitive", "intransitive", "dative", "prepositional", "position")
-    return statement(d.simple_clause(frames, negated=True))
 
 
 def question(d: Derivation) -> Sentence:
@@ -1330,9 +1309,8 @@ class PronounPlan(NamedTuple):
 
 def pronoun_sentence(d: Derivation, plan: PronounPlan) -> Sentence:
     """The animal did not cross the street because it was too tired / too wide."""
-    polarity, _, rest = plan.verb.partition(" ")
-    name, _, _ = rest.partition(" into: ")
-    name = name.partition(" through: ")[0]
+    polarity, rest = plan.verb.split(" ", 1)
+    name = re.split(" (?:into|through): ", rest)[0]
     verb = next(table[name] for table in d.lexicon.verbs.values() if name in table)
     subject = d.noun_phrase(plan.subject)
     d.links.update([("pronoun", f"{plan.subject} {plan.object}")])
@@ -1407,6 +1385,11 @@ def pronoun_plain(d: Derivation) -> Sentence:
     return pronoun_reason(d, main, target, d.one_of(split(entry["adjectives"])), None)
 
 
+def simple(*frames: str, **options: Any) -> Callable[[Derivation], Sentence]:
+    """A construction that is one simple clause."""
+    return lambda d: statement(d.simple_clause(frames, **options))
+
+
 CONSTRUCTIONS: dict[str, tuple[Callable[[Derivation], Sentence], float]] = {
     "agreement": (agreement, 13),
     "plural": (plural, 5),
@@ -1417,13 +1400,15 @@ CONSTRUCTIONS: dict[str, tuple[Callable[[Derivation], Sentence], float]] = {
     "condition": (condition, 4),
     "relative": (relative, 6),
     "separable": (separable, 4),
-    "location": (location, 4),
-    "motion": (motion, 4),
+    # two-way prepositions: im Park (dative), in den Park (accusative)
+    "location": (simple("position", tenses=("present", "past", "progressive", "perfect")), 4),
+    "motion": (simple("motion", "placement"), 4),
     "city": (city, 2),
     "number": (number, 9),
     "date": (date, 6),
-    "giving": (giving, 4),
-    "negation": (negation, 4),
+    "giving": (simple("ditransitive", timed=0.1), 4),  # two objects: dative before accusative
+    # nicht and kein
+    "negation": (simple(*3 * ["transitive"], "intransitive", "dative", "prepositional", "position", negated=True), 4),
     "question": (question, 4),
     "who_question": (who_question, 4),
     "passive": (passive, 4),
