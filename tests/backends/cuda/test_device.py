@@ -17,7 +17,7 @@ from scratchformer.backends.device import Device, open_device
 from scratchformer.config import Config, load, with_settings
 from scratchformer.errors import UserError
 from scratchformer.parallel.communicator import Communicator
-from scratchformer.training import loop
+from scratchformer.tasks import start
 
 
 def pretended_cupy(count=None):
@@ -107,7 +107,7 @@ def settings_of(run):
 
 @pytest.mark.slow
 def test_a_run_keeps_its_precision_until_it_moves_to_the_cpu(own_run, cli, monkeypatch):
-    monkeypatch.setattr(loop, "open_device", lambda *_: Device())  # only the configuration file matters here
+    monkeypatch.setattr(start, "open_device", lambda *_: Device())  # only the configuration file matters here
 
     def resumed(*options):
         assert cli("train", "--resume", own_run.path, *options).code == 0

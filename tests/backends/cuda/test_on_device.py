@@ -242,7 +242,7 @@ def begin_there(begin, open_there, monkeypatch):
     """begin_there("name", precision="fp32", **changes) -> Trainer of a new run on the device"""
 
     def begin_(name="there", precision="fp32", **changes):
-        monkeypatch.setattr(loop, "open_device", lambda *_: open_there(precision))
+        monkeypatch.setattr(start, "open_device", lambda *_: open_there(precision))
         return begin(name, **changes)
 
     return begin_
@@ -253,7 +253,7 @@ def losses(run):
 
 
 def test_a_step_never_makes_the_host_wait(begin, open_strict, monkeypatch):
-    monkeypatch.setattr(loop, "open_device", lambda *_: open_strict())
+    monkeypatch.setattr(start, "open_device", lambda *_: open_strict())
     trainer = begin(clip_norm=0.5)
     entries = []
     for index, indices in enumerate(trainer.plan.epoch(0)[:2]):
@@ -312,12 +312,12 @@ def test_a_checkpoint_can_move_between_cpu_and_device(begin, begin_there, monkey
 
     plain = begin("plain")
     loop.train(plain)
-    cpu = loop.open_device
+    cpu = start.open_device
     trainer = begin_there("moving", precision, steps=4)
-    there = loop.open_device
+    there = start.open_device
     loop.train(trainer)
     for open_device, steps in ((cpu, 8), (there, 12)):
-        monkeypatch.setattr(loop, "open_device", open_device)
+        monkeypatch.setattr(start, "open_device", open_device)
         trainer = go_on(trainer, steps)
         loop.train(trainer)
     np.testing.assert_allclose(losses(trainer.run), losses(plain.run), rtol=tolerance)
@@ -412,7 +412,7 @@ def test_the_size_that_would_fit_is_found_although_the_pool_keeps_memory(begin, 
 
     functions = {name: limited(getattr(cublas, name)) for name in ("gemmEx", "gemmStridedBatchedEx")}
     monkeypatch.setattr(blas, "cublas", SimpleNamespace(**functions))
-    monkeypatch.setattr(loop, "open_device", lambda *_: gpu)
+    monkeypatch.setattr(start, "open_device", lambda *_: gpu)
     with cupy.cuda.using_allocator(pool.malloc):
         trainer = begin(tokens_per_batch=2000, accumulation=1)
         indices = max(trainer.plan.epoch(0), key=len)
