@@ -73,15 +73,16 @@ def tell_error(error: Exception) -> int:
         return 0
     if os.environ.get(TRACEBACK):
         traceback.print_exception(error)
-    if isinstance(error, RuntimeError):
-        from scratchformer.parallel import launcher  # here, because it imports NumPy
+    if isinstance(error, (UserError, OSError, MemoryError)):
+        tell(f"scratchformer: {reason_of(error)}")
+        return 2
+    from scratchformer.parallel import launcher  # here, because it imports NumPy
 
-        if launcher.exit_code(error) == launcher.GAVE_UP:  # another rank does not answer, or has failed and says why
-            if str(error):
-                tell(f"scratchformer: {error}")
-            return launcher.GAVE_UP
-    tell(f"scratchformer: {reason_of(error)}")
-    return 1 if is_of_gpu(error) else 2
+    code = launcher.exit_code(error)
+    gave_up = code == launcher.GAVE_UP  # another rank does not answer, or has failed and says why
+    if str(error) or not gave_up:
+        tell(f"scratchformer: {error if gave_up else reason_of(error)}")
+    return code if gave_up or is_of_gpu(error) or launcher.DIRECTORY in os.environ else 2
 
 
 def reason_of(error: Exception) -> str:

@@ -164,7 +164,7 @@ def test_only_the_last_lines_of_a_failed_rank_are_shown(launched):
     code, stderr = launched("print_too_much")
     shown = [line for line in stderr.splitlines() if line.startswith("rank 1 | ")]
     assert code == 1 and len(shown) == launcher.STDERR_LINES
-    assert "rank 1 | RuntimeError: that was it" in stderr and "line 19999 of too many" in stderr
+    assert "that was it" in shown[-1] and "line 19999 of too many" in stderr
 
 
 def test_no_room_for_shared_memory_is_reported_in_one_line(memory, refused, monkeypatch, tmp_path):
