@@ -135,7 +135,7 @@ def layout(views: dict[str, np.ndarray]) -> Iterator[dict[str, Any]]:
 
 def caption(run: RunDirectory, config: Config, file: Path, weights: bytes, record: dict[str, Any]) -> str:
     """Whose weights these are, for the line under every figure."""
-    step = checkpoints.step_of(file)
+    step = checkpoints.progress_of(file).step
     bleu = bleu_of(run, file, step)
     if bleu is None and record.get("weights_crc32") == zlib.crc32(weights):
         bleu = record["bleu"]
@@ -275,7 +275,7 @@ def replay(run: RunDirectory, config: Config, log: Log, sentence: str) -> dict[s
     head = sharpest_head(cross_attention(last, sentence, target))
     snapshots = [
         snapshot(load_run(run.path, file), config.decoding, sentence, target, head, step, losses.get(step))
-        for file, step in zip(files, map(checkpoints.step_of, files))
+        for file, step in zip(files, (checkpoints.progress_of(file).step for file in files))
     ]
     return {
         "caption": "the checkpoints of this run",

@@ -23,10 +23,9 @@ from safetensors.numpy import save as serialized
 
 from scratchformer import config as configs
 from scratchformer.errors import UserError, in_one_line
-from scratchformer.files import whole_file
+from scratchformer.files import user_error, whole_file
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.parameter import Array
-from scratchformer.nn.sizes import parameter_counts
 
 FORMAT = "scratchformer checkpoint 2"
 
@@ -70,7 +69,7 @@ class Checkpoint:
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
-    """Write the file whole or not at all. Raises UserError if the disk is full or the directory not writable."""
+    """Write the file whole or not at all."""
     tensors = {f"model.{name}": array for name, array in checkpoint.weights.items()}
     tensors |= {f"adam.{name}": array for name, array in checkpoint.moments.items()}
     header = header_of(FORMAT, checkpoint)
@@ -79,43 +78,24 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def header_of(form: str, checkpoint: Checkpoint) -> dict[str, str]:
-    """The header of a file: its format, progress and configuration. `read_header` reads it."""
+    """Make the header of a file: its format, progress and configuration. `read_header` reads it."""
     progress, config = asdict(checkpoint.progress), configs.to_dict(checkpoint.config)
     return {"format": form, "progress": json.dumps(progress), "config": json.dumps(config)}
 
 
 def read_header(header: dict[str, str], path: Path) -> tuple[Progress, configs.Config]:
-    """Undo `header_of`. Raises UserError if something is missing, or not what `header_of` writes."""
+    """Undo `header_of`."""
     try:
-        progress = Progress(**json.loads(header["progress"]))
-        for name, value in vars(progress).items():
-            if not is_sound(name, value):
-                raise ValueError(f"{name} is {value!r:.40}")
-        config = json.loads(header["config"])
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        progress, config = Progress(**json.loads(header["progress"])), json.loads(header["config"])
+    except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path}: its header is damaged ({type(error).__name__}: {in_one_line(error)})") from None
     return progress, configs.from_dict(config, str(path))
 
 
-def is_sound(name: str, value: Any) -> bool:
-    """Whether a field of Progress can have this value."""
-    if name == "device_state":
-        return isinstance(value, list) and all(type(each) in (int, float) and 0 <= each < 2**63 for each in value)
-    if name == "code":
-        return isinstance(value, dict) and all(type(each) is int for each in value.values())
-    if name in ("seconds", "best_loss"):
-        return type(value) in (int, float) and (0 <= value < 2**63 or value == float("inf"))
-    return type(value) is int and 0 <= value < 2**63
-
-
 def write_tensors(path: Path, tensors: dict[str, np.ndarray], header: dict[str, str]) -> None:
-    """Write a safetensors file whole or not at all. Raises UserError if the disk is full or the place not writable."""
-    try:
-        data = serialized(tensors, header)
-    except SafetensorError as error:
-        raise UserError(f"{path}: cannot write: {error}") from None
+    """Write a safetensors file whole or not at all."""
     with whole_file(path) as file:
-        file.write(data)
+        file.write(serialized(tensors, header))
 
 
 def load(path: Path) -> Checkpoint:
@@ -124,53 +104,37 @@ def load(path: Path) -> Checkpoint:
     if header.pop("checksum", None) != checksum(header, tensors):
         raise UserError(f"{path}: damaged: its checksum is wrong")
     progress, config = read_header(header, path)
-    weights, moments = with_prefix(tensors, "model."), with_prefix(tensors, "adam.")
-    require_finite(weights | moments, path)
-    return Checkpoint(weights, moments, progress, config)
+    return Checkpoint(with_prefix(tensors, "model."), with_prefix(tensors, "adam."), progress, config)
 
 
 def progress_of(path: Path) -> Progress:
-    """How far the run had come when a checkpoint was taken. Reads the header alone. Raises UserError as `load` does."""
+    """Read from the header alone how far the run had come when a checkpoint was taken."""
     with open_tensors(path, FORMAT) as file:
         return read_header(file.metadata(), path)[0]
 
 
-def step_of(path: Path) -> int:
-    """The step after which a checkpoint was taken. Errors as for `progress_of`."""
-    return progress_of(path).step
-
-
 def read_tensors(path: Path, form: str) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    """The header and the arrays of a safetensors file whose header says `form`. Raises UserError as `load` does."""
+    """Read the header and the arrays of a safetensors file whose header says `form`."""
     with open_tensors(path, form) as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}
-        for name, array in tensors.items():
-            if array.dtype.isbuiltin != 1:  # NumPy itself cannot compute with it
-                raise ValueError(f"{name} is of type {array.dtype}")
-        return file.metadata(), tensors
+        return file.metadata(), {name: file.get_tensor(name) for name in file.keys()}
 
 
 @contextmanager
 def open_tensors(path: Path, form: str | None = None) -> Iterator[Any]:
-    """Open a safetensors file, and turn what is wrong with it, also while the block reads, into a UserError.
+    """Open a safetensors file, and turn an error of the format, also while the block reads, into a UserError.
 
-    form  what its header must say; None if another program may have written it
+    form  the format that its header must name; None if another program may have written it
     """
     if not path.is_file():  # a pipe would be waited for
         raise UserError(f"{path}: {'not a plain file' if path.exists() else 'no such file'}")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            if form and (file.metadata() or {}).get("format") != form:
-                raise UserError(f"{path}: a safetensors file, but not one that this program wrote as {form!r}")
-            yield file
-    except UserError:
-        raise
-    except OSError as error:
-        raise UserError(f"{path}: cannot read: {error.strerror or in_one_line(error)}") from None
-    except MemoryError:
-        raise UserError(f"{path}: cannot read: too large for the memory") from None
-    except (SafetensorError, ValueError, TypeError, AttributeError, KeyError) as error:
-        raise UserError(f"{path}: not a sound safetensors file ({in_one_line(error):.200})") from None
+    with user_error(path, "cannot read"):
+        try:
+            with safe_open(path, framework="numpy") as file:
+                if form and (file.metadata() or {}).get("format") != form:
+                    raise UserError(f"{path}: a safetensors file, but not one that this program wrote as {form!r}")
+                yield file
+        except (SafetensorError, TypeError, AttributeError) as error:  # the last two: types that NumPy lacks
+            raise UserError(f"{path}: not a sound safetensors file ({in_one_line(error):.200})") from None
 
 
 def with_prefix(tensors: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
@@ -187,27 +151,8 @@ def checksum(header: dict[str, str], tensors: dict[str, np.ndarray]) -> str:
     return str(crc)
 
 
-def require_weights(weights: dict[str, np.ndarray], config: configs.ModelConfig, path: Path) -> None:
-    """Raises UserError unless there are as many weights as a model of this configuration has.
-
-    Nothing is built for that: a configuration that somebody else wrote may ask for more than the memory.
-    """
-    found, wanted = sum(array.size for array in weights.values()), sum(parameter_counts(config).values())
-    if found != wanted:
-        raise UserError(f"{path}: {found:,} weights, but a model of its configuration has {wanted:,}")
-
-
-def require_finite(arrays: dict[str, np.ndarray], path: Path) -> None:
-    """Raises UserError if a value is not a finite number of float32."""
-    for name, array in arrays.items():
-        with np.errstate(over="ignore"):
-            is_sound = array.dtype.kind == "f" and np.isfinite(array.astype(np.float32, copy=False)).all()
-        if not is_sound:
-            raise UserError(f"{path}: {name} has a value that is not a finite number")
-
-
 def copy_into(arrays: dict[str, np.ndarray], views: dict[str, Array], path: Path) -> None:
-    """Copy arrays into `views` (of a model or of Adam's moments). Raises UserError naming what does not fit."""
+    """Copy arrays into `views` (of a model or of Adam's moments), which must have the same names and shapes."""
     missing, surplus = sorted(views.keys() - arrays.keys()), sorted(arrays.keys() - views.keys())
     if missing or surplus:
         differences = f"missing {listed(missing)}; not in the model {listed(surplus)}"
@@ -235,7 +180,7 @@ class CheckpointDirectory:
         self.average = directory / "average.safetensors"
 
     def of_step(self, step: int) -> Path:
-        """The path of this step's checkpoint, whether or not it exists."""
+        """The path of this step's checkpoint."""
         return self.directory / f"step_{step:08d}.safetensors"
 
     def steps(self) -> list[Path]:
@@ -260,7 +205,6 @@ class CheckpointDirectory:
         for path in reversed(self.steps()):
             try:
                 found = load(path)
-                require_weights(found.weights, found.config.model, path)
                 if found.progress.step == number_of(path):
                     return path, found, complaints
                 complaints.append(f"{path}: of step {found.progress.step}, although its name says another")
@@ -271,10 +215,10 @@ class CheckpointDirectory:
     def preferred(self) -> Path:
         """The checkpoint to translate with: the average, else the best by validation loss, else the last.
 
-        An average is passed over if training has gone on since. Raises UserError if there is no checkpoint.
+        An average is passed over if training has gone on since.
         """
         last = self.steps()[-1:]
-        has_average = self.average.exists() and not (last and step_of(self.average) < number_of(last[0]))
+        has_average = self.average.exists() and not (last and progress_of(self.average).step < number_of(last[0]))
         for path in (*([self.average] if has_average else []), self.best, *last):
             if path.exists():
                 return path
@@ -288,9 +232,9 @@ def number_of(path: Path) -> int:
 
 
 def average(paths: list[Path]) -> Checkpoint:
-    """The arithmetic mean of the weights of several checkpoints (paper §6.1), taken in float64; no moments.
+    """The arithmetic mean of the weights of several checkpoints of a run (paper §6.1), taken in float64; no moments.
 
-    Raises UserError if one cannot be read or belongs to another run. Progress and configuration are the last one's.
+    Progress and configuration are the last one's.
     """
     last = load(paths[-1])
     of_text = (last.progress.data_checksum, last.progress.tokenizer_checksum)

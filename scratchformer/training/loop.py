@@ -27,8 +27,7 @@ INTERRUPTED = "interrupted"
 def train(trainer: Trainer) -> str:
     """Train until there is a reason to stop, save, and return the reason.
 
-    A resumed run does at each step what an uninterrupted one does. Raises UserError, without
-    saving, if the loss is not finite, and before the first step if `require_loadable` does.
+    A resumed run does at each step what an uninterrupted one does.
     """
     require_loadable(trainer)
     trainer.parallel.copy_model()
@@ -48,15 +47,11 @@ def train(trainer: Trainer) -> str:
             progress.log_steps(pending, keep=n_in_background)
 
             step = trainer.progress.step
-            if trainer.data.val is not None and step % settings.validate_every == 0:
+            has_text = trainer.data.val is not None
+            if has_text and step % settings.validate_every == 0:
                 progress.log_steps(pending)
                 progress.log_validation(validate(trainer))
-            if (
-                trainer.data.val is not None
-                and trainer.goal
-                and settings.score_every
-                and step % settings.score_every == 0
-            ):
+            if has_text and trainer.goal and settings.score_every and step % settings.score_every == 0:
                 progress.log_steps(pending)
                 progress.log_score(trainer.goal.score_name, score(trainer))
             reason = reason_to_stop(trainer, stop, began)

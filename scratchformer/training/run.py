@@ -53,7 +53,6 @@ class RunDirectory:
         self.log_file = path / "log.jsonl"
         self.evaluations_file = path / "evaluations.jsonl"
         self.figures = path / "figures"
-        self.probe = path / ".probe"
         self.checkpoints = CheckpointDirectory(path / "checkpoints")
         self.held: Lock | None = None
 
@@ -63,8 +62,6 @@ class RunDirectory:
 
         If the block raises, everything that was made is removed again, also the directories above the run's. Otherwise
         the run stays locked.
-
-        Raises UserError if the directory already holds a run, cannot be written, or another process trains in it.
         """
         self.require_free()
         complaint = "cannot write the run's directory"
@@ -76,11 +73,6 @@ class RunDirectory:
             with user_error(self.path, complaint):
                 for directory in (self.checkpoints.directory, self.figures):
                     make_directory(directory, undo)
-                undo.callback(remove, self.probe)
-                self.probe.unlink(missing_ok=True)
-                with open(self.probe, "xb") as file:
-                    file.write(b"\0" * 4096)
-                self.probe.unlink()
             for path in (self.tokenizer_file, self.checkpoints.best, self.config_file):
                 if not path.exists():
                     undo.callback(remove, path)
@@ -88,7 +80,7 @@ class RunDirectory:
             undo.pop_all()
 
     def require_free(self) -> None:
-        """Raises UserError if the directory holds a run, or visible files other than our output (2> RUN/messages)."""
+        """Refuse a directory that holds a run, or visible files other than our output (2> RUN/messages)."""
         if self.config_file.exists():
             resume = f"train --resume {shlex.quote(str(self.path))}"
             raise UserError(f"{self.path}: holds a run already; resume it with {resume}, or choose another --out")
@@ -99,13 +91,11 @@ class RunDirectory:
             raise UserError(f"{self.path}: holds {foreign[0]}, which no training wrote; choose another --out")
 
     def is_left_over(self, path: Path) -> bool:
-        """Whether this is our own output, or what a process may leave that was killed in `reserved`."""
+        """Say whether this is our own output, a hidden file, or a leftover of an aborted start."""
         if path in (self.checkpoints.directory, self.figures):
             return path.is_dir() and not any(path.iterdir())
         begun = self.checkpoints.directory.is_dir() and self.figures.is_dir()
-        if path.name.startswith("."):  # also .DS_Store, .gitkeep; but .probe and .NAME.partial are names of ours
-            return begun or path != self.probe and path.suffix != ".partial"
-        return begun and path == self.tokenizer_file or is_our_output(path)
+        return path.name.startswith(".") or begun and path == self.tokenizer_file or is_our_output(path)
 
     def owns(self, path: Path) -> bool:
         """Whether this is, or would be, a file that training or an evaluation writes in this directory."""
@@ -118,10 +108,7 @@ class RunDirectory:
         return any(self.owns(each) and each.exists() and each.samefile(path) for each in own)
 
     def lock(self) -> None:
-        """Keep other processes from training in this run, as long as this object exists or until `unlock`.
-
-        Raises UserError if another process trains in it.
-        """
+        """Keep other processes from training in this run, as long as this object exists or until `unlock`."""
         path = self.path.resolve()
         self.held = LOCKS[path] = LOCKS.get(path) or Lock(path)
 
@@ -130,10 +117,7 @@ class RunDirectory:
         self.held = None
 
     def write_imported(self, tokenizer: Tokenizer, checkpoint: Checkpoint) -> None:
-        """Make a run of a model that was trained elsewhere: this checkpoint, which is without moments, is its best.
-
-        Raises UserError as `reserved` does.
-        """
+        """Make a run of a model that was trained elsewhere: this checkpoint, which is without moments, is its best."""
         with self.reserved():
             tokenizer.save(self.tokenizer_file)
             checkpoints.save(self.checkpoints.best, checkpoint)
@@ -141,11 +125,11 @@ class RunDirectory:
         self.unlock()
 
     def write_config(self, config: Config) -> None:
-        """Write config.toml, atomically. Raises UserError if it cannot be written."""
+        """Write config.toml, atomically."""
         replace_text(self.config_file, configs.to_toml(config))
 
     def require(self) -> None:
-        """Raises UserError unless the directory holds a run, whose files are plain files."""
+        """Refuse a directory without a run, or with something else than plain files."""
         if not self.config_file.exists():
             raise UserError(f"{self.path}: no run here (config.toml is missing)")
         for path in (self.config_file, self.tokenizer_file, self.log_file, self.evaluations_file):
@@ -153,10 +137,7 @@ class RunDirectory:
                 raise UserError(f"{path}: not a plain file")
 
     def read_tokenizer(self, ranks: Communicator = Communicator()) -> Tokenizer | None:
-        """The tokenizer, which rank 0 reads and sends to the others; None for a run on images, which has none.
-
-        Raises UserError if it is missing or damaged.
-        """
+        """The tokenizer, which rank 0 reads and sends to the others; None for a run on images."""
         reads = ranks.rank == 0 and configs.load(self.config_file).model.reads_text
         return share_tokenizer(load_tokenizer(self.tokenizer_file) if reads else None, ranks)
 
@@ -187,7 +168,7 @@ class RunDirectory:
         saved = (
             path for pattern in ("step_*", "best.*") for path in self.checkpoints.directory.glob(f".{pattern}.partial")
         )
-        for path in (*(self.path / name for name in own), *saved, self.probe):
+        for path in (*(self.path / name for name in own), *saved):
             path.unlink(missing_ok=True)
 
     def drop_log_after(self, step: int) -> None:
@@ -209,7 +190,7 @@ def share_tokenizer(tokenizer: Tokenizer | None, ranks: Communicator) -> Tokeniz
 
 
 def require_place(path: Path, *runs: RunDirectory) -> None:
-    """Raises UserError unless a file can be written here that replaces nothing, or a plain file that is not a run's.
+    """Refuse a place where a file would replace anything but a plain file that is not a run's.
 
     Files of all runs and prepared corpora are recognised by their place, those of `runs` behind links, too.
     """
@@ -248,10 +229,7 @@ def is_until(entry: dict[str, Any], step: int) -> bool:
 
 
 def read_entries(path: Path) -> list[dict[str, Any]]:
-    """The objects in a file with one line of JSON for each. Lines that a crash has damaged are left out.
-
-    Raises UserError if the file cannot be read.
-    """
+    """The objects in a file with one line of JSON for each. Lines that a crash has damaged are left out."""
     with user_error(path, "cannot read"):
         lines = path.read_bytes().split(b"\n")
     return [entry for entry in map(parse_entry, lines) if entry]
@@ -292,7 +270,7 @@ def load_model(
     threads: int = 1,
     device: Device = Device(),
 ) -> Trained:
-    """The model of a run, whatever its task. Arguments and errors as for `load_run`."""
+    """The model of a run of any task. Arguments as for `load_run`."""
     file, trained, tokenizer = read_trained(RunDirectory(Path(path)), checkpoint)
     model = new_model(trained.config.model, seed=0, dtype=dtype)
     if remark := other_code(trained.progress.code, model, file):
@@ -314,7 +292,6 @@ def load_run(
     checkpoint  "average", "best", "last" or a file; None takes the first of these that exists, but not an average that
                 is older than the last checkpoint
     threads     cores to use on a CPU
-    Raises UserError if there is no run, if it does not translate, and if its files are damaged or do not match.
     """
     require_task(RunDirectory(Path(path)), "translation", "parsing")
     return translator_of(load_model(path, checkpoint, dtype, threads, device))
@@ -329,42 +306,32 @@ def translator_of(trained: Trained) -> Translator:
 
 
 def require_task(run: RunDirectory, *tasks: str) -> None:
-    """Raises UserError unless a run was trained for one of these tasks."""
+    """Refuse a run that was trained for none of these tasks."""
     run.require()
     configs.require_task(configs.load(run.config_file), str(run.path), *tasks)
 
 
 def read_trained(run: RunDirectory, checkpoint: str | Path | None) -> tuple[Path, Checkpoint, Tokenizer | None]:
-    """The checkpoint that `load_model` takes -> its file, its contents with the run's configuration, the tokenizer
-
-    Raises UserError as `load_run` does.
-    """
+    """The checkpoint that `load_model` takes -> its file, its contents with the run's configuration, the tokenizer"""
     run.require()
     config = configs.load(run.config_file)
     file = checkpoint_file(run.checkpoints, checkpoint)
     trained = checkpoints.load(file)
     configs.require_same(trained.config, config, file)
-    checkpoints.require_weights(trained.weights, config.model, file)
     tokenizer = run.read_tokenizer()
     if tokenizer:
         require_tokenizer(run.tokenizer_file, tokenizer, trained.progress, file)
-        if tokenizer.vocab_size != config.model.vocab_size:
-            wanted = f"model.vocab_size={config.model.vocab_size} in {run.config_file}"
-            raise UserError(f"{run.tokenizer_file}: {tokenizer.vocab_size} pieces, but {wanted}")
     return file, replace(trained, config=config), tokenizer
 
 
 def require_tokenizer(path: Path, tokenizer: Tokenizer, progress: Progress, checkpoint: Path) -> None:
-    """Raises UserError unless this is the tokenizer with which the checkpoint was trained, as far as it says."""
+    """Refuse a tokenizer with which the checkpoint was not trained, as far as it says."""
     if progress.tokenizer_checksum not in (0, tokenizer.checksum):
         raise UserError(f"{path}: damaged, or not the tokenizer with which {checkpoint} was trained")
 
 
 def checkpoint_file(directory: CheckpointDirectory, wanted: str | Path | None) -> Path:
-    """The file of a checkpoint that is named as for `load_run`; says so if an average is passed over.
-
-    Raises UserError if there is none.
-    """
+    """The file of a checkpoint that is named as for `load_run`; says so if an average is passed over."""
     if wanted is None:
         path = directory.preferred()
         if path != directory.average and directory.average.exists():

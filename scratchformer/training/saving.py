@@ -14,7 +14,6 @@ from scratchformer.config import Config
 from scratchformer.errors import UserError
 from scratchformer.nn.ops import ops_of, using
 from scratchformer.nn.parameter import Array
-from scratchformer.nn.sizes import parameter_counts
 from scratchformer.parallel.agreement import require_agreement
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.training import checkpoints
@@ -27,8 +26,7 @@ from scratchformer.training.trainer import Trainer
 def save(trainer: Trainer) -> Path:
     """Write a checkpoint of this step -> its path
 
-    Raises UserError if the weights are not finite or differ between ranks, so that no sound checkpoint is replaced by a
-    bad one.
+    Weights that are not finite or differ between ranks are refused: no sound checkpoint is replaced by a bad one.
     """
     require_loadable(trainer)
     directory, data = trainer.run.checkpoints, trainer.model.store.data
@@ -47,12 +45,8 @@ def save(trainer: Trainer) -> Path:
 
 
 def require_loadable(trainer: Trainer) -> None:
-    """Raises UserError if the model is not the one that the optimizer trains, or its checkpoints could not be loaded.
-
-    Training begins with this, and so does saving: a model changed by hand is refused before it costs hours.
-    """
-    model, counts = trainer.model, parameter_counts(trainer.config.model)
-    before = "change the layers of a model before its trainer is made"
+    """Refuse a model that is not the one that the optimizer trains, because somebody has changed its layers by hand."""
+    model, before = trainer.model, "change the layers of a model before its trainer is made"
     try:
         model.store.require(model.parameters())
     except ValueError as error:
@@ -60,11 +54,6 @@ def require_loadable(trainer: Trainer) -> None:
     if trainer.optimizer.store is not model.store or trainer.parallel.gradient.grad is not model.store.grad:
         raise UserError(f"the model has another store than when its trainer was made: {before}")
     code_of(model)
-    if model.store.data.size != sum(counts.values()):
-        raise UserError(
-            f"the model has {model.store.data.size:,} weights, but one of its configuration has "
-            f"{sum(counts.values()):,}, so its checkpoints could not be loaded; nn/sizes.py counts them"
-        )
 
 
 def checkpoint(trainer: Trainer) -> Checkpoint:
@@ -95,10 +84,7 @@ def moment_views(trainer: Trainer) -> dict[str, Array]:
 
 
 def find_newest(run: RunDirectory, config: Config) -> tuple[Path | None, Checkpoint | None, list[str]]:
-    """The newest sound checkpoint of a run, or None -> its path, its contents, what the user should know
-
-    Raises UserError if it was made with other settings, or if the run has none from which training can go on.
-    """
+    """Find the newest sound checkpoint of a run, if any -> its path, its contents, remarks for the user"""
     path, found, complaints = run.checkpoints.newest_sound()
     remarks = [f"skipped {complaint}" for complaint in complaints]
     if path is not None and found is not None:
@@ -123,10 +109,7 @@ def broadcast_progress(ranks: Communicator, found: Checkpoint | None) -> Progres
 
 
 def restore(trainer: Trainer, path: Path | None, found: Checkpoint | None) -> None:
-    """Go back to a checkpoint, which rank 0 has read and sends to the others, or to the beginning if there is none.
-
-    Raises UserError if it was made with another text.
-    """
+    """Go back to a checkpoint, which rank 0 has read and sends to the others, or to the beginning if there is none."""
     with using(*trainer.device.ops):
         if path is not None and found is not None:
             if found.progress.data_checksum != trainer.data.checksum:
@@ -146,10 +129,7 @@ def restore(trainer: Trainer, path: Path | None, found: Checkpoint | None) -> No
 
 
 def take_pretrained(trainer: Trainer) -> None:
-    """Take the weights of the pretrained run where name and shape are the same, before the first step.
-
-    Raises UserError if there is no such run, or no weight of it fits.
-    """
+    """Take the weights of the pretrained run where name and shape are the same, before the first step."""
     pretrained = trainer.config.training.pretrained
     if not pretrained:
         return

@@ -312,4 +312,6 @@ def test_the_record_of_the_shipped_model():
     first, *_, last = (each["loss"] for each in description["replay"]["snapshots"])
     assert last < 0.3 < 5 < first
     assert description["replay"]["caption"] == "recorded in a second run with the settings of this model"
-    assert checkpoints.step_of(TINY_MODEL.checkpoints.average) == description["replay"]["snapshots"][-1]["step"]
+    assert (
+        checkpoints.progress_of(TINY_MODEL.checkpoints.average).step == description["replay"]["snapshots"][-1]["step"]
+    )

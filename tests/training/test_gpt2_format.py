@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from safetensors.numpy import save, save_file
+from safetensors.numpy import save_file
 
 from scratchformer import config as configs
 from scratchformer.nn.sizes import parameter_counts
@@ -37,16 +37,9 @@ BAD_WEIGHTS = {
     "h.0.attn.c_attn.weight has shape (192, 64); in a model of its sizes it has (64, 192)": lambda tensors: (
         tensors | {"h.0.attn.c_attn.weight": tensors["h.0.attn.c_attn.weight"].T.copy()}
     ),
-    "wpe.weight has shape (12,); it must be a matrix": lambda tensors: tensors | {"wpe.weight": np.ones(12, "f4")},
-    "h.0.ln_2.weight has a value that is not a finite number": lambda tensors: (
-        tensors | {"h.0.ln_2.weight": np.full(64, np.nan, "f4")}
-    ),
     "ln_f.bias is of type I64": lambda tensors: tensors | {"ln_f.bias": np.ones(64, int)},
     "lm_head.weight is not wte.weight": lambda tensors: tensors | {"lm_head.weight": tensors["wte.weight"] + 1},
     "vectors of 600 pieces, but": lambda tensors: tensors | {"wte.weight": tensors["wte.weight"][:600].copy()},
-    "d_model=0 is not a multiple of 64": lambda tensors: {
-        name: np.zeros([size * (size in (12, 16)) for size in array.shape], "f4") for name, array in tensors.items()
-    },
 }
 
 
@@ -62,20 +55,6 @@ def test_other_weights_are_refused(refused, tensors, command, tmp_path, complain
     save_file(BAD_WEIGHTS[complaint](tensors), tmp_path / "model.safetensors")
     assert f"{tmp_path}/model.safetensors: " in (said := refused(*command)) and complaint in said
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    "content, complaint",
-    [
-        (b"no weights at all", "not a sound safetensors file"),
-        (save({"wte.weight": np.ones(9, "f4")})[:-3], "not a sound safetensors file"),
-        (None, "no such file"),
-    ],
-)
-def test_files_that_hold_no_weights_are_refused(refused, command, tmp_path, content, complaint):
-    if content is not None:
-        (tmp_path / "model.safetensors").write_bytes(content)
-    assert complaint in refused(*command)
 
 
 def test_an_imported_model_of_any_size_learns_on_with_its_own_configuration(cli, refused, tensors, command, tmp_path):

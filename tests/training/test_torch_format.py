@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 from safetensors import safe_open
@@ -75,13 +73,6 @@ def test_an_imported_run_is_the_exported_one_bit_for_bit(cli, trained, exported,
     assert run.config_file.read_bytes() == trained.config_file.read_bytes()
 
 
-def test_the_checkpoint_to_export_can_be_chosen(cli, trained, tmp_path):
-    path = tmp_path / "last.safetensors"
-    cli("export", trained.path, "--to", "torch", path, "--checkpoint", "last")
-    embedding = checkpoints.load(trained.checkpoints.steps()[-1]).weights["source_embedding.weight"]
-    assert np.array_equal(load_file(path)["source_embedding.weight"], embedding)
-
-
 # --- bad input
 
 
@@ -98,20 +89,14 @@ def test_nothing_is_imported_over_what_is_there(refused, exported, own_run, file
     assert files_of(own_run.path) == before
 
 
-def test_weights_that_changed_are_told_and_what_is_no_number_is_refused(cli, refused, exported, tmp_path):
+def test_weights_that_changed_are_told(cli, exported, tmp_path):
     with safe_open(exported, framework="numpy") as file:
         header = file.metadata()
     tensors, path = load_file(exported), tmp_path / "changed.safetensors"
-    gain = "encoder.layers.0.norm1.weight"
-    for value, dtype, code in ((0.5, "float32", 0), (np.nan, "float32", 2), (1, "int32", 2)):
-        tensors[gain] = np.full_like(tensors[gain], value, dtype)
-        save_file(tensors, path, header)
-        if code:
-            said = refused("import", path, "--out", tmp_path / "again")
-            assert f"{gain} has a value that is not a finite number" in said
-        else:
-            said = cli("import", path, "--out", tmp_path / "tuned")
-            assert said.code == 0 and "have changed since it was exported" in said.err
+    tensors["encoder.layers.0.norm1.weight"] += 0.5
+    save_file(tensors, path, header)
+    said = cli("import", path, "--out", tmp_path / "tuned")
+    assert said.code == 0 and "have changed since it was exported" in said.err
     assert "changed" not in cli("import", exported, "--out", tmp_path / "same").err
 
 
@@ -130,24 +115,7 @@ def test_files_that_are_no_export_are_refused(refused, exported, trained, tmp_pa
     with safe_open(exported, framework="numpy") as file:
         header = file.metadata()
     tensors, path = load_file(exported), tmp_path / "changed.safetensors"
-    save_file(tensors, path, {"format": FORMAT})
-    assert "header is damaged" in refused_import(path)
-    save_file(tensors, path, header | {"tokenizer": "AAAA"})
-    assert "not a sentencepiece model" in refused_import(path)
-    for config, complaint in (
-        ({"model": {"N": 0}}, "N=0"),
-        ([], "not a configuration"),
-        ({"model": 3}, "must be a table"),
-    ):
-        save_file(tensors, path, header | {"config": json.dumps(config)})
-        assert complaint in refused_import(path)
-    save_file({**tensors, "bias": tensors["encoder.layers.0.norm1.bias"]}, path, header)
-    assert "but a model of its configuration has" in refused_import(path)
     save_file(
         {("bias" if name == "encoder.layers.0.norm1.bias" else name): tensors[name] for name in tensors}, path, header
     )
     assert "missing encoder.layers.0.norm1.bias; not in the model bias" in refused_import(path)
-    small = json.loads(header["config"])
-    for size in ({"d_ff": 2**62}, {"N": 2**62}, {"vocab_size": 61}):
-        save_file(tensors, path, header | {"config": json.dumps(small | {"model": small["model"] | size})})
-        refused_import(path)
