@@ -236,43 +236,12 @@ def test_what_nobody_foresaw_is_one_line_with_its_place(refused, cli, monkeypatc
 # --- directories
 
 
-def test_the_messages_of_a_run_may_go_into_its_directory(small_settings, tmp_path):
-    """And hidden files, which file managers make, are no obstacle."""
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / ".DS_Store").write_text("theirs")
-    command = [sys.executable, "-m", "scratchformer", "train", "--out", run, *map(str, small_settings)]
-    with open(run / "messages", "wb") as messages:
-        assert subprocess.run(command, stderr=messages).returncode == 0
-    assert "12 steps done" in (run / "messages").read_text() and (run / ".DS_Store").read_text() == "theirs"
-
-
-@pytest.mark.parametrize("name", ["tokenizer.model", "log.jsonl", "evaluations.jsonl", "train.en", ".probe", "figures"])
-def test_a_run_begins_only_in_a_directory_without_foreign_files(tmp_path, small_config, files_of, name):
-    directory = tmp_path / "theirs"
-    (directory / "checkpoints").mkdir(parents=True)
-    (directory / name).write_text("theirs")
-    before = files_of(directory)
-    with pytest.raises(UserError, match=f"theirs: holds {name}, which no training wrote; choose another --out"):
-        start.begin(RunDirectory(directory), small_config())
-    assert files_of(directory) == before
-
-
 def test_a_prepared_corpus_is_no_place_for_a_run(prepare_corpus, small_config, tmp_path, files_of):
     directory = prepare_corpus(tmp_path / "prepared")
     before = files_of(directory)
     with pytest.raises(UserError, match="which no training wrote"):
         start.begin(RunDirectory(directory), small_config())
     assert files_of(directory) == before
-
-
-def test_what_a_run_leaves_that_was_killed_before_it_began_is_no_obstacle(tmp_path, small_config):
-    run = RunDirectory(tmp_path / "run")
-    run.checkpoints.directory.mkdir(parents=True)
-    run.figures.mkdir()
-    for path in (run.tokenizer_file, run.probe, run.path / ".config.toml.partial"):
-        path.write_text("left over")
-    assert loop.train(start.begin(run, small_config(steps=1))) == "1 steps done"
 
 
 def test_scores_are_not_appended_through_a_link(cli, own_run, corpus, tmp_path):
@@ -284,16 +253,6 @@ def test_scores_are_not_appended_through_a_link(cli, own_run, corpus, tmp_path):
     )
     assert outcome.code == 0 and "scores not recorded" in outcome.err
     assert victim.read_text() == "theirs\n"
-
-
-def test_figures_are_no_reason_to_fail(cli, own_run, monkeypatch):
-    own_run.figures.rename(own_run.path / "elsewhere")
-    own_run.figures.write_text("a file")
-    outcome = cli("train", "--resume", own_run.path, "--set", "steps=13")
-    assert outcome.code == 0 and "no figures: " in outcome.err
-    with open(own_run.log_file, "a") as log:
-        log.write('{"event": "step", "step": 2, "loss": "low"}\n')
-    assert cli("train", "--resume", own_run.path, "--set", "steps=14").code == 0
 
 
 def test_a_second_run_in_the_same_directory(refused, own_run, small_settings, files_of):
