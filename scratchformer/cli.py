@@ -1,6 +1,7 @@
 """The command line: the command `scratchformer`, its subcommands and its exit codes."""
 
 import argparse
+import errno
 import os
 import sys
 import traceback
@@ -68,9 +69,10 @@ def main(arguments: list[str] | None = None) -> int:
 def tell_error(error: Exception) -> int:
     """Print an error as one line, and above it its traceback if the environment asks for that -> exit code"""
     if isinstance(error, OSError):
+        unread = is_unread(error)
         discard_unwritable()
-    if isinstance(error, BrokenPipeError):  # `... | head` has read enough
-        return 0
+        if unread:
+            return 0
     if os.environ.get(TRACEBACK):
         traceback.print_exception(error)
     if isinstance(error, (UserError, OSError, MemoryError)):
@@ -103,6 +105,18 @@ def reason_of(error: Exception) -> str:
 
 def is_of_gpu(error: Exception) -> bool:
     return type(error).__module__.startswith("cupy")
+
+
+def is_unread(error: OSError) -> bool:
+    """Return whether nobody reads standard output: `... | head` has read enough, or the terminal is closed.
+
+    A closed terminal and a broken disk both give EIO; only the terminal gives it for an empty write.
+    """
+    try:
+        os.write(1, b"")
+    except OSError as answer:
+        return error.errno == answer.errno == errno.EIO
+    return isinstance(error, BrokenPipeError)
 
 
 def discard_unwritable() -> None:
