@@ -1,6 +1,7 @@
 """The command line: the command `scratchformer`, its subcommands and its exit codes."""
 
 import argparse
+import errno
 import os
 import sys
 import traceback
@@ -68,20 +69,22 @@ def main(arguments: list[str] | None = None) -> int:
 def tell_error(error: Exception) -> int:
     """Print an error as one line, and above it its traceback if the environment asks for that -> exit code"""
     if isinstance(error, OSError):
+        unread = is_unread(error)
         discard_unwritable()
-    if isinstance(error, BrokenPipeError):  # `... | head` has read enough
-        return 0
+        if unread:
+            return 0
     if os.environ.get(TRACEBACK):
         traceback.print_exception(error)
-    if isinstance(error, RuntimeError):
-        from scratchformer.parallel import job  # here, because it imports NumPy
+    if isinstance(error, (UserError, OSError, MemoryError)):
+        tell(f"scratchformer: {reason_of(error)}")
+        return 2
+    from scratchformer.parallel import job  # here, because it imports NumPy
 
-        if job.exit_code(error) == job.GAVE_UP:  # another rank does not answer, or has failed and says why
-            if str(error):
-                tell(f"scratchformer: {error}")
-            return job.GAVE_UP
-    tell(f"scratchformer: {reason_of(error)}")
-    return 1 if is_of_gpu(error) else 2
+    code = job.exit_code(error)
+    gave_up = code == job.GAVE_UP  # another rank does not answer, or has failed and says why
+    if str(error) or not gave_up:
+        tell(f"scratchformer: {error if gave_up else reason_of(error)}")
+    return code if gave_up or is_of_gpu(error) or job.is_rank() else 2
 
 
 def reason_of(error: Exception) -> str:
@@ -102,6 +105,18 @@ def reason_of(error: Exception) -> str:
 
 def is_of_gpu(error: Exception) -> bool:
     return type(error).__module__.startswith("cupy")
+
+
+def is_unread(error: OSError) -> bool:
+    """Return whether nobody reads standard output: `... | head` has read enough, or the terminal is closed.
+
+    A closed terminal and a broken disk both give EIO; only the terminal gives it for an empty write.
+    """
+    try:
+        os.write(1, b"")
+    except OSError as answer:
+        return error.errno == answer.errno == errno.EIO
+    return isinstance(error, BrokenPipeError)
 
 
 def discard_unwritable() -> None:

@@ -96,7 +96,7 @@ def test_the_timeout_holds_until_a_rank_has_exited(launched):
 
 def test_the_standard_error_of_a_failed_rank_is_shown(launched):
     code, stderr = launched("print_and_raise")
-    assert code == 1 and "rank 1 | long long" in stderr and "rank 1 | RuntimeError: that was it" in stderr
+    assert code == 1 and "rank 1 | long long" in stderr and "that was it" in stderr
 
 
 def test_no_room_for_shared_memory_is_reported_in_one_line(memory, refused, monkeypatch, tmp_path):

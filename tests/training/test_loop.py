@@ -16,7 +16,7 @@ from scratchformer.tasks.translation import read_corpus, train_tokenizer
 from scratchformer.text.batches import batches_in_order
 from scratchformer.text.tokenizer import UNK
 from scratchformer.training import checkpoints
-from scratchformer.training.loop import Stop, reason_to_stop, train
+from scratchformer.training.loop import Stop, train
 from scratchformer.training.validation import validation_loss
 
 NO_DROPOUT = {"P_drop": 0.0}
@@ -90,11 +90,6 @@ def test_every_micro_batch_of_every_step_draws_masks_of_its_own(begin, monkeypat
     named = {(key.seed, key.step, key.shard) for key in drawn}
     assert named == {(7, step, shard) for step in (1, 2) for shard in range(3)}
     assert len(set(drawn)) == len(drawn)
-
-
-def test_the_loss_falls(trained):
-    first, *_, last = trained.read_log("validation")
-    assert last["loss"] < first["loss"]
 
 
 def test_the_same_seed_makes_the_same_run_and_another_does_not(begin, same_run):
@@ -287,14 +282,6 @@ def test_a_second_signal_does_not_wait():
         stop(signal.SIGINT, None)
 
 
-def test_there_is_a_reason_before_the_first_step_of_a_finished_run(begin):
-    trainer = begin(steps=5)
-    assert reason_to_stop(trainer, Stop(), 0.0) == ""
-    trainer.progress = replace(trainer.progress, step=5)
-    assert reason_to_stop(trainer, Stop(), 0.0) == train(trainer) == "5 steps done"
-    assert trainer.run.checkpoints.steps() == []
-
-
 # --- when it goes wrong
 
 
@@ -320,20 +307,6 @@ def test_a_learning_rate_that_blows_up_leaves_no_bad_checkpoint(begin, lr_factor
         train(trainer)
     for path in trainer.run.checkpoints.steps():
         assert all(np.isfinite(array).all() for array in checkpoints.load(path).weights.values())
-
-
-def test_no_checkpoint_yet_is_said(begin):
-    trainer = begin()
-    trainer.model.store.data[:] = np.nan
-    with pytest.raises(UserError, match="step 1: .*there is no checkpoint yet"):
-        train(trainer)
-
-
-def test_without_validation_text(begin):
-    trainer = begin(steps=4)
-    trainer.data = trainer.data._replace(val=None, val_text=None)
-    assert train(trainer) == "4 steps done"
-    assert trainer.run.checkpoints.preferred() == trainer.run.checkpoints.of_step(4)
 
 
 def forget_beta(trainer):
@@ -375,11 +348,3 @@ def test_a_change_after_the_trainer_was_made_reaches_all_threads(begin):
     train(trainer)
     feed_forwards = [model.encoder.layers[0].feed_forward.sublayer for model in trainer.parallel.replicas]
     assert [layer.activation for layer in feed_forwards] == ["gelu", "gelu"]
-
-
-def test_a_line_that_a_crash_cut_short_costs_no_other(own_run):
-    before = own_run.read_log("step")
-    with open(own_run.log_file, "a", encoding="utf-8") as file:
-        file.write('{"event": "st')
-    own_run.log("step", {"step": 99})
-    assert own_run.read_log("step") == [*before, {"event": "step", "step": 99}]
