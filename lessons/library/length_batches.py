@@ -1,4 +1,4 @@
-"""What lesson 18 and its lab notes train on batches of the bundled text: the pairs, a small model, and its losses."""
+"""Training of lesson 18 and its lab notes on batches of the bundled text: the pairs, a small model, and its losses."""
 
 from __future__ import annotations
 

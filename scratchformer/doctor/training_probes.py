@@ -159,9 +159,7 @@ SMALL_BATCHES = {"tokens_per_batch": 40, "accumulation": 3, "bucket_fineness": 1
 SHORT_SCHEDULE = {"warmup": 2, "lr_factor": 1.0, "eps_ls": 0.1, "clip_norm": 0.0}
 
 
-TRANSLATOR = {"task": "translation", "architecture": "encoder-decoder"} | dict.fromkeys(
-    ("n_classes", "target_vocab_size", "n_tags"), 0
-)
+TRANSLATOR = {"task": "translation", "target_vocab_size": 0, "n_tags": 0}
 
 
 def practice_config(config: Config, changes: dict[str, Any]) -> Config:
