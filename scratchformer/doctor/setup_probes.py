@@ -301,13 +301,9 @@ def probe_log(run: RunDirectory) -> Finding:
         entries = [entry for entry in entries if entry.get("grad_norm", 0) is not None]  # fp16 skips some steps
         losses, norms = (np.array([float(entry[key]) for entry in entries]) for key in ("loss", "grad_norm"))
         validations = [float(entry["loss"]) for entry in run.read_log("validation")] if entries else []
-    except UserError as error:
-        return Finding(probe, expected, str(error), "FAIL", "a damaged file")
-    except (KeyError, TypeError, ValueError) as error:
+    except (UserError, KeyError, TypeError, ValueError) as error:
         seen = f"{run.log_file}: an entry without a valid number ({error})"
         return Finding(probe, expected, seen, "FAIL", "a damaged file")
-    if not entries and run.log_file.exists() and run.log_file.stat().st_size:
-        return Finding(probe, expected, f"{run.log_file}: no entry of a step", "FAIL", "a damaged file")
     if len(entries) < MIN_STEPS:
         return Finding(probe, expected, f"{len(entries)} steps are logged, which is too few to judge", "skipped")
     finite = np.isfinite(losses) & np.isfinite(norms)
