@@ -28,10 +28,7 @@ class Page(NamedTuple):
 
 
 def write_explorer(out: Path, description: dict[str, Any], weights: bytes) -> Page:
-    """Write the page of a model, whole or not at all; `describe` makes description and weights of a run. -> the page
-
-    Raises UserError if it cannot be written; see also `require_page_place`.
-    """
+    """Write the page of a model, whole or not at all; `describe` makes description and weights of a run. -> the page"""
     require_page_place(out)
     page = page_of(description, weights)
     with whole_file(out, "cannot write the page") as file:
@@ -40,8 +37,7 @@ def write_explorer(out: Path, description: dict[str, Any], weights: bytes) -> Pa
 
 
 def require_page_place(out: Path, *runs: RunDirectory) -> None:
-    """Raises UserError unless the name ends in .html, and nothing lies there but a page that we wrote; see also
-    `require_place`."""
+    """Refuse a name that does not end in .html, or that a file has which we did not write; see also `require_place`."""
     require_place(out, *runs)
     if out.suffix.lower() != ".html":
         raise UserError(f"{out}: the page is saved as .html, not as {out.suffix or 'a file without suffix'}")
