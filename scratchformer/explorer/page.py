@@ -85,9 +85,6 @@ def bundle(entry: Path) -> str:
 
     A browser loads no modules into a page that is opened as a file. So each becomes a function that is called at once
     and returns what the module exports: `const module_0 = (() => { ... return { h, s, clear }; })();`.
-
-    Raises ValueError for modules in another style than this: `import { a, b as c } from "./x.js";` on one line;
-    `export` at the beginning of a line, before function, async function, class or const; no imports in a circle.
     """
     exports: dict[Path, list[str]] = {}
     scripts: list[str] = []

@@ -78,12 +78,6 @@ def test_the_last_boundary_is_the_maximal_length():
     assert bucket_boundaries(5) == [5]
 
 
-@pytest.mark.parametrize("max_length, fineness", [(0, 1), (-3, 1), (64, 0), (64, -1)])
-def test_impossible_boundaries(max_length, fineness):
-    with pytest.raises(UserError, match="must be at least 1"):
-        bucket_boundaries(max_length, fineness)
-
-
 # --- encode_pairs
 
 
@@ -130,30 +124,6 @@ def test_a_pair_over_the_budget_is_named():
     assert len(encode_pairs(encode, pairs, MAX_LENGTH, tokens_per_batch=31)) == 4
 
 
-@pytest.mark.parametrize("number", [0, -1])
-def test_lengths_and_budgets_must_be_positive(encoded, number):
-    pairs = pairs_of(["10"], ["20"])
-    with pytest.raises(UserError, match=f"max_length must be at least 1 token, not {number}"):
-        encode_pairs(encode, pairs, max_length=number, tokens_per_batch=BUDGET)
-    with pytest.raises(UserError, match=f"tokens_per_batch must be at least 1, not {number}"):
-        encode_pairs(encode, pairs, MAX_LENGTH, tokens_per_batch=number)
-    with pytest.raises(UserError, match=f"tokens_per_batch must be at least 1, not {number}"):
-        BatchPlan(encoded, tokens_per_batch=number, accumulation=1, seed=0)
-    with pytest.raises(UserError, match=f"tokens_per_batch must be at least 1, not {number}"):
-        next(batches_in_order(encoded, tokens_per_batch=number))
-    with pytest.raises(UserError, match=f"accumulation must be at least 1 micro-batch, not {number}"):
-        BatchPlan(encoded, BUDGET, accumulation=number, seed=0)
-
-
-def test_other_arguments_of_the_plan(encoded):
-    with pytest.raises(UserError, match="seed .* must not be negative, but is -1"):
-        BatchPlan(encoded, BUDGET, accumulation=1, seed=-1)
-    with pytest.raises(UserError, match="fineness must be at least 1"):
-        BatchPlan(encoded, BUDGET, accumulation=1, seed=0, fineness=0)
-    with pytest.raises(UserError, match="raise tokens_per_batch"):
-        BatchPlan(encoded, tokens_per_batch=20, accumulation=1, seed=0)
-
-
 # --- Batch
 
 
@@ -168,15 +138,6 @@ def test_a_batch_written_out():
     assert batch.n_target_tokens == 4 + 2
     assert batch.n_positions == 2 * 3 + 2 * 4
     assert batch.source_ids.dtype == batch.target_in_ids.dtype == batch.target_out_ids.dtype == np.int32
-
-
-def test_sentences_without_tokens_are_eos_alone():
-    batch = encode_pairs(encode, pairs_of([""], [""]), MAX_LENGTH, BUDGET).batch(np.array([0]))
-    assert (batch.source_ids.tolist(), batch.target_in_ids.tolist(), batch.target_out_ids.tolist()) == (
-        [[EOS]],
-        [[BOS]],
-        [[EOS]],
-    )
 
 
 def test_batches_hold_the_sentences_of_their_indices(encoded):
@@ -327,11 +288,6 @@ def test_batches_in_order_are_as_large_as_the_budget_allows(encoded):
         longest = encoded.lengths[batch.indices].max()
         assert len(batch.indices) * longest <= BUDGET
         assert (len(batch.indices) + 1) * encoded.lengths[following.indices[0]] > BUDGET
-
-
-def test_a_single_batch_in_order(encoded):
-    [batch] = batches_in_order(encoded, tokens_per_batch=10**6)
-    assert len(batch.indices) == len(encoded)
 
 
 def test_a_pair_over_the_budget_in_order(encoded):
