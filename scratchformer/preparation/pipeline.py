@@ -20,8 +20,9 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -48,7 +49,7 @@ from scratchformer.preparation.prepared import (
     text_names,
 )
 from scratchformer.preparation.workers import map_in_order
-from scratchformer.text.batches import Sequences, crc32_of_ids, encode_and_filter
+from scratchformer.text.batches import EncodedPairs, crc32_of_ids, encode_and_filter
 from scratchformer.text.corpora import (
     READ_ERRORS,
     Block,
@@ -320,38 +321,13 @@ def sampled_lines(path: Path, n_lines: int, sample: int) -> Iterator[str]:
 # Encode ---------------------------------------------------------------------------------------------------------------
 
 
-class EncodedBlock(NamedTuple):
-    """The pairs of a block that are neither blank nor too long, with their line numbers, (pairs,) int64."""
-
-    source: Sequences
-    target: Sequences
-    line_numbers: np.ndarray
-    n_lines: int
-    n_empty: int
-    n_longer: int
-    n_unknown: int
-
-
-@dataclass(frozen=True)
-class Encoder:
-    """Encodes blocks of text; it can be pickled for another process."""
-
-    files: ParallelFiles
-    tokenizer: Tokenizer
-    max_length: int
-
-    def __call__(self, block: Block) -> EncodedBlock:
-        source_lines, target_lines = block.lines(self.files)
-        pairs = nonblank_pairs(source_lines, target_lines, block.first_line)
-        encoded = encode_and_filter(self.tokenizer.encode, pairs, self.max_length)
-        source, target = (
-            Sequences(side.ids.astype(dtype_of_ids(self.tokenizer)), side.offsets)
-            for side in (encoded.source, encoded.target)
-        )
-        n_unknown = sum(int(np.count_nonzero(side.ids == UNK)) for side in (source, target))
-        return EncodedBlock(
-            source, target, encoded.line_numbers, len(source_lines), pairs.n_empty, encoded.n_dropped, n_unknown
-        )
+def encode_block(
+    files: ParallelFiles, tokenizer: Tokenizer, max_length: int, block: Block
+) -> tuple[EncodedPairs, int, int]:
+    """Encode the pairs of a block that are neither blank nor too long -> them, its lines, the blank ones among these"""
+    source_lines, target_lines = block.lines(files)
+    pairs = nonblank_pairs(source_lines, target_lines, block.first_line)
+    return encode_and_filter(tokenizer.encode, pairs, max_length), len(source_lines), pairs.n_empty
 
 
 def dtype_of_ids(tokenizer: Tokenizer) -> np.dtype:
@@ -362,7 +338,7 @@ def dtype_of_ids(tokenizer: Tokenizer) -> np.dtype:
 def encode_split(out: Path, split: str, n_lines: int, tokenizer: Tokenizer, options: Options) -> SplitCounts:
     """Write the arrays of a split, which has `n_lines` lines."""
     files = ParallelFiles(*(out / name for name in text_names([split], options.languages)))
-    encoder = Encoder(files, tokenizer, options.max_length)
+    encode = partial(encode_block, files, tokenizer, options.max_length)
     n_empty, n_longer, n_unknown, longest = 0, 0, 0, 0
     with ExitStack() as stack:
 
@@ -375,19 +351,19 @@ def encode_split(out: Path, split: str, n_lines: int, tokenizer: Tokenizer, opti
         for begins in offsets:
             begins.append(np.zeros(1, np.int64))
         blocks = stack.enter_context(
-            closing(map_in_order(encoder, stream_blocks(files, LINES_PER_BLOCK), options.workers))
+            closing(map_in_order(encode, stream_blocks(files, LINES_PER_BLOCK), options.workers))
         )
         bar = stack.enter_context(progress_bar(f"encode {split}", n_lines))
-        for block in blocks:
-            bar.update(block.n_lines)
-            for sequences, side_ids, begins in zip((block.source, block.target), ids, offsets):
+        for pairs, n_read, n_blank in blocks:
+            bar.update(n_read)
+            for sequences, side_ids, begins in zip((pairs.source, pairs.target), ids, offsets):
                 begins.append(side_ids.size + sequences.offsets[1:])
                 side_ids.append(sequences.ids)
-                longest = max(longest, int(sequences.lengths.max(initial=0)))
-            lines.append(block.line_numbers)
-            n_empty += block.n_empty
-            n_longer += block.n_longer
-            n_unknown += block.n_unknown
+                n_unknown += int(np.count_nonzero(sequences.ids == UNK))
+            lines.append(pairs.line_numbers)
+            n_empty += n_blank
+            n_longer += pairs.n_dropped
+            longest = max(longest, int(pairs.lengths.max(initial=0)))
     if not lines.size:
         raise UserError(
             f"{split} text: none of its {n_empty + n_longer} pairs has at most --max-length {options.max_length} tokens"

@@ -272,8 +272,8 @@ class GrowingArray:
         np.lib.format.write_array_header_1_0(self.file, header)
 
     def append(self, values: np.ndarray) -> None:
-        """Write values (n,) of a dtype that fits."""
-        self.file.write(values.astype(self.dtype, casting="same_kind").tobytes())
+        """Write values (n,), which must fit the dtype."""
+        self.file.write(values.astype(self.dtype).tobytes())
         self.size += values.size
 
 
