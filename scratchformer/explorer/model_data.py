@@ -237,7 +237,7 @@ def replay(run: RunDirectory, config: Config, log: Log, sentence: str) -> dict[s
 
 
 def has_positions(translator: Translator, text: str) -> bool:
-    """Whether the model has a position for every piece of a text and for </s>."""
+    """Say if the model has a position for every piece of a text and for </s>."""
     config, [ids] = translator.model.config, translator.tokenizer.encode([text])
     return config.positions != "learned" or len(ids) < config.max_positions
 

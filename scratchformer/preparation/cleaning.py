@@ -47,7 +47,7 @@ class Limits(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How many pairs were read, dropped (`empty`, `too_long`, `ratio`: the first reason that applies) and kept.
+    """Number of pairs read, dropped (`empty`, `too_long`, `ratio`: the first reason that applies) and kept.
 
     held_out  otherwise good pairs of which a side is a sentence of the validation or test text, kept or dropped
     """

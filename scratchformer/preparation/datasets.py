@@ -31,7 +31,7 @@ class TextFile:
     n_bytes: int = 0
 
     def path(self, directory: Path) -> Path:
-        """Where `fetch` puts the text."""
+        """The place where `fetch` puts the text."""
         if not self.member:
             return directory / "downloads" / self.origin.name
         return directory / "unpacked" / self.member.removesuffix(".sgm")

@@ -151,7 +151,7 @@ def origin_of(files: CorpusFiles, options: Options) -> dict[str, Any]:
 
 
 def is_current(out: Path, made_from: dict[str, Any]) -> bool:
-    """Whether `out` is a finished preparation of the same text with the same options, and all its files are intact."""
+    """Recognize a finished preparation of the same text with the same options whose files are all intact."""
     try:
         corpus = PreparedCorpus(out)
     except UserError:
@@ -279,7 +279,7 @@ OVERLAP = "a sentence of the val or test text"
 
 
 def reasons(counts: Counts, options: Options) -> str:
-    """How many pairs were dropped for which reason."""
+    """Count the dropped pairs by reason, in words."""
     dropped = [
         f"{counts.empty:,} with an empty side",
         f"{counts.too_long:,} of more than {options.max_words} words",

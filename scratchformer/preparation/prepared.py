@@ -145,7 +145,7 @@ def array_names(splits: Iterable[str]) -> list[str]:
 
 
 def is_prepared(directory: Path) -> bool:
-    """Whether a preparation has made this directory, or has begun to; other programs write a manifest.json, too.
+    """Recognize a directory of a preparation, finished or not; other programs write a manifest.json, too.
 
     The mark is searched for in the bytes, and the ids count too, so that a damaged directory is not taken for text.
     """
@@ -179,7 +179,7 @@ class PreparedCorpus:
         return Tokenizer.load(self._unchanged(TOKENIZER))
 
     def has(self, split: str) -> bool:
-        """Whether there is this split, "train" or "val"."""
+        """Say if the corpus has a split, "train" or "val"."""
         return split in self.manifest.splits
 
     def text_files(self, split: str) -> ParallelFiles:

@@ -35,7 +35,7 @@ class BracketCounts(NamedTuple):
 
     matched, predicted, gold    brackets in both trees, in the parse, in the gold tree
     complete      sentences with the same brackets in both trees
-    words, tagged words that are no punctuation, and those of them with the right tag
+    words, tagged words other than punctuation, and those of them with the right tag
     repaired      sentences whose parse had to be repaired
     errors        sentences that are not counted, because the parse has other words than the gold tree
     """

@@ -164,7 +164,7 @@ class Tokenizer:
         return [self._processor.decode(_text_ids(ids)) for ids in sentences]
 
     def same_pieces(self, other: "Tokenizer") -> bool:
-        """Whether each id stands for the same piece in both models."""
+        """Say if each id stands for the same piece in both models."""
         sizes = (self.vocab_size, other.vocab_size)
         return sizes[0] == sizes[1] and self.pieces(range(sizes[0])) == other.pieces(range(sizes[1]))
 
@@ -174,7 +174,7 @@ class Tokenizer:
 
 
 FREQUENT, FREQUENT_CLASS = 3, 10
-"""How often a word must occur to have an id of its own, and words of a class to have one together."""
+"""Least number of occurrences of a word with an id of its own, and of the words of a class with an id."""
 
 
 class WordTokenizer(Tokenizer):
@@ -284,7 +284,7 @@ class TokenizerPair(Tokenizer):
         return self.source.pieces(ids)
 
     def same_pieces(self, other: Any) -> bool:
-        """Whether each id of either side stands for the same piece in both pairs."""
+        """Say if each id of either side stands for the same piece in both pairs."""
         return self.source.same_pieces(other.source) and self.target.same_pieces(other.target)
 
 

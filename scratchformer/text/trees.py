@@ -7,7 +7,7 @@ word, and leave out the word. So the tree of "John sleeps ." in Penn brackets an
     (S (NP (NNP John)) (VP (VBZ sleeps)) (. .))        S NP NNP /NP VP VBZ /VP . /S
 
 That is the form of the authors' code, tensor2tensor of June 2017 (data_generators/wsj_parsing.py). A model may write
-any sequence of symbols, so `tree_of` repairs what is no tree, and says whether it had to.
+any sequence of symbols, so `tree_of` repairs a wrong sequence, and says so.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_DEPTH = 100
 """No tree may be deeper: a real one has a few dozen levels."""
 
 TOP = "TOP"
-"""The label of a root that is no phrase itself: it joins phrases that have no common one."""
+"""Label of an artificial root, which joins several phrases."""
 
 TOPS = ("", TOP, "ROOT")
 """The labels of a root above the sentence, which say nothing."""

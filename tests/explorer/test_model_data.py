@@ -1,4 +1,4 @@
-"""What the explorer's page is told about a run agrees with the run, and nothing else is put on a page."""
+"""The description of a run on the explorer's page agrees with the run."""
 
 import io
 import json

@@ -208,7 +208,7 @@ def test_the_result_does_not_depend_on_the_number_of_workers(prepared, files_of)
 
 
 def is_done(told):
-    """Whether something was done, from the lines that were told."""
+    """Say if the lines that were told are those of a whole preparation."""
     return [line.split(":")[0] for line in told][-3:] == ["clean", "vocabulary", "encode"]
 
 
