@@ -138,9 +138,9 @@ def loss_and_gradient(model, plan, indices, step, settings):
     model.store.grad[...] = 0
     for i, batch in enumerate(plan.micro_batches(indices)):
         key = DropoutKey(settings.seed, step, i)
-        ids = batch.source_ids, batch.target_in_ids
+        ids = batch.inputs
         logits, cache = model.forward(*ids, rng=key)            # (B, T, V)
-        L_i, n_i, dlogits = cross_entropy(logits, batch.target_out_ids, settings.eps_ls)
+        L_i, n_i, dlogits = cross_entropy(logits, batch.targets, settings.eps_ls)
         model.backward(dlogits, cache)                          # adds to grad
         loss, n_tokens = loss + L_i, n_tokens + n_i
     return loss / n_tokens, model.store.grad / n_tokens

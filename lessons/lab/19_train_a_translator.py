@@ -174,7 +174,7 @@ measure("pairs of more than 24 tokens in the text, of 20,000",
 # %%
 def loss_on(batches, smoothing):
     """Nats per target token, without dropout"""
-    sums, counts = zip(*(forward_loss(model, *batch.ids, smoothing)
+    sums, counts = zip(*(forward_loss(model, *batch.inputs, batch.targets, smoothing)
                          for batch in batches))
     return sum(sums) / sum(counts)
 

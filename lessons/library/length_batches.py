@@ -45,7 +45,7 @@ def up_to(batches: Iterable[np.ndarray], target_lengths: np.ndarray, n_tokens: i
 
 def mean_gradient(model: Transformer, batch: Batch) -> None:
     """Set the gradient to that of the mean loss of a target token."""
-    loss_backward(model, *batch.ids)
+    loss_backward(model, *batch.inputs, batch.targets)
     model.store.grad /= batch.n_target_tokens
 
 

@@ -44,8 +44,9 @@ class Batch(NamedTuple):
     n_source_tokens  real tokens among what it reads and does not predict, EOS included; of an image, its pixels
     n_positions      padding included: the cost of the batch
 
-    A batch of sentence pairs is padded with PAD to its longest ones, S source and T target positions. The decoder reads
-    target_in_ids (BOS, tokens) and has to predict target_out_ids (tokens, EOS), the same shifted by one position.
+    A batch of sentence pairs is padded with PAD to its longest ones, S source and T target positions. Its inputs are
+    source_ids (B, S): tokens, EOS, and target_in_ids (B, T): BOS, tokens, which the decoder reads. Its targets are
+    target_out_ids (B, T): tokens, EOS, the same shifted by one position.
     """
 
     inputs: tuple[np.ndarray, ...]
@@ -58,26 +59,6 @@ class Batch(NamedTuple):
     def n_target_tokens(self) -> int:
         """Number of tokens to predict, EOS included: the divisor of the batch's loss."""
         return int(np.count_nonzero(self.targets != PAD))
-
-    @property
-    def source_ids(self) -> np.ndarray:
-        """Of sentence pairs, (B, S) int32: tokens, EOS."""
-        return self.inputs[0]
-
-    @property
-    def target_in_ids(self) -> np.ndarray:
-        """Of sentence pairs, (B, T) int32: BOS, tokens."""
-        return self.inputs[1]
-
-    @property
-    def target_out_ids(self) -> np.ndarray:
-        """Of sentence pairs, (B, T) int32: tokens, EOS."""
-        return self.targets
-
-    @property
-    def ids(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of sentence pairs, what the loss of a Transformer takes: source_ids, target_in_ids, target_out_ids."""
-        return self.source_ids, self.target_in_ids, self.target_out_ids
 
 
 def batch_of(inputs: tuple[np.ndarray, ...], targets: np.ndarray, indices: np.ndarray) -> Batch:

@@ -190,7 +190,7 @@ def test_measured_steps_are_training_steps(small_config, monkeypatch):
     whole = trainer.parallel.step_gradient
 
     def looked_at(batches, settings, number):
-        seen.append([(batch.source_ids.shape, batch.target_out_ids.shape) for batch in batches])
+        seen.append([(batch.inputs[0].shape, batch.targets.shape) for batch in batches])
         return whole(batches, settings, number)
 
     monkeypatch.setattr(trainer.parallel, "step_gradient", looked_at)

@@ -51,7 +51,7 @@ def same(some, others):
 
 def same_batches(some, others):
     return len(some) == len(others) and all(
-        same((*a.ids, a.indices), (*b.ids, b.indices)) for a, b in zip(some, others)
+        same((*a.inputs, a.targets, a.indices), (*b.inputs, b.targets, b.indices)) for a, b in zip(some, others)
     )
 
 
@@ -130,20 +130,20 @@ def test_a_pair_over_the_budget_is_named():
 def test_a_batch_written_out():
     pairs = pairs_of(["10 11", "12", "13 14 15"], ["20", "21 22 23", "24 25"])
     batch = encode_pairs(encode, pairs, MAX_LENGTH, BUDGET).batch(np.array([1, 0]))
-    assert batch.source_ids.tolist() == [[12, EOS, PAD], [10, 11, EOS]]
-    assert batch.target_in_ids.tolist() == [[BOS, 21, 22, 23], [BOS, 20, PAD, PAD]]
-    assert batch.target_out_ids.tolist() == [[21, 22, 23, EOS], [20, EOS, PAD, PAD]]
+    assert batch.inputs[0].tolist() == [[12, EOS, PAD], [10, 11, EOS]]
+    assert batch.inputs[1].tolist() == [[BOS, 21, 22, 23], [BOS, 20, PAD, PAD]]
+    assert batch.targets.tolist() == [[21, 22, 23, EOS], [20, EOS, PAD, PAD]]
     assert batch.indices.tolist() == [1, 0]
     assert batch.n_source_tokens == 2 + 3
     assert batch.n_target_tokens == 4 + 2
     assert batch.n_positions == 2 * 3 + 2 * 4
-    assert batch.source_ids.dtype == batch.target_in_ids.dtype == batch.target_out_ids.dtype == np.int32
+    assert batch.inputs[0].dtype == batch.inputs[1].dtype == batch.targets.dtype == np.int32
 
 
 def test_batches_hold_the_sentences_of_their_indices(encoded):
     for batch in batches_in_order(encoded, BUDGET):
         for row, index in enumerate(batch.indices):
-            for side, ids in ((encoded.source, batch.source_ids[row]), (encoded.target, batch.target_out_ids[row])):
+            for side, ids in ((encoded.source, batch.inputs[0][row]), (encoded.target, batch.targets[row])):
                 assert ids[ids != PAD].tolist() == side.ids[side.offsets[index] : side.offsets[index + 1]].tolist()
 
 
@@ -204,7 +204,7 @@ def test_micro_batches_share_out_the_step_within_the_budget(encoded, accumulatio
         batches = plan.micro_batches(step)
         assert len(batches) == min(accumulation, len(step))
         assert sorted(np.concatenate([batch.indices for batch in batches])) == sorted(step)
-        assert all(max(batch.source_ids.size, batch.target_out_ids.size) <= BUDGET for batch in batches)
+        assert all(max(batch.inputs[0].size, batch.targets.size) <= BUDGET for batch in batches)
 
 
 def test_pairs_of_similar_length_make_a_micro_batch():
@@ -236,7 +236,7 @@ def test_a_step_is_the_same_text_however_it_is_split(encoded):
     contents = []
     for accumulation in (1, 2, 6):
         batches = BatchPlan(encoded, BUDGET, accumulation, seed=0).micro_batches(step)
-        rows = [row[row != PAD].tolist() for batch in batches for row in batch.target_out_ids]
+        rows = [row[row != PAD].tolist() for batch in batches for row in batch.targets]
         contents.append((sorted(rows), sum(batch.n_source_tokens for batch in batches)))
     assert contents[0] == contents[1] == contents[2]
 

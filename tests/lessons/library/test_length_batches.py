@@ -28,5 +28,5 @@ def test_the_gradient_is_that_of_the_mean_loss():
     slope, losses, at_w = model.store.grad @ direction, [], w.copy()
     for sign in (1, -1):
         w[...] = at_w + sign * 1e-6 * direction
-        losses.append(float(forward_loss(model, *batch.ids)[0]) / batch.n_target_tokens)
+        losses.append(float(forward_loss(model, *batch.inputs, batch.targets)[0]) / batch.n_target_tokens)
     assert np.isclose(slope, (losses[0] - losses[1]) / 2e-6, rtol=1e-5)
