@@ -319,7 +319,8 @@ of_length_8 = np.random.default_rng(0).permutation(np.flatnonzero(train.lengths 
 
 def gradient_length(indices):
     model.zero_grad()
-    _, n = loss_backward(model, *train.batch(indices).ids, CONFIG.training.eps_ls)
+    batch = train.batch(indices)
+    _, n = loss_backward(model, *batch.inputs, batch.targets, CONFIG.training.eps_ls)
     return np.linalg.norm(model.store.grad) / n
 
 
@@ -334,7 +335,8 @@ unseen = np.setdiff1d(np.arange(len(train)),
 
 def loss_of_lengths(shortest, longest):
     found = [i for i in unseen if shortest <= train.lengths[i] <= longest][:60]
-    sums, n = loss_backward(model, *train.batch(np.array(found)).ids,
+    batch = train.batch(np.array(found))
+    sums, n = loss_backward(model, *batch.inputs, batch.targets,
                             CONFIG.training.eps_ls)
     return float(sums) / n
 
