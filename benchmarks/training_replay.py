@@ -27,7 +27,7 @@ from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
 from scratchformer.experiments.training_log import read_log
-from scratchformer.explorer.model_data import RECORD, cross_attention, has_form, head_id, snapshot, thinned
+from scratchformer.explorer.model_data import cross_attention, head_id, snapshot, thinned
 from scratchformer.files import replace_text
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
@@ -128,7 +128,6 @@ def main() -> None:
     with threadpool_limits(1), tempfile.TemporaryDirectory() as directory:
         provenance = surroundings()  # now: git may move while we measure
         results, record = measure(RunDirectory(Path(directory) / "run"), config, steps)
-    assert has_form(record, RECORD), "explore would not read it"
     if not arguments.quick:
         replace_text(SHIPPED.path / "replay.json", json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n")
     write(

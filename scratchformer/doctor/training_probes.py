@@ -212,7 +212,7 @@ def check_batch_contents(config: Config) -> None:
 def check_batch(batch: Batch, source: list[list[int]], target: list[list[int]]) -> None:
     """Compare a batch with the ids of all sentences."""
     for row, index in enumerate(batch.indices):
-        encoder_in, decoder_in, decoder_out = (without_padding(ids[row]) for ids in batch.ids)
+        encoder_in, decoder_in, decoder_out = (without_padding(ids[row]) for ids in (*batch.inputs, batch.targets))
         words = target[index]
         expect(decoder_out[-1:] == [EOS], "a target does not end with the end symbol")
         expect(decoder_in != decoder_out, "the decoder reads what it should predict: the target is not shifted")
@@ -334,8 +334,8 @@ def check_validation_loss(config: Config) -> None:
     trainer = practice_trainer(config, {"P_drop": 0.3, "eps_ls": 0.3})
     pairs, model = trainer.data.train, trainer.model
     batch = pairs.batch(np.arange(len(pairs)))
-    logits, _ = model.forward(batch.source_ids, batch.target_in_ids)
-    loss, n_tokens, _ = cross_entropy(logits, batch.target_out_ids)
+    logits, _ = model.forward(*batch.inputs)
+    loss, n_tokens, _ = cross_entropy(logits, batch.targets)
     what = "validation loss per target token, without smoothing and dropout"
     expect_close(what, validation_loss(model, pairs, 40), loss / n_tokens, FLOAT32_ROUNDING)
 
@@ -424,7 +424,7 @@ def check_generation_steps(config: ModelConfig) -> None:
 def check_scores(trained: Trained) -> None:
     """Use a trained model, because an untrained one repeats the same word."""
     trainer, alpha, extra_length = trained()[0], 0.6, 4
-    sources = trainer.data.train.batch(BY_HEART).source_ids
+    sources = trainer.data.train.batch(BY_HEART).inputs[0]
     for source, found in zip(sources, search(trainer.model, sources, 4, alpha, extra_length, 4)):
         expect(found, "a sentence has no translation")
         longest, ended = (source != PAD).sum() + extra_length, []
@@ -445,7 +445,7 @@ def check_scores(trained: Trained) -> None:
 
 def check_greedy_search(trained: Trained) -> None:
     trainer, extra_length = trained()[0], 4
-    sources = trainer.data.train.batch(BY_HEART).source_ids
+    sources = trainer.data.train.batch(BY_HEART).inputs[0]
     for source, (found,) in zip(sources, search(trainer.model, sources, 1, 0.6, extra_length)):
         ids: list[int] = []
         while EOS not in ids and len(ids) < (source != PAD).sum() + extra_length:

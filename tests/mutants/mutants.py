@@ -1310,7 +1310,7 @@ model, loss_sum = self.replicas[replica], 0.0
 
         guesses = {}
         for batch in batches_in_order(trainer.data.val, trainer.config.training.tokens_per_batch):
-            logits, _ = trainer.model.forward(batch.source_ids, batch.target_in_ids)
+            logits, _ = trainer.model.forward(*batch.inputs)
             guesses.update(zip(batch.indices, trainer.tokenizer.decode(logits.argmax(axis=-1))))
         scores = corpus_scores([guesses[i] for i in range(len(guesses))], target, language)
 """,

@@ -379,7 +379,7 @@ def test_too_large_a_batch_is_reported_with_the_size_that_would_fit(begin_there,
     monkeypatch.setattr(Transformer, "states", limited)
     indices = max(trainer.plan.epoch(0), key=len)
     batch = trainer.plan.micro_batches(indices)[0]
-    (n, S), T = batch.source_ids.shape, batch.target_out_ids.shape[1]
+    (n, S), T = batch.inputs[0].shape, batch.targets.shape[1]
     fits = n
     while fits > 5:
         fits //= 2
