@@ -17,12 +17,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from provenance import surroundings
 from small_training import RESULTS, number
 from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
-from scratchformer.experiments.head_report import HeadReport, corrected_z, measure_heads, text_of
+from scratchformer.experiments.head_report import as_text, corrected_z, grid, measure_heads, text_of
+from scratchformer.experiments.statistics import rank_correlation
 from scratchformer.text import bundled
 from scratchformer.text.corpora import read_pairs
 from scratchformer.training.run import RunDirectory, load_run, replace_text
@@ -41,18 +43,25 @@ def rounded(value: Any) -> Any:
     return number(value) if isinstance(value, float) else value
 
 
-def claims(report: HeadReport) -> dict[str, Any]:
+def claims(record: dict[str, Any]) -> dict[str, Any]:
     """What Michel et al. 2019 report, here."""
     removable = {}
-    for name, curve in report.curves.items():
-        kept = [count for count, bleu in curve.bleus.items() if bleu < curve.bleus[0] - 1]
-        counts = list(curve.bleus)
+    for name, curve in record["curves"].items():
+        counts, bleus = list(curve["bleus"]), curve["bleus"]
+        kept = [count for count in counts if bleus[count] < bleus[0] - 1]
         removable[name] = counts[counts.index(min(kept)) - 1] if kept else counts[-1]
-    needed = report.rises > corrected_z(report.rises.size) * report.errors
+    rises, gradients = grid(record, "rise"), grid(record, "gradient")
+    needed = rises > corrected_z(rises.size) * grid(record, "error")
+    norms = np.linalg.norm(gradients, axis=1, keepdims=True)  # as Michel et al. do before they order all heads
+    correlations = {
+        "|dL/dxi|": rank_correlation(gradients, rises),
+        "|dL/dxi| relative to its layer": rank_correlation(gradients / norms, rises),
+    }
     return {
-        "needed": [name for name, is_needed in zip(report.names, needed.reshape(-1)) if is_needed],
-        "bleu_within_1_point_without": int((report.bleus > report.bleu - 1).sum()),
+        "needed": [name for name, is_needed in zip(record["heads"], needed.reshape(-1)) if is_needed],
+        "bleu_within_1_point_without": int((grid(record, "bleu") > record["bleu"] - 1).sum()),
         "removable": removable,
+        "correlations": {name: found._asdict() for name, found in correlations.items()},
     }
 
 
@@ -79,15 +88,15 @@ def main() -> None:
         annotated, pronouns = bundled.read("test"), bundled.read("test_coreference")[: 2 * n_sentences]
         examples = [annotated[line - 1] for line in text.pairs.line_numbers]
     with threadpool_limits(1):
-        report = measure_heads(translator, text, to_order, text, examples, pronouns, 2 if arguments.quick else PARTS)
-    print(report.as_text())
+        record = measure_heads(translator, text, to_order, text, examples, pronouns, 2 if arguments.quick else PARTS)
+    print(as_text(record))
     config = configs.to_dict(configs.load(RunDirectory(arguments.run).config_file))
     result = {
         "benchmark": "head_pruning",
         "provenance": provenance,
         "config": {part: config[part] for part in ("model", "training")},
         "val_sentences": len(to_order.encoded),
-        "results": claims(report) | rounded(report.as_json()),
+        "results": rounded(claims(record) | record),
     }
     replace_text(arguments.out / f"{arguments.name}.json", json.dumps(result, indent=1, allow_nan=False) + "\n")
 

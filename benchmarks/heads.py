@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 from provenance import surroundings
@@ -29,8 +29,10 @@ from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
 from scratchformer.experiments import heads
 from scratchformer.nn.attention import CrossAttention, SelfAttention
+from scratchformer.nn.loss import cross_entropy
+from scratchformer.nn.ops import PAD
 from scratchformer.text import bundled
-from scratchformer.text.bundled import Example, words
+from scratchformer.text.bundled import PERSONAL, Example, both_right, words
 from scratchformer.training.run import RunDirectory, load_run
 
 SHIPPED = Path("data/tiny_model")
@@ -79,7 +81,7 @@ def pronouns(translator: Translator, pairs: list[Example]) -> dict[str, Any]:
         with ExitStack() as stack:
             for layer, which in removed:
                 stack.enter_context(heads.without_heads(layer, which))
-            return plain(heads.pronoun_choice(translator, pairs))
+            return plain(pronoun_choice(translator, pairs))
 
     return {
         "looks": looks,
@@ -91,6 +93,38 @@ def pronouns(translator: Translator, pairs: list[Example]) -> dict[str, Any]:
         "without_layer": {kind: [without((layer, every)) for layer in layers] for kind, layers in kinds.items()},
         "without_kind": {kind: without(*((layer, every) for layer in layers)) for kind, layers in kinds.items()},
     }
+
+
+class PronounChoice(NamedTuple):
+    """Choices of a model between er, sie and es after it has read the reference so far.
+
+    accuracy       share of the sentences in which the right one is the most probable of the three
+    pair_accuracy  share of the minimal pairs in which it is in both sentences
+    other_loss     loss of all other pieces, in nats per piece
+    """
+
+    accuracy: float
+    pair_accuracy: float
+    other_loss: float
+
+
+def pronoun_choice(translator: Translator, examples: Sequence[Example]) -> PronounChoice:
+    """Compare the logits of er, sie and es at the place of the pronoun, on minimal pairs."""
+    tokenizer, rows = translator.tokenizer, np.arange(len(examples))
+    source_ids, target_in_ids, target_out_ids = heads.teacher_forced(tokenizer, examples)
+    logits, _ = translator.model.forward(source_ids, target_in_ids)  # (B, T, V)
+    candidates = {name: tokenizer.encode([name])[0][0] for name in PERSONAL.values()}
+    if len(set(candidates.values())) < len(candidates):
+        raise ValueError(f"the first pieces of {', '.join(candidates)} are not distinct in this vocabulary")
+    links = [example.coreference or {} for example in examples]
+    target_words = [heads.words_of_pieces(tokenizer, example.target) for example in examples]
+    at_pronoun = rows, [list(each).index(link.get("target_pronoun")) for each, link in zip(target_words, links)]
+    expected = [list(candidates).index(link["expected"]) for link in links]
+    right = logits[at_pronoun][:, list(candidates.values())].argmax(axis=-1) == expected
+    others = target_out_ids.copy()
+    others[at_pronoun] = PAD
+    loss_sum, n_tokens, _ = cross_entropy(logits, others)
+    return PronounChoice(float(right.mean()), float(both_right(right, examples).mean()), float(loss_sum) / n_tokens)
 
 
 def deciding_word(example: Example, pairs: list[Example]) -> int:

@@ -14,7 +14,7 @@ from scratchformer.commands.translate import load_translator, machine_of, search
 from scratchformer.errors import UserError, printable
 
 if TYPE_CHECKING:
-    from scratchformer.experiments.evaluation import Comparison, Evaluation, System
+    from scratchformer.experiments.evaluation import System
     from scratchformer.training.run import RunDirectory, Trained
 
 
@@ -70,16 +70,22 @@ def evaluate(args: argparse.Namespace) -> None:
         translations += [system.translate(sources) for system in systems[1:]]
     language, results = data.target_language, []
     for system, lines in zip(systems, translations):
-        assessment = evaluation.assess(lines, references, language, args.paper)
-        results.append(evaluation.Evaluation(system, files, assessment))
+        results.append(system.evaluate(files, lines, references, language, args.paper))
         if remark := system.translator.unknown.remark():
             tell(f"{system.name}: {remark}")
     for doubt in doubts(translations[0], references, language):
         tell(doubt)
-    for result in results:
-        record_scores(result.system.run, result.as_record())
+    for system, result in zip(systems, results):
+        record_scores(system.run, result.record)
     comparisons = evaluation.compare(translations[0], translations[1], references, language) if args.against else []
-    print_scores(args.json, results, comparisons, [system.name for system in systems])
+    if args.json:
+        first, *others = [{"run": str(system.run.path)} | found.record for system, found in zip(systems, results)]
+        both = {"against": others[0], "comparison": [each._asdict() for each in comparisons]} if others else {}
+        print(json.dumps(first | both))
+    else:
+        names = [system.name for system in systems]
+        comparison = [evaluation.comparison_as_text(comparisons, *names)] if comparisons else []
+        print("\n\n".join([result.text for result in results] + comparison))
 
 
 FOR_TRANSLATION = ("source", "reference", "output", "paper", "against")
@@ -119,7 +125,7 @@ def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> Non
 
 
 def require_same_data(trained: Trained) -> None:
-    """Raises UserError if the files of a run have changed since: what validated then may have been trained on now."""
+    """Refuse a run whose files have changed since: text that validated then may have been trained on now."""
     from scratchformer.tasks.table import task_of
     from scratchformer.training.checkpoints import progress_of
 
@@ -150,16 +156,3 @@ def record_scores(run: RunDirectory, scores: dict[str, Any]) -> None:
         run.record_evaluation(scores)
     except UserError as error:
         tell(f"scores not recorded: {error}")
-
-
-def print_scores(as_json: bool, results: list[Evaluation], comparisons: list[Comparison], names: list[str]) -> None:
-    """Print the scores of one system, or of two and their comparison."""
-    from scratchformer.experiments.evaluation import comparison_as_text
-
-    if as_json:
-        first, *others = [result.as_json() for result in results]
-        both = {"against": others[0], "comparison": [each._asdict() for each in comparisons]} if others else {}
-        print(json.dumps(first | both))
-    else:
-        comparison = [comparison_as_text(comparisons, *names)] if comparisons else []
-        print("\n\n".join([result.as_text() for result in results] + comparison))

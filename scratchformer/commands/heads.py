@@ -37,7 +37,7 @@ def heads(args: argparse.Namespace) -> None:
 
     from scratchformer.experiments import figures
     from scratchformer.experiments.evaluation import find_test_set
-    from scratchformer.experiments.head_report import maps_figure, measure_heads, pruning_figure, text_of
+    from scratchformer.experiments.head_report import as_text, maps_figure, measure_heads, pruning_figure, text_of
     from scratchformer.text import bundled
     from scratchformer.text.corpora import read_pairs
     from scratchformer.training.run import RunDirectory, load_run, require_task
@@ -56,12 +56,12 @@ def heads(args: argparse.Namespace) -> None:
         annotated, pronouns = bundled.read("test"), bundled.read("test_coreference")
         examples = [annotated[number - 1] for number in text.pairs.line_numbers]
     is_even = np.arange(len(text.encoded)) % 2 == 0
-    report = measure_heads(translator, text, text.part(is_even), text.part(~is_even), examples, pronouns)
+    record = measure_heads(translator, text, text.part(is_even), text.part(~is_even), examples, pronouns)
     if args.json:
-        print(json.dumps(report.as_json()))
+        print(json.dumps(record))
         return
-    print(report.as_text())
+    print(as_text(record))
     if not is_bundled:
         print("No roles in alignment and pronouns: only for the bundled corpus is it known what is right.")
-    for name, figure in {"heads": maps_figure(report), "pruning": pruning_figure(report)}.items():
+    for name, figure in {"heads": maps_figure(record), "pruning": pruning_figure(record)}.items():
         print(figures.save_in_run(figure, run, name))

@@ -7,7 +7,6 @@ before it begins.
 from __future__ import annotations
 
 import os
-import re
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Callable, Iterator, NamedTuple, Sequence
@@ -20,6 +19,7 @@ from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError, printable
 from scratchformer.experiments.paper_bleu import PaperScore, paper_bleu_and_gap
 from scratchformer.files import user_error, whole_file
+from scratchformer.tasks.task import Evaluation
 from scratchformer.text.bleu import Scores, bleu_metric, corpus_scores, require_pairs
 from scratchformer.text.corpora import (
     ParallelFiles,
@@ -38,23 +38,11 @@ SIGNIFICANT = 0.05
 """Below this p-value two systems are called different. sacreBLEU computes p as Moses did, a little too small: of pairs
 of equally good systems, about one in ten is called different, not one in twenty."""
 
-NOT_PUBLISHED = (
-    "  no published procedure: the script is for German (de); how the paper cut other text, as here {}, "
-    "into tokens is not known"
-)
-"""Follows the score by the paper's script in languages other than German."""
-
-UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
-"""Characters that are not recorded of a checkpoint's file name, which somebody else may have chosen."""
-
 # The test set ---------------------------------------------------------------------------------------------------------
 
 
 def find_test_set(data: DataConfig, source: Path | None, reference: Path | None) -> ParallelFiles:
-    """The given files, or by default the test split of the run's data directory.
-
-    Raises UserError if only one file is given, or if there is no such directory or split.
-    """
+    """The given files, or by default the test split of the run's data directory."""
     if source and reference:
         require_distinct([("source", source), ("reference", reference)])
         return ParallelFiles(source, reference)
@@ -85,10 +73,7 @@ def texts_of(data: DataConfig) -> list[Path]:
 
 
 def read_parallel(*files: Path) -> list[list[str]]:
-    """The lines of files that have equally many, blank ones included. Each file is read once: it may be a pipe.
-
-    Raises UserError if the files cannot be read, differ in their number of lines, or are empty.
-    """
+    """The lines of files that have equally many, blank ones included. Each file is read once: it may be a pipe."""
     *others, last = lines = [read_lines(file) for file in files]
     for file, other in zip(files, others):
         if len(other) != len(last):
@@ -105,8 +90,7 @@ def open_output(
 ) -> Iterator[Callable[[list[str]], None]]:
     """Open a file -> write(lines), which completes it: only then it gets its name. Without a path, nothing is written.
 
-    Raises UserError if the file cannot be opened, if it is one of the `texts`, or one of a run or a prepared corpus
-    (see `require_place`), and from `write` if the disk is full.
+    A file that is one of the `texts`, or one of a run or a prepared corpus, is refused.
     """
     if path is None:
         yield lambda lines: None
@@ -151,67 +135,39 @@ def open_stream(path: Path) -> Iterator[BinaryIO]:
 # Scores ---------------------------------------------------------------------------------------------------------------
 
 
-class Assessment(NamedTuple):
-    """The scores of a set of translations.
+def assess(hypotheses: list[str], references: list[str], language: str = "de", with_paper: bool = False) -> Evaluation:
+    """Compute sacreBLEU's scores of text in this language, and if asked for, the score by the paper's script.
 
-    paper           the score by the paper's script; None if not requested
-    gap             the steps that lead from sacreBLEU's score to it, each with its change in BLEU
-    paper_language  whose rules the script followed
-    """
-
-    scores: Scores
-    paper: PaperScore | None = None
-    gap: dict[str, float] | None = None
-    paper_language: str | None = None
-
-    def as_record(self) -> dict[str, Any]:
-        """The scores and their signatures, flat. The paper's are None if not requested."""
-        paper = self.paper
-        paper_scores = {"paper_bleu": paper and paper.bleu, "paper_signature": paper and paper.signature}
-        return self.scores._asdict() | paper_scores
-
-    def as_json(self) -> dict[str, Any]:
-        """The record, and the parts of the paper's score."""
-        return {**self.as_record(), "paper": self.paper and self.paper._asdict(), "gap": self.gap}
-
-    def as_text(self, search: str = "") -> str:
-        """search: how the translations were found, such as "beam 4, " """
-        scores = self.scores
-        return "\n".join(
-            [
-                f"BLEU {scores.bleu:.2f}  ({scores.bleu_signature})",
-                f"chrF {scores.chrf:.2f}  ({scores.chrf_signature})",
-                *self._paper_lines(),
-                f"{scores.n_sentences} sentences, {search}length ratio {scores.length_ratio:.3f}, "
-                f"brevity penalty {scores.brevity_penalty:.3f}",
-            ]
-        )
-
-    def _paper_lines(self) -> list[str]:
-        if self.paper is None or self.gap is None:
-            return []
-        precisions = "/".join(f"{precision:.1f}" for precision in self.paper.precisions)
-        steps = ", ".join(f"{step} {round(change, 2) + 0.0:+.2f}" for step, change in self.gap.items())
-        return [
-            f"BLEU {self.paper.bleu:.2f} as the paper's script counts  ({self.paper.signature})",
-            f"  precisions {precisions}, {self.paper.hypothesis_length} tokens against "
-            f"{self.paper.reference_length}, brevity penalty {self.paper.brevity_penalty:.3f}",
-            f"  from {self.scores.bleu:.2f} to {self.paper.bleu:.2f}: {steps}",
-            *([] if self.paper_language == "de" else [NOT_PUBLISHED.format(self.paper_language)]),
-        ]
-
-
-def assess(hypotheses: list[str], references: list[str], language: str = "de", with_paper: bool = False) -> Assessment:
-    """sacreBLEU's scores of text in this language, and if asked for, the score by the paper's script.
-
-    Raises UserError if there is nothing to score or the two lists differ in length.
+    "gap" in the record: the steps that lead from sacreBLEU's score to that of the script, each with its change in BLEU
     """
     scores = corpus_scores(hypotheses, references, language)
-    if not with_paper:
-        return Assessment(scores)
-    language = printable(language)  # it will be printed, and may come from a run's file
-    paper, steps = paper_bleu_and_gap(scores.bleu, hypotheses, references, language)
-    return Assessment(scores, paper, steps, language)
+    lines = [f"BLEU {scores.bleu:.2f}  ({scores.bleu_signature})", f"chrF {scores.chrf:.2f}  ({scores.chrf_signature})"]
+    paper: PaperScore | None = None
+    gap: dict[str, float] | None = None
+    if with_paper:
+        language = printable(language)  # it will be printed, and may come from a run's file
+        paper, gap = paper_bleu_and_gap(scores.bleu, hypotheses, references, language)
+        lines += paper_lines(scores, paper, gap, language)
+    record = scores._asdict() | {"paper_bleu": paper and paper.bleu, "paper_signature": paper and paper.signature}
+    return Evaluation(record | {"paper": paper and paper._asdict(), "gap": gap}, "\n".join(lines))
+
+
+def paper_lines(scores: Scores, paper: PaperScore, gap: dict[str, float], language: str) -> list[str]:
+    """Write the score by the paper's script, and why it differs from sacreBLEU's."""
+    precisions = "/".join(f"{precision:.1f}" for precision in paper.precisions)
+    steps = ", ".join(f"{step} {round(change, 2) + 0.0:+.2f}" for step, change in gap.items())
+    lines = [
+        f"BLEU {paper.bleu:.2f} as the paper's script counts  ({paper.signature})",
+        f"  precisions {precisions}, {paper.hypothesis_length} tokens against "
+        f"{paper.reference_length}, brevity penalty {paper.brevity_penalty:.3f}",
+        f"  from {scores.bleu:.2f} to {paper.bleu:.2f}: {steps}",
+    ]
+    if language != "de":
+        lines.append(
+            "  no published procedure: the script is for German (de); how the paper cut other text, "
+            f"as here {language}, into tokens is not known"
+        )
+    return lines
 
 
 # Two systems ----------------------------------------------------------------------------------------------------------
@@ -287,7 +243,7 @@ def comparison_as_text(comparisons: list[Comparison], name: str, other_name: str
 
 
 def require_same_languages(run: RunDirectory, other: RunDirectory) -> None:
-    """Raises UserError unless two runs translate between the same languages, so that a test set is for both."""
+    """Refuse two runs that translate between other languages, because no test set is for both."""
     other.require()
     ours, theirs = (configs.load(each.config_file).data for each in (run, other))
     if (ours.source_language, ours.target_language) != (theirs.source_language, theirs.target_language):
@@ -319,34 +275,23 @@ class System(NamedTuple):
         shown = tqdm(translations, title, len(sentences), unit=" sentences", disable=None, leave=False)
         return [best[0].text for best in shown]
 
-
-class Evaluation(NamedTuple):
-    """The scores of one run's translations of a test set."""
-
-    system: System
-    files: ParallelFiles
-    assessment: Assessment
-
-    def as_record(self) -> dict[str, Any]:
-        """For `RunDirectory.record_evaluation`."""
-        return self._conditions() | self.assessment.as_record()
-
-    def as_json(self) -> dict[str, Any]:
-        """The record, with the run and the parts of the paper's score."""
-        return {"run": str(self.system.run.path)} | self._conditions() | self.assessment.as_json()
-
-    def as_text(self) -> str:
-        """The scores, and by which checkpoint and search they were reached."""
-        system = self.system
-        scores = self.assessment.as_text(f"beam {system.beam}, alpha {system.alpha:g}, ")
-        return f"{scores}\n{printable(f'{system.run.path}: {system.checkpoint.name}')}, step {system.step}"
-
-    def _conditions(self) -> dict[str, Any]:
-        return {
-            "checkpoint": UNSAFE.sub("_", self.system.checkpoint.name)[:100],
-            "step": self.system.step,
-            "source": os.path.abspath(self.files.source),
-            "reference": os.path.abspath(self.files.target),
-            "beam": self.system.beam,
-            "alpha": self.system.alpha,
+    def evaluate(
+        self, files: ParallelFiles, translations: list[str], references: list[str], language: str, with_paper: bool
+    ) -> Evaluation:
+        """Score translations of a test set, and say by which checkpoint and search they were reached."""
+        found = assess(translations, references, language, with_paper)
+        scores, name = found.record, printable(self.checkpoint.name)
+        conditions = {
+            "checkpoint": name,
+            "step": self.step,
+            "source": os.path.abspath(files.source),
+            "reference": os.path.abspath(files.target),
+            "beam": self.beam,
+            "alpha": self.alpha,
         }
+        text = (
+            f"{found.text}\n{scores['n_sentences']} sentences, beam {self.beam}, alpha {self.alpha:g}, length ratio "
+            f"{scores['length_ratio']:.3f}, brevity penalty {scores['brevity_penalty']:.3f}\n"
+            f"{printable(str(self.run.path))}: {name}, step {self.step}"
+        )
+        return Evaluation(conditions | scores, text)

@@ -31,7 +31,6 @@ from scratchformer.decoding.translator import Translator
 from scratchformer.experiments import heads
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT, as_default_style, draw_matrix, label
 from scratchformer.experiments.heads import SentenceAttention
-from scratchformer.experiments.statistics import Correlation, mean_and_error, rank_correlation
 from scratchformer.nn.attention import CrossAttention, SelfAttention
 from scratchformer.nn.head_gate import HeadGate, gated
 from scratchformer.nn.loss import batch_loss_backward, states_loss
@@ -80,44 +79,45 @@ class Observation(NamedTuple):
     cases: float
 
 
-class Role(NamedTuple):
-    """A statistic of every head of one kind, see `Observation` for kind, name, by and bar.
-
-    scores    (N, H), 0 to 1
-    errors    (N, H): the standard error of score - bar, over sentences
-    baseline  the score of the baseline
-    """
-
-    kind: str
-    name: str
-    by: str
-    scores: np.ndarray
-    errors: np.ndarray
-    baseline: float
-    bar: float
-
-    def held_by(self, z: float) -> np.ndarray:
-        """The heads whose score exceeds the bar by z standard errors: (N, H) bool."""
-        return self.scores - self.bar > z * self.errors
-
-
 def corrected_z(n_tried: int) -> float:
     """Bonferroni-corrected one-sided threshold, in standard errors, for this many comparisons."""
     return NormalDist().inv_cdf(1 - ERROR_RATE / n_tried)
 
 
-def roles_of_heads(seen: Sequence[Observation]) -> list[Role]:
-    """The ratio of the sums over sentences for each role, with the standard error of its excess over the bar."""
-    found: dict[tuple[str, str, str], list[Observation]] = {}
+def roles_of_heads(seen: Sequence[Observation]) -> list[dict[str, Any]]:
+    """Sum up the observations of each role -> its record
+
+    scores    (N, H), 0 to 1; baseline, bar: those of the baseline and of the bar
+    errors    (N, H): the standard error of score - bar, over sentences
+    heads     (N, H): True for a head that has the role, because its score exceeds the bar beyond chance
+    """
+    found: dict[tuple[str, str, str], list[Any]] = {}
     for observation in seen:
-        found.setdefault(observation[:3], []).append(observation)
+        found.setdefault(observation[:3], []).append(observation[3:])
+    z = corrected_z(sum(rows[0][0].size for rows in found.values()))
     roles = []
-    for names, of_role in found.items():
-        hits, baseline, bar, cases = (np.array(values, float) for values in zip(*(each[3:] for each in of_role)))
-        _, errors = mean_and_error(hits - bar[:, None, None], cases)
+    for (kind, name, by), rows in found.items():
+        hits, baseline, bar, cases = (np.array(values, float) for values in zip(*rows))
+        excess, errors = mean_and_error(hits - bar[:, None, None], cases)
         n = cases.sum()
-        roles.append(Role(*names, hits.sum(axis=0) / n, errors, float(baseline.sum() / n), float(bar.sum() / n)))
+        record = {"kind": kind, "name": name, "by": by, "scores": (hits.sum(axis=0) / n).tolist()}
+        record |= {"errors": errors.tolist(), "baseline": float(baseline.sum() / n), "bar": float(bar.sum() / n)}
+        roles.append(record | {"heads": (excess > z * errors).tolist()})
     return roles
+
+
+def mean_and_error(values: np.ndarray, cases: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The mean per case (a token, say) of sums over the cases of each sentence, and its standard error over sentences
+    (of a ratio, linearised; infinite for one sentence).
+
+    values (sentences, ...), cases (sentences,) -> (...), (...)
+    """
+    n, total = len(cases), cases.sum()
+    mean = values.sum(axis=0) / total
+    residuals = values - mean * cases.reshape(-1, *[1] * (values.ndim - 1))
+    if n == 1:
+        return mean, np.full(mean.shape, np.inf)
+    return mean, np.sqrt(n / (n - 1) * (residuals**2).sum(axis=0)) / total
 
 
 def observations(attention: SentenceAttention, example: Example | None = None) -> Iterator[Observation]:
@@ -309,30 +309,19 @@ def gradient_importance(translator: Translator, text: Text) -> np.ndarray:
     return np.abs(gate_gradients(translator, text)).sum(axis=0) / text.n_tokens.sum()
 
 
-def relative_to_layer(importance: np.ndarray) -> np.ndarray:
-    """Each row divided by its Euclidean norm, as Michel et al. do before they order the heads of all layers."""
-    return importance / np.maximum(np.linalg.norm(importance, axis=1, keepdims=True), np.finfo(float).tiny)
-
-
 def order_by(importance: np.ndarray) -> list[int]:
     """The numbers of all heads, the least important first."""
     return np.argsort(importance, axis=None, kind="stable").tolist()
 
 
-class Curve(NamedTuple):
-    """A model after 0, 1, 2, ... heads of an order are removed.
+def pruning_curve(
+    translator: Translator, text: Text, order: Sequence[int], bleu_at: Collection[int] = ()
+) -> dict[str, Any]:
+    """Remove the heads in this order, and measure the model each time.
 
-    losses  in nats per target token, for each number of heads from 0 to all of them
-    bleus   number of heads removed -> sacreBLEU of greedy translations, where it was asked for
+    losses  in nats per target token, after 0, 1, 2, ... heads
+    bleus   number of heads removed -> sacreBLEU of greedy translations, for the numbers in `bleu_at`
     """
-
-    order: list[int]
-    losses: list[float]
-    bleus: dict[int, float]
-
-
-def pruning_curve(translator: Translator, text: Text, order: Sequence[int], bleu_at: Collection[int] = ()) -> Curve:
-    """Remove the heads in this order, and measure the model each time."""
     losses, bleus = [], {}
     with gated(every_attention(translator.model)) as gates:
         for count in range(len(order) + 1):
@@ -340,140 +329,11 @@ def pruning_curve(translator: Translator, text: Text, order: Sequence[int], bleu
             losses.append(float(sentence_losses(translator, text).sum() / text.n_tokens.sum()))
             if count in bleu_at:
                 bleus[count] = greedy_bleu(translator, text)
-    return Curve(list(order), losses, bleus)
+    names = head_names(translator.model)
+    return {"order": [names[head] for head in order], "losses": losses, "bleus": bleus}
 
 
 # The report -----------------------------------------------------------------------------------------------------------
-
-
-class HeadReport(NamedTuple):
-    """All measurements. Arrays over heads are (A, H).
-
-    names          of the heads, in the order of their numbers
-    n_sentences    sentence pairs; n_tokens: of the target, </s> included
-    loss, bleu     of the whole model: nats per token; greedy translations
-    rises, errors  rise of the loss without a head, and its standard error
-    bleus          BLEU without a head
-    gradients      E |dL/dxi|, nats per token
-    correlations   of `gradients` with `rises`: as they are, and relative to the layer
-    alignment      accuracy against the gold alignment, of attention and of baselines; empty without annotations
-    curves         name of an order -> the model while heads are removed in this order
-    tokenizer      sacreBLEU's, with which BLEU was computed
-    """
-
-    names: list[str]
-    n_sentences: int
-    n_tokens: int
-    loss: float
-    bleu: float
-    rises: np.ndarray
-    errors: np.ndarray
-    bleus: np.ndarray
-    gradients: np.ndarray
-    correlations: dict[str, Correlation]
-    roles: list[Role]
-    alignment: dict[str, float]
-    curves: dict[str, Curve]
-    tokenizer: str
-
-    @property
-    def n_compared(self) -> int:
-        """Number of comparisons of a head's score with a bar."""
-        return sum(role.scores.size for role in self.roles)
-
-    @property
-    def z(self) -> float:
-        """Standard errors by which a score must exceed its bar."""
-        return corrected_z(self.n_compared)
-
-    def as_json(self) -> dict[str, Any]:
-        """Everything, for JSON; heads by name."""
-        per_head = {"rise": self.rises, "error": self.errors, "bleu": self.bleus, "gradient": self.gradients}
-        values = zip(*(each.reshape(-1).tolist() for each in per_head.values()))
-        roles = [role._asdict() | {"heads": role.held_by(self.z)} for role in self.roles]
-        return {
-            "sentences": self.n_sentences,
-            "tokens": self.n_tokens,
-            "loss": self.loss,
-            "bleu": self.bleu,
-            "tokenizer": self.tokenizer,
-            "heads": {name: dict(zip(per_head, of_head)) for name, of_head in zip(self.names, values)},
-            "correlations": {name: found._asdict() for name, found in self.correlations.items()},
-            "roles": [
-                {key: each.tolist() if isinstance(each, np.ndarray) else each for key, each in role.items()}
-                for role in roles
-            ],
-            "comparisons": self.n_compared,
-            "z": self.z,
-            "alignment": self.alignment,
-            "curves": {
-                name: curve._asdict() | {"order": [self.names[head] for head in curve.order]}
-                for name, curve in self.curves.items()
-            },
-        }
-
-    def as_text(self) -> str:
-        """A line for each head, then what holds for all of them."""
-        needed = self.rises > corrected_z(self.rises.size) * self.errors
-        width = max(map(len, self.names))
-        lines = [
-            f"{len(self.names)} heads, {self.n_sentences} sentence pairs, {self.n_tokens} target tokens: "
-            f"loss {self.loss:.4f} nats a token, BLEU {self.bleu:.2f} (greedy, tok:{self.tokenizer})",
-            "",
-            f"{'without':{width}} {'loss':>8}  {'BLEU':>6} {'|dL/dxi|':>9}  role: score (baseline)",
-        ]
-        for name, *numbers in zip(self.names, *map(np.ravel, (self.rises, needed, self.bleus, self.gradients))):
-            rise, is_needed, bleu, gradient = numbers
-            mark = "*" if is_needed else " "
-            lines.append(f"{name:{width}} {rise:+8.4f}{mark} {bleu:6.2f} {gradient:9.4f}  {self.role_of(name)}")
-        correlations = [
-            f"{name} {rho:.2f} ({low:.2f} to {high:.2f})" for name, (rho, low, high) in self.correlations.items()
-        ]
-        lines += [
-            "",
-            f"* the loss rises beyond chance (corrected for {len(self.names)} heads)",
-            "[role]: not a role, only the statistic that comes nearest to one",
-            f"A place is a role if its score exceeds {MOSTLY}, another statistic if it exceeds the number in brackets,",
-            f"by more than chance allows in {self.n_compared} comparisons.",
-            f"rank correlation with the loss without a head: {', '.join(correlations)}",
-        ]
-        if self.alignment:
-            found = ", ".join(f"{name} {accuracy:.2f}" for name, accuracy in self.alignment.items())
-            lines.append(f"right source word, by the corpus's alignment: {found}")
-        return "\n".join([*lines, "", *self.pruning_lines()])
-
-    def role_of(self, name: str) -> str:
-        """The roles of a head, or in brackets the statistic that exceeds its baseline most."""
-        kind, _, place = name.partition(" ")
-        layer, head = (int(number) - 1 for number in place.split("."))
-        own = [role for role in self.roles if role.kind == kind]
-        nearest = max(own, key=lambda role: role.scores[layer, head] - role.baseline)
-        has = [role for role in own if role.held_by(self.z)[layer, head]]
-        found = ", ".join(
-            f"{role.name} {role.scores[layer, head]:.2f} ({role.by} {role.baseline:.2f})" for role in has or [nearest]
-        )
-        return found if has else f"[{found}]"
-
-    def pruning_lines(self) -> list[str]:
-        """Loss and BLEU for the numbers of removed heads for which there is BLEU."""
-        named, drawn = self.named_and_random()
-        counts = list(drawn[0].bleus)
-        losses = np.mean([curve.losses for curve in drawn], axis=0).tolist()
-        bleus = {count: float(np.mean([curve.bleus[count] for curve in drawn])) for count in counts}
-        lines = [
-            "Loss and BLEU while heads are removed, least needed first (reversed: most needed first). The orders were",
-            "found on other sentences; `scratchformer heads` takes half of the sentences for each.",
-            f"{'heads removed':20}" + "".join(f"{count:>15}" for count in counts),
-        ]
-        for name, curve in (named | {f"random, mean of {len(drawn)}": Curve([], losses, bleus)}).items():
-            cells = [f"{curve.losses[count]:8.3f} {curve.bleus[count]:6.2f}" for count in counts]
-            lines.append(f"{name:20}" + "".join(f"{cell:>15}" for cell in cells))
-        return lines
-
-    def named_and_random(self) -> tuple[dict[str, Curve], list[Curve]]:
-        """The curves of the measures by name, and those of the random orders."""
-        named = {name: curve for name, curve in self.curves.items() if name in STYLES}
-        return named, [curve for name, curve in self.curves.items() if name not in STYLES]
 
 
 def measure_heads(
@@ -484,8 +344,8 @@ def measure_heads(
     examples: Sequence[Example] | None = None,
     pairs: Sequence[Example] = (),
     bleu_at: int = 4,
-) -> HeadReport:
-    """Measure everything.
+) -> dict[str, Any]:
+    """Measure everything -> a record that JSON can hold, from which `as_text` and the figures are made
 
     text      the sentences on which each head is measured
     to_order  where the orders of removal are found; to_prune: where the curves are measured, other sentences
@@ -519,25 +379,89 @@ def measure_heads(
         for name, order in orders.items():
             curves[name] = pruning_curve(translator, to_prune, order, marks)
             bar.update()
-    return HeadReport(
-        names,
-        len(intact),
-        int(n_tokens.sum()),
-        float(intact.sum() / n_tokens.sum()),
-        greedy_bleu(translator, text),
-        rises,
-        errors,
-        bleus,
-        gradients,
-        {
-            "|dL/dxi|": rank_correlation(gradients, rises),
-            "|dL/dxi| relative to its layer": rank_correlation(relative_to_layer(gradients), rises),
-        },
-        roles_of_heads(seen),
-        alignment,
-        curves,
-        bleu_metric(text.language).tokenizer.signature(),
+    roles = roles_of_heads(seen)
+    n_compared = sum(np.size(role["scores"]) for role in roles)
+    values = zip(*(each.reshape(-1).tolist() for each in (rises, errors, bleus, gradients)))
+    return {
+        "sentences": len(intact),
+        "tokens": int(n_tokens.sum()),
+        "loss": float(intact.sum() / n_tokens.sum()),  # nats per token
+        "bleu": greedy_bleu(translator, text),
+        "tokenizer": bleu_metric(text.language).tokenizer.signature(),
+        "heads": {name: dict(zip(("rise", "error", "bleu", "gradient"), each)) for name, each in zip(names, values)},
+        "roles": roles,
+        "comparisons": n_compared,
+        "z": corrected_z(n_compared),
+        "alignment": alignment,
+        "curves": curves,
+    }
+
+
+def grid(record: dict[str, Any], key: str) -> np.ndarray:
+    """A number of each head, (A, H)."""
+    per_attention = int(list(record["heads"])[-1].rpartition(".")[2])
+    return np.array([head[key] for head in record["heads"].values()]).reshape(-1, per_attention)
+
+
+def as_text(record: dict[str, Any]) -> str:
+    """Write a line for each head, then what holds for all of them."""
+    n, z, width = len(record["heads"]), corrected_z(len(record["heads"])), max(map(len, record["heads"]))
+    lines = [
+        f"{n} heads, {record['sentences']} sentence pairs, {record['tokens']} target tokens: "
+        f"loss {record['loss']:.4f} nats a token, BLEU {record['bleu']:.2f} (greedy, tok:{record['tokenizer']})",
+        "",
+        f"{'without':{width}} {'loss':>8}  {'BLEU':>6} {'|dL/dxi|':>9}  role: score (baseline)",
+    ]
+    for name, head in record["heads"].items():
+        mark = "*" if head["rise"] > z * head["error"] else " "
+        numbers = f"{head['rise']:+8.4f}{mark} {head['bleu']:6.2f} {head['gradient']:9.4f}"
+        lines.append(f"{name:{width}} {numbers}  {roles_of(name, record['roles'])}")
+    lines += [
+        "",
+        f"* the loss rises beyond chance (corrected for {n} heads)",
+        "[role]: not a role, only the statistic that comes nearest to one",
+        f"A place is a role if its score exceeds {MOSTLY}, another statistic if it exceeds the number in brackets,",
+        f"by more than chance allows in {record['comparisons']} comparisons.",
+    ]
+    if record["alignment"]:
+        found = ", ".join(f"{name} {accuracy:.2f}" for name, accuracy in record["alignment"].items())
+        lines.append(f"right source word, by the corpus's alignment: {found}")
+    return "\n".join([*lines, "", *pruning_lines(record["curves"])])
+
+
+def roles_of(name: str, roles: list[dict[str, Any]]) -> str:
+    """Name the roles of a head, or in brackets the statistic that exceeds its baseline most."""
+    kind, _, place = name.partition(" ")
+    layer, head = (int(number) - 1 for number in place.split("."))
+    own = [role for role in roles if role["kind"] == kind]
+    held = [role for role in own if role["heads"][layer][head]]
+    nearest = max(own, key=lambda role: role["scores"][layer][head] - role["baseline"])
+    found = ", ".join(
+        f"{role['name']} {role['scores'][layer][head]:.2f} ({role['by']} {role['baseline']:.2f})"
+        for role in held or [nearest]
     )
+    return found if held else f"[{found}]"
+
+
+def pruning_lines(curves: dict[str, Any]) -> list[str]:
+    """Write loss and BLEU for the numbers of removed heads for which there is BLEU."""
+    drawn = [curve for name, curve in curves.items() if name not in STYLES]
+    counts = list(drawn[0]["bleus"])
+    mean: dict[str, Any] = {
+        "losses": np.mean([curve["losses"] for curve in drawn], axis=0).tolist(),
+        "bleus": {count: float(np.mean([curve["bleus"][count] for curve in drawn])) for count in counts},
+    }
+    lines = [
+        "Loss and BLEU while heads are removed, least needed first (reversed: most needed first). The orders were",
+        "found on other sentences; `scratchformer heads` takes half of the sentences for each.",
+        f"{'heads removed':20}" + "".join(f"{count:>15}" for count in counts),
+    ]
+    rows: dict[str, Any] = {name: curves[name] for name in STYLES}
+    rows[f"random, mean of {len(drawn)}"] = mean
+    for name, curve in rows.items():
+        cells = [f"{curve['losses'][count]:8.3f} {curve['bleus'][count]:6.2f}" for count in counts]
+        lines.append(f"{name:20}" + "".join(f"{cell:>15}" for cell in cells))
+    return lines
 
 
 # Figures --------------------------------------------------------------------------------------------------------------
@@ -550,24 +474,26 @@ STYLES = {"by loss": (DARK, "s--"), "by gradient": (ACCENT, "^-"), "by loss, rev
 
 
 @as_default_style
-def maps_figure(report: HeadReport) -> Figure:
+def maps_figure(record: dict[str, Any]) -> Figure:
     """Draw the heads as grids: a row for each attention, a column for each head, and the number in its cell.
 
     The first two maps show importance, in nats per token: the rise of the loss without the head, and E |dL/dxi|. The
     others show a statistic each, 0 to 1, of the heads that it is about. A frame marks the heads that have the role.
     """
-    rows = [name.rpartition(".")[0] for name in report.names[:: report.rises.shape[1]]]  # encoder 1, encoder 2, ...
-    n_lines = -(-(2 + len(report.roles)) // COLUMNS)
+    rises, gradients, roles = grid(record, "rise"), grid(record, "gradient"), record["roles"]
+    rows = list(dict.fromkeys(name.rpartition(".")[0] for name in record["heads"]))  # encoder 1, encoder 2, ...
+    n_lines = -(-(2 + len(roles)) // COLUMNS)
     figure = Figure(figsize=(3.2 * COLUMNS, (0.25 * len(rows) + 1.2) * n_lines), layout="constrained")
-    grid = figure.subplots(n_lines, COLUMNS, squeeze=False).reshape(-1)
-    draw_map(grid[0], report.rises, rows, "loss without it: rise", float(report.rises.max()), 3)
-    draw_map(grid[1], report.gradients, rows, "E |dL/dξ|", float(report.gradients.max()), 3)
-    for axes, role in zip(grid[2:], report.roles):
-        own = [row for row in rows if row.startswith(role.kind)]
-        draw_map(axes, role.scores, own, f"{role.name}\n({role.by}: {role.baseline:.2f})", 1.0, 2)
-        for layer, head in np.argwhere(role.held_by(report.z)):
+    places = figure.subplots(n_lines, COLUMNS, squeeze=False).reshape(-1)
+    draw_map(places[0], rises, rows, "loss without it: rise", float(rises.max()), 3)
+    draw_map(places[1], gradients, rows, "E |dL/dξ|", float(gradients.max()), 3)
+    for axes, role in zip(places[2:], roles):
+        own = [row for row in rows if row.startswith(role["kind"])]
+        title = f"{role['name']}\n({role['by']}: {role['baseline']:.2f})"
+        draw_map(axes, np.array(role["scores"]), own, title, 1.0, 2)
+        for layer, head in np.argwhere(role["heads"]):
             axes.add_patch(Rectangle((head - 0.5, layer - 0.5), 1, 1, fill=False, edgecolor=ACCENT, linewidth=3))
-    for axes in grid[2 + len(report.roles) :]:
+    for axes in places[2 + len(roles) :]:
         axes.set_axis_off()
     return figure
 
@@ -584,24 +510,23 @@ def draw_map(axes: Axes, values: np.ndarray, rows: Sequence[str], title: str, hi
 
 
 @as_default_style
-def pruning_figure(report: HeadReport) -> Figure:
+def pruning_figure(record: dict[str, Any]) -> Figure:
     """Draw loss (nats per target token) and BLEU over the number of heads removed, a line for each order.
 
     The random orders are drawn as a band from the lowest to the highest, with their mean.
     """
     figure = Figure(figsize=(8, 6.5), layout="constrained")
     loss_axes, bleu_axes = figure.subplots(2, sharex=True)
-    named, drawn = report.named_and_random()
-    counts, bleu_counts = list(range(len(report.names) + 1)), list(drawn[0].bleus)
+    curves, n = record["curves"], len(record["heads"])
+    counts, bleu_counts = list(range(n + 1)), list(curves["by loss"]["bleus"])
     for axes, x, key in ((loss_axes, counts, "losses"), (bleu_axes, bleu_counts, "bleus")):
-        heights = {name: [getattr(curve, key)[count] for count in x] for name, curve in report.curves.items()}
-        band = np.array([heights[name] for name in heights if name not in named])
+        heights = {name: [curve[key][count] for count in x] for name, curve in curves.items()}
+        band = np.array([heights[name] for name in heights if name not in STYLES])
         axes.fill_between(x, band.min(axis=0), band.max(axis=0), color="0.85")
         axes.plot(x, band.mean(axis=0), color="0.5", label=f"{len(band)} random orders: mean and range")
-        for name in named:
-            colour, style = STYLES[name]
+        for name, (colour, style) in STYLES.items():
             axes.plot(x, heights[name], style, color=colour, markersize=4, label=name)
     label(loss_axes, "Loss without some heads", y="nats per target token")
-    label(bleu_axes, "BLEU without some heads, greedy search", x=f"heads removed, of {len(report.names)}", y="BLEU")
+    label(bleu_axes, "BLEU without some heads, greedy search", x=f"heads removed, of {n}", y="BLEU")
     bleu_axes.legend()
     return figure

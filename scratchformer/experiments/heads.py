@@ -21,11 +21,9 @@ import numpy as np
 from scratchformer.decoding.translator import Translator
 from scratchformer.nn.attention import CrossAttention, SelfAttention, attention_weights
 from scratchformer.nn.head_gate import gated
-from scratchformer.nn.loss import cross_entropy
-from scratchformer.nn.ops import PAD
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import encode_sequences
-from scratchformer.text.bundled import PERSONAL, Example, both_right, words
+from scratchformer.text.bundled import Example, both_right, words
 from scratchformer.text.tokenizer import BOS, Tokenizer
 
 # Attention weights ----------------------------------------------------------------------------------------------------
@@ -287,35 +285,3 @@ def without_heads(attention: SelfAttention | CrossAttention, heads: Sequence[int
     with gated([attention]) as [gate]:
         gate.xi.data[list(heads)] = 0
         yield
-
-
-class PronounChoice(NamedTuple):
-    """Choices of a model between er, sie and es after it has read the reference so far.
-
-    accuracy       share of the sentences in which the right one is the most probable of the three
-    pair_accuracy  share of the minimal pairs in which it is in both sentences
-    other_loss     loss of all other pieces, in nats per piece
-    """
-
-    accuracy: float
-    pair_accuracy: float
-    other_loss: float
-
-
-def pronoun_choice(translator: Translator, examples: Sequence[Example]) -> PronounChoice:
-    """Compare the logits of er, sie and es at the place of the pronoun, on minimal pairs."""
-    tokenizer, rows = translator.tokenizer, np.arange(len(examples))
-    source_ids, target_in_ids, target_out_ids = teacher_forced(tokenizer, examples)
-    logits, _ = translator.model.forward(source_ids, target_in_ids)  # (B, T, V)
-    candidates = {name: tokenizer.encode([name])[0][0] for name in PERSONAL.values()}
-    if len(set(candidates.values())) < len(candidates):
-        raise ValueError(f"the first pieces of {', '.join(candidates)} are not distinct in this vocabulary")
-    links = [example.coreference or {} for example in examples]
-    target_words = [words_of_pieces(tokenizer, example.target) for example in examples]
-    at_pronoun = rows, [list(each).index(link.get("target_pronoun")) for each, link in zip(target_words, links)]
-    expected = [list(candidates).index(link["expected"]) for link in links]
-    right = logits[at_pronoun][:, list(candidates.values())].argmax(axis=-1) == expected
-    others = target_out_ids.copy()
-    others[at_pronoun] = PAD
-    loss_sum, n_tokens, _ = cross_entropy(logits, others)
-    return PronounChoice(float(right.mean()), float(both_right(right, examples).mean()), float(loss_sum) / n_tokens)

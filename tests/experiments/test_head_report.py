@@ -7,7 +7,7 @@ from scratchformer.config import ModelConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
 from scratchformer.experiments import head_report as report
-from scratchformer.experiments import heads, statistics
+from scratchformer.experiments import heads
 from scratchformer.experiments.heads import SentenceAttention
 from scratchformer.nn.head_gate import gated
 from scratchformer.nn.loss import batch_loss
@@ -81,22 +81,20 @@ def test_alignment_is_compared_with_the_diagonal():
     assert "alignment" not in [each.name for each in report.observations(sentence())]
 
 
-def role_of(scores):
-    """Of sentences with one case each, for one head and the bar 0.5."""
-    names = "encoder", "previous token", "uniform"
-    [role] = report.roles_of_heads([report.Observation(*names, np.array([[each]]), 0.1, 0.5, 1.0) for each in scores])
+def role_of(scores, n_heads=1):
+    """Of sentences with one case each, for heads that all have these scores, and the bar 0.5."""
+    hits = [np.full((1, n_heads), each) for each in scores]
+    observed = [report.Observation("encoder", "previous token", "uniform", each, 0.1, 0.5, 1.0) for each in hits]
+    [role] = report.roles_of_heads(observed)
     return role
 
 
 def test_a_role_needs_more_than_chance():
-    def has(role, n_tried=1):
-        return role.held_by(report.corrected_z(n_tried)).item()
-
-    assert has(role_of([1] * 20)) and not has(role_of([0.5] * 20))
+    assert role_of([1] * 20)["heads"] == [[True]] and role_of([0.5] * 20)["heads"] == [[False]]
     weak = role_of([1] * 65 + [0] * 35)  # 3.1 standard errors above the bar
-    assert weak.scores.item() == 0.65 and (0.15 / weak.errors.item()) == pytest.approx(3.13, abs=0.01)
-    assert has(weak) and not has(weak, n_tried=100)
-    assert not has(role_of([1])), "a single sentence says nothing about others"
+    assert weak["scores"] == [[0.65]] and 0.15 / weak["errors"][0][0] == pytest.approx(3.13, abs=0.01)
+    assert weak["heads"] == [[True]] and not any(role_of([1] * 65 + [0] * 35, n_heads=100)["heads"][0])
+    assert role_of([1])["heads"] == [[False]], "a single sentence says nothing about others"
     assert report.corrected_z(1) == pytest.approx(1.645, abs=1e-3)
     assert report.corrected_z(100) == pytest.approx(3.290, abs=1e-3)
 
@@ -199,16 +197,11 @@ def test_the_absolute_value_is_taken_of_each_sentence(translator, text):
     np.testing.assert_allclose(together, np.average(alone, axis=0, weights=text.n_tokens))
 
 
-def test_importance_relative_to_the_layer():
-    found = report.relative_to_layer(np.array([[3.0, 4.0], [0.0, 0.0]]))
-    np.testing.assert_allclose(found, [[0.6, 0.8], [0, 0]])
-
-
 def test_a_curve_begins_with_all_heads_and_ends_with_none(translator, text):
     order = np.random.default_rng(0).permutation(3 * N * H).tolist()
     curve = report.pruning_curve(translator, text, order, {0, len(order)})
     n_tokens, intact = text.n_tokens.sum(), report.sentence_losses(translator, text).sum()
-    assert curve.losses[0] == pytest.approx(intact / n_tokens) and len(curve.losses) == len(order) + 1
+    assert curve["losses"][0] == pytest.approx(intact / n_tokens) and len(curve["losses"]) == len(order) + 1
     translations = translator.translate(text.pairs.source, beam=1)
     with gated(report.every_attention(translator.model)) as gates:
         report.close_only(gates, range(3 * N * H))
@@ -217,9 +210,9 @@ def test_a_curve_begins_with_all_heads_and_ends_with_none(translator, text):
         assert translator.translate(text.pairs.source, beam=1) != translations
         report.close_only(gates, [])
         assert translator.translate(text.pairs.source, beam=1) == translations
-    assert curve.losses[-1] == pytest.approx(nothing) and curve.bleus[len(order)] == bleu
-    assert set(curve.bleus) == {0, len(order)}
-    second = report.pruning_curve(translator, text, order[:1]).losses[1]
+    assert curve["losses"][-1] == pytest.approx(nothing) and curve["bleus"][len(order)] == bleu
+    assert set(curve["bleus"]) == {0, len(order)}
+    second = report.pruning_curve(translator, text, order[:1])["losses"][1]
     without = report.without_each(translator, text, report.sentence_losses).sum(axis=0)
     assert second == pytest.approx(without.reshape(-1)[order[0]] / n_tokens)
     assert report.order_by(np.array([[3.0, 1.0], [2.0, 0.0]])) == [3, 1, 2, 0]
@@ -229,18 +222,8 @@ def test_means_are_weighted_and_their_errors_are_those_of_repeated_draws():
     random = np.random.default_rng(0)
     cases = random.integers(1, 9, (4000, 50))
     values = 3 * cases + random.normal(size=cases.shape) * cases
-    found = [statistics.mean_and_error(*each) for each in zip(values, cases)]
+    found = [report.mean_and_error(*each) for each in zip(values, cases)]
     means, errors = np.array(found).T
     assert means[0] == pytest.approx(values[0].sum() / cases[0].sum())
     assert errors.mean() == pytest.approx(means.std(), rel=0.05)
-    assert statistics.mean_and_error(np.ones((1, 2)), np.ones(1))[1].tolist() == [np.inf, np.inf]
-
-
-def test_rank_correlation():
-    assert statistics.mean_ranks(np.array([5.0, 1.0, 5.0])).tolist() == [2.5, 1, 2.5]
-    assert statistics.spearman(np.array([1, 2, 3, 4]), np.array([10, 20, 40, 30])) == pytest.approx(0.8)
-    assert np.isnan(statistics.spearman(np.ones(3), np.arange(3)))
-    scores = np.random.default_rng(0).normal(size=(4, 6))
-    assert statistics.rank_correlation(scores, np.exp(scores)) == pytest.approx((1, 1, 1))
-    found = statistics.rank_correlation(scores, scores[::-1])
-    assert found.low < found.rho < found.high
+    assert report.mean_and_error(np.ones((1, 2)), np.ones(1))[1].tolist() == [np.inf, np.inf]

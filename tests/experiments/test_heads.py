@@ -239,24 +239,3 @@ def test_heads_come_back_even_after_an_error(translator):
     with pytest.raises(RuntimeError), heads.without_heads(layer, [0, 2]):
         raise RuntimeError
     assert layer.attention is before and list(layer.parameters()) == names
-
-
-def test_the_pronoun_is_chosen_by_the_logits_at_its_position(translator, monkeypatch):
-    tokenizer = translator.tokenizer
-    source_ids, target_in_ids, target_out_ids = heads.teacher_forced(tokenizer, PAIR)
-    assert (target_in_ids[:, 1:] == target_out_ids[:, :-1]).all()
-    logits = np.zeros((*target_out_ids.shape, 60))
-    for row, (example, pronoun) in enumerate(zip(PAIR, ["sie", "es"])):  # right, then wrong
-        writing = np.flatnonzero(heads.words_of_pieces(tokenizer, example.target) == 8)[0]
-        logits[row, writing, tokenizer.encode([pronoun])[0][0]] = 5
-        logits[row, writing, 0] = 9  # more probable than the pronouns, which does not matter
-    monkeypatch.setattr(translator.model, "forward", lambda *ids: (logits, None))
-    assert heads.pronoun_choice(translator, PAIR) == pytest.approx((0.5, 0, np.log(60)))
-
-
-def test_pronouns_that_begin_with_the_same_piece_are_refused():
-    letters = Tokenizer.train([sentence for example in PAIR for sentence in (example.source, example.target)], 40)
-    assert letters.pieces(letters.encode(["er"])[0])[0] == letters.pieces(letters.encode(["es"])[0])[0]
-    model = Transformer(ModelConfig(vocab_size=40, N=1, d_model=12, d_ff=8, h=2), seed=0)
-    with pytest.raises(ValueError, match="er, sie, es"):
-        heads.pronoun_choice(Translator(model, letters), PAIR)
