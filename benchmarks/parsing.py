@@ -25,12 +25,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from baseline_parsers import PCFG, MajorityLabel, RightBranching
 from provenance import surroundings
 from small_training import RESULTS, number, write
 
 from scratchformer import config as configs
 from scratchformer.config import Config
-from scratchformer.experiments.baseline_parsers import PCFG, MajorityLabel, RightBranching
 from scratchformer.tasks import start
 from scratchformer.tasks.parsing import model_parses, read_split
 from scratchformer.text.bracket_score import BracketScores, score_parses

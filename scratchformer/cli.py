@@ -8,7 +8,6 @@ from contextlib import redirect_stderr
 
 import scratchformer
 from scratchformer.commands import (
-    ablate,
     average,
     config,
     data,
@@ -152,7 +151,6 @@ def parser() -> argparse.ArgumentParser:
     explore.add(commands)
     data.add(commands)
     config.add(commands)
-    ablate.add(commands)
     learn.add(commands)
     demo.add(commands)
     return top

@@ -225,7 +225,6 @@ def test_a_bad_configuration_file(refused, tmp_path):
         (["plot", "run", "Loss"], "argument FIGURE: no 'Loss'; did you mean 'loss'?"),
         (["data", "multi30"], "argument CORPUS: no 'multi30'; did you mean 'multi30k'?"),
         (["learn", "hnit", "01"], "argument ACTION: no 'hnit'; did you mean 'hint'?"),
-        (["ablate", "--on", "tinny"], "argument --on: no 'tinny'; did you mean 'tiny'?"),
         (["train", "--thraeds", "3"], "no argument '--thraeds'; did you mean '--threads'?; see scratchformer train"),
         (["train", "--set", "norm=per"], "did you mean 'pre'?"),
         (["train", "--seed", "one"], "argument --seed: 'one' is no whole number; see scratchformer train --help"),

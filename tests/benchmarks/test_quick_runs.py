@@ -23,6 +23,7 @@ def quick_run(name, out, *arguments):
 @pytest.mark.parametrize(
     "name",
     [
+        "ablation",
         "adam_and_warmup",
         "attention_rates",
         "attention_scaling",
