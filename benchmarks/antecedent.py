@@ -72,7 +72,7 @@ class FewSentences(AntecedentTask):
 def counted(n: int, seed: int) -> Row:
     """The scores of a majority of n sentences: which noun, the first or the second, does the adjective go with?"""
     votes: Counter[str] = Counter()
-    for each in FewSentences(n, seed).read(configs.ANTECEDENT)["train"]:
+    for each in FewSentences(n, seed).read(configs.PRESETS["antecedent"])["train"]:
         votes[adjective(each)] += 1 if means_first(each) else -1
 
     def right(split: str) -> np.ndarray:
@@ -117,10 +117,10 @@ def learned(config: Config, n: int) -> Row:
 def config_for(run: Path, quick: bool) -> Config:
     """The preset, with the model and the seed of a masked language model."""
     pretraining = configs.load(RunDirectory(run).config_file)
-    training = replace(configs.ANTECEDENT.training, seed=pretraining.training.seed, threads=1)
+    training = replace(configs.PRESETS["antecedent"].training, seed=pretraining.training.seed, threads=1)
     if quick:
         training = replace(training, steps=2)
-    return replace(configs.ANTECEDENT, model=replace(pretraining.model, n_classes=2), training=training)
+    return replace(configs.PRESETS["antecedent"], model=replace(pretraining.model, n_classes=2), training=training)
 
 
 def trainings(way: str, run: Path, choice: dict[int, tuple], quick: bool) -> list[tuple[Config, int]]:

@@ -18,7 +18,8 @@ from typing import Any, Callable
 
 from scratchformer.cli import main
 from scratchformer.parallel import job
-from scratchformer.training import loop, task_translation
+from scratchformer.tasks import translation
+from scratchformer.training import loop
 from scratchformer.training.trainer import Trainer
 
 
@@ -47,7 +48,7 @@ def place(moment: str, rank: int) -> tuple[Any, str]:
     if moment == "checkpoint" and rank == 0:
         return os, "replace"  # written, but not under its name
     return {
-        "start-up": (task_translation, "read_corpus"),
+        "start-up": (translation, "read_corpus"),
         "step": (Trainer, "step"),
         "validation": (loop, "validate"),
         "checkpoint": (loop, "save"),

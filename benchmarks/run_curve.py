@@ -20,7 +20,7 @@ import numpy as np
 from provenance import surroundings
 
 from scratchformer import config as configs
-from scratchformer.experiments.sizes import parameter_counts
+from scratchformer.nn.sizes import parameter_counts
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.corpora import read_lines
 from scratchformer.training.run import RunDirectory, load_run

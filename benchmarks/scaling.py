@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import tempfile
 import time
@@ -31,9 +32,9 @@ from threadpoolctl import threadpool_limits
 from scratchformer import config as configs
 from scratchformer.backends.device import open_device
 from scratchformer.config import Config
-from scratchformer.experiments.sizes import parameter_counts
 from scratchformer.nn.ops import using
 from scratchformer.nn.optim import Adam, noam
+from scratchformer.nn.sizes import parameter_shapes
 from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel import job, launcher
 from scratchformer.parallel.communicator import Communicator
@@ -143,10 +144,12 @@ def measure(device: str, sizes: Sequence[int], presets: Sequence[str], quick: bo
 
 def bucket_sizes(config: Config) -> list[int]:
     """Numbers in each bucket, in the order in which they are sent, without building the model."""
-    counts, n = parameter_counts(config.model), config.model.N
-    encoder = sum(counts[f"encoder {part}"] for part in ("attention", "feed-forward")) // n + 4 * config.model.d_model
-    decoder = sum(counts[f"decoder {part}"] for part in ("attention", "feed-forward")) // n + 6 * config.model.d_model
-    first = sum(counts.values()) - n * (encoder + decoder)
+    n, sizes = config.model.N, {name: math.prod(shape) for name, shape in parameter_shapes(config.model).items()}
+    encoder, decoder = (
+        sum(size for name, size in sizes.items() if name.startswith(f"{stack}.layers.0."))
+        for stack in ("encoder", "decoder")
+    )
+    first = sum(sizes.values()) - n * (encoder + decoder)
     begins = np.cumsum([first, *[encoder] * n, *[decoder] * n])
     total = GradientSum(Communicator(), np.broadcast_to(np.float32(0), int(begins[-1])), begins[:-1].tolist())
     return [bucket.stop - bucket.start for bucket in total.buckets]

@@ -19,7 +19,6 @@ from library.lesson import measure, same, show, table
 from library.reversal import SYMBOLS
 from library.wires import V, cut, reversals, train
 from scratchformer.config import ModelConfig, preset
-from scratchformer.experiments.sizes import parameter_counts
 from scratchformer.nn.attention import (
     CrossAttention,
     Mask,
@@ -36,6 +35,7 @@ from scratchformer.nn.layers import (
 from scratchformer.nn.loss import cross_entropy, loss_backward
 from scratchformer.nn.parameter import Layer, ParameterStore
 from scratchformer.nn.residual import PostNorm
+from scratchformer.nn.sizes import parameter_counts
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import PAD
 
@@ -646,7 +646,7 @@ table(["fault", "gradient", "flow", "number"],
 #   (sizes).
 # - In the library: `EncoderLayer`, `DecoderLayer`, `Encoder`, `Decoder` and `Transformer` in
 #   [nn/transformer.py](../scratchformer/nn/transformer.py), the counts in
-#   [experiments/sizes.py](../scratchformer/experiments/sizes.py). [tests/nn/test_flow.py](../tests/nn/test_flow.py)
+#   [nn/sizes.py](../scratchformer/nn/sizes.py). [tests/nn/test_flow.py](../tests/nn/test_flow.py)
 #   tests the flow. [tests/oracle/test_whole_model.py](../tests/oracle/test_whole_model.py) compares the whole model
 #   with one that we put together from PyTorch's parts.
 # - *We differ from the paper:* our attention projections have biases, as in the authors' first public code. The

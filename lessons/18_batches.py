@@ -300,7 +300,7 @@ measure("long to short: least rise of the long third",
 #
 # ## A step that is larger than the memory
 #
-# The paper's step has about 25,000 target tokens. What forward keeps for that step in the base model is about 12 GiB. A
+# The paper's step has about 25,000 target tokens. What forward keeps for that step in the base model is 12.6 GiB. A
 # small machine can still take this step: cut it into **micro-batches**, compute them one after another, and add up
 # their gradients. That is **gradient accumulation**. Only the sum of the gradients has to stay in memory.
 #

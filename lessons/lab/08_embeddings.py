@@ -16,9 +16,9 @@ from library.lesson import QUICK, ROOT, measure, recorded, table, varying
 from library.lexicon import noun_vectors, read_lexicon
 from library.next_word import NEW, VOCABULARY, mean_loss, shifted
 from scratchformer.config import ModelConfig
-from scratchformer.experiments.sizes import parameter_counts
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import sinusoids
+from scratchformer.nn.sizes import parameter_counts
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.bundled import words
 from scratchformer.text.tokenizer import PAD

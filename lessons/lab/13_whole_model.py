@@ -14,9 +14,9 @@ import numpy as np
 from library.lesson import QUICK, measure, recorded, table, varying
 from library.wires import WIRES, V, cut, reversals, train
 from scratchformer.config import TABLE3, ModelConfig, preset
-from scratchformer.experiments.sizes import parameter_counts
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.loss import cross_entropy, loss_backward
+from scratchformer.nn.sizes import parameter_counts
 from scratchformer.nn.transformer import Transformer
 
 # %% [markdown]

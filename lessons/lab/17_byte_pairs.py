@@ -16,7 +16,7 @@ from library import byte_pairs
 from library.byte_pairs import count_model_losses, decode, learn_merges, words_of
 from library.lesson import QUICK, ROOT, measure, table
 from scratchformer.config import ModelConfig
-from scratchformer.experiments.sizes import parameter_counts
+from scratchformer.nn.sizes import parameter_counts
 from scratchformer.text.bundled import read_text
 from scratchformer.text.tokenizer import N_SPECIALS, Tokenizer
 

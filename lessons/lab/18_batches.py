@@ -15,7 +15,7 @@ import numpy as np
 from library.length_batches import bundled, loss_by_thirds, small_model, trained
 from library.lesson import QUICK, ROOT, duration, measure, recorded, same, table
 from scratchformer.config import BASE, TINY
-from scratchformer.experiments.sizes import activation_floats
+from scratchformer.experiments.sizes import kept_bytes
 from scratchformer.nn.loss import cross_entropy, forward_loss, loss_backward
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import BatchPlan
@@ -104,13 +104,14 @@ coarse = [add_up(single, [pairs.batch(part) for part in cut(step, size)])[0]
           for size in (24, 6)]
 measure("float32: four micro-batches and one batch", np.abs(coarse[1] - coarse[0]).max()
         / np.abs(coarse[0]).max(), 1e-9, 2e-6)
+of_a_position = kept_bytes(Transformer(BASE.model), [np.full((4, 30), 5)] * 2) / (4 * 30)
 for name, n_positions, lo, hi in (("a step at once", 32_768, 10, 15),
                                   ("one of 8 micro-batches", 4096, 1.2, 1.9)):
     measure(f"base model, what forward keeps, in GiB: {name}",
-            4 * activation_floats(BASE.model, n_positions, length=30) / 2**30, lo, hi)
+            n_positions * of_a_position / 2**30, lo, hi)
 
 # %% [markdown]
-# (Estimated from the shapes, with 4 bytes a number and sentences of 30 tokens.)
+# (Measured for four sentences of 30 tokens, with 4 bytes a number, and multiplied.)
 #
 # ## Experiment 2: what a plan keeps besides padding
 #

@@ -19,8 +19,8 @@ from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.experiments.flops import training_flops, weights_per_token
-from scratchformer.experiments.sizes import parameter_counts
 from scratchformer.nn.loss import forward_loss, loss_backward
+from scratchformer.nn.sizes import parameter_counts
 from scratchformer.text.batches import steps
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.bundled import read_text

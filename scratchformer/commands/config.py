@@ -15,7 +15,7 @@ def add(commands: Commands) -> None:
 
 
 def show_config(args: argparse.Namespace) -> None:
-    """Print a configuration as TOML, with its parameter count and memory.
+    """Print a configuration as TOML, with its parameter count, and the memory of the weights, gradients and moments.
 
     scratchformer config base --set h=16 > base16.toml
     """

@@ -112,8 +112,8 @@ def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> Non
     trained = trained._replace(config=configs.with_settings(trained.config, search))
     data = trained.config.data
     texts = [Path(data.directory) / f"{split}.trees" for split in ("train", "val", "test") if data.directory]
-    inputs = [*texts, *filter(None, [args.reference])]
-    with threadpool_limits(threads, "blas"), open_output(args.output, inputs, (run,)) as write:
+    texts += filter(None, [args.reference])
+    with threadpool_limits(threads, "blas"), open_output(args.output, texts, (run,)) as write:
         found = TASKS[task].evaluate(trained, args.reference)
         write(found.output)
     record = {"checkpoint": printable(trained.file.name), "step": progress_of(trained.file).step} | found.record

@@ -53,6 +53,8 @@ def add(commands: Commands) -> None:
         "to read the text, to train the tokenizer, to validate or to save (default: 1800; 0: never)"
     )
     add_option(parser, "--timeout S", whole(0, 10**7), timeout, 1800)
+    dry_run = "print parameters, memory, FLOPs, tokens a second of three steps, and hours; write nothing"
+    parser.add_argument("--dry-run", action="store_true", help=dry_run)
     add_settings(parser)
 
 
@@ -63,6 +65,7 @@ def train(args: argparse.Namespace) -> int:
     scratchformer train gpt-tiny --text README.md docs/*.md
     scratchformer train antecedent --pretrained runs/bert-tiny
     scratchformer train --resume runs/m30k --minutes 30
+    scratchformer train multi30k --data DIR --dry-run
     """
     from scratchformer.parallel import job
     from scratchformer.parallel.communicator import Communicator
@@ -71,7 +74,21 @@ def train(args: argparse.Namespace) -> int:
         with job.join(args.timeout, args.nproc) as ranks:
             return train_as_one(args, *requested_run(args), ranks)
     run, config = requested_run(args)
+    if args.dry_run:
+        return measure_cost(args, config)
     return train_as_ranks(args, run, config) if args.nproc > 1 else train_as_one(args, run, config, Communicator())
+
+
+def measure_cost(args: argparse.Namespace, config: Config) -> int:
+    """Print what the run would cost -> exit code"""
+    from scratchformer.backends.cpu import keep_freed_memory
+    from scratchformer.experiments.dry_run import dry_run
+
+    if args.resume or args.nproc > 1:
+        raise UserError("--dry-run measures a new run in one process: no --resume, no --nproc")
+    keep_freed_memory()
+    print("\n".join(dry_run(adapt_to_data(config, args)[0])))
+    return 0
 
 
 def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:

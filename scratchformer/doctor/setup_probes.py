@@ -15,7 +15,7 @@ from scratchformer import limits
 from scratchformer.config import Config, ModelConfig
 from scratchformer.doctor.findings import Finding, Verdict, verdict
 from scratchformer.errors import UserError
-from scratchformer.experiments.sizes import checkpoint_bytes, format_duration, training_bytes
+from scratchformer.experiments.sizes import checkpoint_bytes, format_duration, kept_bytes
 from scratchformer.nn.loss import batch_loss, batch_loss_backward
 from scratchformer.nn.models import new_model
 from scratchformer.nn.ops import Ops, using
@@ -41,6 +41,7 @@ class FirstPass(NamedTuple):
     gradient_norms        "encoder" and "decoder" -> the gradient norm of each layer, from the bottom up
     dead                  the fraction of hidden units that no position activates, in the worst layer; None without ReLU
     seconds_per_position  for forward and backward, per position, or per pair of one source and one target position
+    bytes_per_position    that forward keeps for backward, likewise
     """
 
     loss: float | None
@@ -48,6 +49,7 @@ class FirstPass(NamedTuple):
     gradient_norms: dict[str, list[float]]
     dead: float | None
     seconds_per_position: float
+    bytes_per_position: float
 
 
 SENTENCE_LENGTH = 16
@@ -78,9 +80,24 @@ def first_pass(config: Config) -> FirstPass:
         batch_loss_backward(model, inputs, targets)
         seconds = time.perf_counter() - start
     model.store.grad /= targets.size
+    length_kept = usual_length(config)
+    inputs, _ = random_batch(config.model, 2, length_kept, np.random.default_rng(config.training.seed))
+    kept = kept_bytes(model, inputs) / (2 * length_kept)
     stacks = {name: getattr(model, name).layers for name in ("encoder", "decoder") if hasattr(model, name)}
     norms = {name: [gradient_norm(layer) for layer in layers] for name, layers in stacks.items()}
-    return FirstPass(loss, loss_without_input, norms, max(recorder.dead, default=None), seconds / (n * length))
+    return FirstPass(loss, loss_without_input, norms, max(recorder.dead, default=None), seconds / (n * length), kept)
+
+
+MEAN_LENGTH = 30
+"""Of sentences, in tokens."""
+
+
+def usual_length(config: Config) -> int:
+    """Positions of a usual example: the windows of a language model are all full."""
+    if not config.model.reads_text:
+        return positions_of(config.model)
+    longest = config.data.max_length
+    return longest if config.data.task == "language-model" else min(longest, MEAN_LENGTH)
 
 
 def random_batch(
@@ -263,6 +280,11 @@ def probe_run(run: RunDirectory, batch: Batch | None) -> Iterator[Finding]:
             "a damaged file; settings other than those of the run; a training that diverged",
         )
         return
+    if not np.isfinite(model.store.data).all():
+        broken = [name for name, weight in model.parameters().items() if not np.isfinite(weight.data).all()]
+        seen = f"not finite: {', '.join(broken)}"
+        yield Finding("weights", "finite numbers", seen, "FAIL", "a training that diverged")
+        return
     yield Finding("weights", "finite numbers", "all are finite", "ok")
     if batch is not None:
         recorder = ReluRecorder()
@@ -341,7 +363,7 @@ def count_spikes(losses: np.ndarray, nats: float, window: int = 50) -> int:
 # The machine ----------------------------------------------------------------------------------------------------------
 
 
-def probe_machine(config: Config, run: RunDirectory | None) -> Iterator[Finding]:
+def probe_machine(config: Config, run: RunDirectory | None, first: FirstPass | None) -> Iterator[Finding]:
     """Look at the disk for the checkpoints, the memory for a step, and the cores."""
     path = run.path if run else Path()
     needed = checkpoint_bytes(config)
@@ -354,7 +376,7 @@ def probe_machine(config: Config, run: RunDirectory | None) -> Iterator[Finding]
         verdict((needed - used) / max(free, 1), 0.8, 1.0),
         "lower training.keep, or choose another --out",
     )
-    yield probe_memory(config)
+    yield probe_memory(config, first.bytes_per_position if first else 0.0)
     yield probe_cores()
 
 
@@ -365,13 +387,10 @@ def probe_cores() -> Finding:
     return Finding("cores", expected, f"{cores}{limit}", "ok")
 
 
-MEAN_LENGTH = 30
-"""Of sentences, in tokens."""
-
-
-def probe_memory(config: Config) -> Finding:
-    length = config.data.max_length if config.data.task == "language-model" else MEAN_LENGTH  # its windows are all full
-    probe, needed, limit = "memory", sum(training_bytes(config, length).values()), machine_memory_bytes()
+def probe_memory(config: Config, bytes_per_position: float) -> Finding:
+    probe, limit = "memory", machine_memory_bytes()
+    needed = 4 * FLOAT_BYTES * sum(parameter_counts(config.model).values())
+    needed += int(bytes_per_position * config.training.tokens_per_batch)
     expected = "weights, gradients, moments and the activations of a micro-batch fit into memory"
     if limit is None:
         seen = f"{needed / GIB:.2f} GiB needed; this system does not report how much it has"

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache, partial
+from itertools import product
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, get_args
 
 import numpy as np
 
@@ -20,10 +21,10 @@ from scratchformer.decoding.incremental import begin_decoding, begin_generation,
 from scratchformer.decoding.search import search
 from scratchformer.doctor.findings import CodeProbe, expect, expect_close
 from scratchformer.doctor.fixtures import SOURCE, TARGET, DropoutRecorder, random, small_config, with_random_vectors
-from scratchformer.nn.gradient_cases import FLOAT64, B, T, V, padded_ids, tied_logits
+from scratchformer.nn.gradient_cases import FLOAT64, SMALL, B, T, V, padded_ids, tied_logits
 from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.loss import Smoothing, batch_loss_backward, cross_entropy
-from scratchformer.nn.ops import PAD
+from scratchformer.nn.ops import ADAM_BLOCK, PAD
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.tasks.translation import Corpus, encode_corpus, train_tokenizer
@@ -47,6 +48,7 @@ def probes(config: Config) -> list[CodeProbe]:
 # Loss and optimizer ---------------------------------------------------------------------------------------------------
 
 
+@cache
 def loss() -> CodeProbe:
     return CodeProbe(
         "loss",
@@ -61,28 +63,33 @@ def check_cross_entropy() -> None:
     logits, targets = tied_logits(random()), padded_ids(random(), T)
     real = targets != PAD
     p = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
-    conventions: list[tuple[float, Smoothing, float, float]] = [  # smoothing, spread, q of another word, of the target
-        (0.0, "others", 0.0, 1.0),
-        (0.2, "others", 0.2 / (V - 1), 0.8),
-        (0.2, "uniform", 0.2 / V, 0.8 + 0.2 / V),
-    ]
-    for smoothing, spread, other, on_target in conventions:
+    for smoothing, spread in product((0.0, 0.2, 0.9), get_args(Smoothing)):
+        other = smoothing / (V - 1 if spread == "others" else V)
+        on_target = 1 - smoothing if spread == "others" else 1 - smoothing + other
         q = np.where(np.arange(V) == targets[..., None], on_target, other)  # (B, T, V)
+        logits.flags.writeable = False
         found, n_tokens, dlogits = cross_entropy(logits, targets, smoothing, spread)
         convention = f"with smoothing {smoothing} ({spread})" if smoothing else "without smoothing"
         expect(n_tokens == real.sum(), f"{n_tokens} tokens counted, {real.sum()} are not padding")
         expect_close(f"loss {convention}", found, -(q * np.log(p)).sum(axis=-1)[real].sum())
         expect_close(f"gradient {convention}", dlogits, (p - q) * real[..., None])
+        place = logits.copy()
+        in_place = cross_entropy(place, targets, smoothing, spread, out=place)
+        same = in_place[:2] == (found, n_tokens) and np.array_equal(in_place[2], dlogits)
+        expect(same and np.array_equal(place, dlogits), "the gradient in the place of the logits is another one")
 
 
 def check_extreme_logits() -> None:
-    for dtype in ("float64", "float32"):
-        logits = np.array([[1e4, 0, -1e4], [1e4, 0, -1e4]], dtype)
-        found, _, dlogits = cross_entropy(logits, np.array([2, 1]))
+    for dtype, spread in product(("float64", "float32"), get_args(Smoothing)):
+        logits, targets = np.array([[1e4, 0, -1e4], [1e4, 0, -1e4]], dtype), np.array([2, 1])
+        found, _, dlogits = cross_entropy(logits, targets, 0.0, spread)
         expect_close(f"loss of {dtype} logits 10,000 apart", found, 2e4 + 1e4)
         expect_close(f"gradient of {dtype} logits 10,000 apart", dlogits, np.array([[1, 0, -1], [1, -1, 0]]))
+        smoothed, _, gradient = cross_entropy(logits, targets, 0.1, spread)
+        expect(np.isfinite(smoothed) and np.isfinite(gradient).all(), "smoothing makes extreme logits NaN or infinite")
 
 
+@cache
 def optimizer() -> CodeProbe:
     return CodeProbe(
         "optimizer and schedule",
@@ -94,28 +101,32 @@ def optimizer() -> CodeProbe:
     )
 
 
-SMALLEST = ModelConfig(vocab_size=V, N=1, d_model=4, d_ff=4, h=1)
+MODEL_OF_TWO_BLOCKS = ModelConfig(vocab_size=ADAM_BLOCK // 4, N=1, d_model=4, d_ff=4, h=1)
+"""More than one and less than two of the blocks in which Adam goes through the weights."""
 
 
 def check_adam() -> None:
-    model, generator = Transformer(SMALLEST, dtype=FLOAT64), random()
+    model, generator = Transformer(MODEL_OF_TWO_BLOCKS, dtype=FLOAT64), random()
     beta1, beta2 = 0.9, 0.98
     adam = Adam(model, (beta1, beta2))
     w = model.store.data.copy()
     m, v = 0 * w, 0 * w
     for t in (1, 2, 3):
-        g = generator.normal(size=len(w))
+        g = generator.uniform(0.5, 2, len(w)) * generator.choice([-1, 1], len(w))  # large beside eps
         g[-1] = 0  # as for a word that does not occur
         model.store.grad[...] = g
         m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g * g
         w = w - 0.01 * t * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + 1e-9)
         adam.step(0.01 * t)
-        expect_close(f"weights after step {t}", model.store.data, w, 1e-6)  # allows eps inside the square root
-        expect_close("gradient after a step, compared with the one before", model.store.grad, g)
+        expect_close(f"weights after step {t}", model.store.data, w, 1e-7)
+        expect_close(f"first moments after step {t}", adam.m, m)
+        expect_close(f"second moments after step {t}", adam.v, v)
+        expect(np.array_equal(model.store.grad, g), "a step changes the gradient")
+    expect(adam.t == 3, f"{adam.t} steps counted after 3")
 
 
 def check_adam_in_float32() -> None:
-    model = Transformer(SMALLEST)
+    model = Transformer(SMALL)
     adam = Adam(model)
     model.store.grad[...] = 1
     adam.step(0.01)
@@ -126,10 +137,12 @@ def check_adam_in_float32() -> None:
 
 
 def check_noam() -> None:
-    for step, rate in [(1, 4000**-1.5), (1000, 1000 * 4000**-1.5), (4000, 4000**-0.5), (16000, 16000**-0.5)]:
-        ratio = noam(step, 512, 4000, 2.0) / (2 * 512**-0.5 * rate)
-        formula = "2 d_model^-0.5 min(step^-0.5, step warmup^-1.5)"
-        expect_close(f"learning rate / ({formula}) at step {step} with warmup 4000", ratio, 1.0)
+    formula = "factor d_model^-0.5 min(step^-0.5, step warmup^-1.5)"
+    for d_model, warmup, factor in [(512, 4000, 2.0), (512, 4000, 1.0), (128, 10, 1.0)]:
+        for step in (1, 2, warmup // 4, warmup - 1, warmup, warmup + 1, 4 * warmup, 25 * warmup):
+            expected = factor * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
+            what = f"learning rate / ({formula}) at step {step} with warmup {warmup}"
+            expect_close(what, noam(step, d_model, warmup, factor) / expected, 1.0)
 
 
 # Batches and the training step ----------------------------------------------------------------------------------------
@@ -150,13 +163,7 @@ SMALL_BATCHES = {"tokens_per_batch": 40, "accumulation": 3, "bucket_fineness": 1
 SHORT_SCHEDULE = {"warmup": 2, "lr_factor": 1.0, "eps_ls": 0.1, "clip_norm": 0.0}
 
 
-TRANSLATOR = {
-    "task": "translation",
-    "architecture": "encoder-decoder",
-    "n_classes": 0,
-    "target_vocab_size": 0,
-    "n_tags": 0,
-}
+TRANSLATOR = {"task": "translation", "target_vocab_size": 0, "n_tags": 0}
 
 
 def practice_config(config: Config, changes: dict[str, Any]) -> Config:

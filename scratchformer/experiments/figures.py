@@ -10,8 +10,6 @@ import io
 import math
 import sys
 import textwrap
-import unicodedata
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
@@ -34,7 +32,7 @@ try:
     from matplotlib import rc_context, style
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
-    from matplotlib.font_manager import FontEntry, FontProperties, findfont, findSystemFonts, fontManager, get_font
+    from matplotlib.font_manager import FontEntry, FontProperties, findfont, fontManager, get_font
     from matplotlib.image import AxesImage
     from matplotlib.ticker import StrMethodFormatter
 except (OSError, ValueError) as error:  # from MPLBACKEND, or from a file matplotlibrc
@@ -66,10 +64,7 @@ Entries = Sequence[dict[str, Any]]
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Write the figure, whole or not at all, as PNG (150 dots per inch) or SVG, on opaque white. -> path
-
-    Raises UserError for another suffix, or if the file cannot be written; see also `require_place`.
-    """
+    """Write the figure, whole or not at all, as PNG (150 dots per inch) or SVG, on opaque white. -> path"""
     require_place(path)
     drawn = encoded(figure, path)
     with whole_file(path, "cannot write the figure") as file:
@@ -78,24 +73,16 @@ def save(figure: Figure, path: Path) -> Path:
 
 
 def save_in_run(figure: Figure, run: RunDirectory, name: str) -> Path:
-    """Write the figure into the run's directory for figures, which is made if it is missing -> path
-
-    Raises UserError as `save` does, or if that directory is a link.
-    """
-    require_no_link(run.figures)
+    """Write the figure into the run's directory for figures, which is made if it is missing -> path"""
+    if run.figures.is_symlink():
+        raise UserError(f"{run.figures}: is a link, which may lead elsewhere")
     make_directory(run.figures)
     return save(figure, run.figures / f"{name}.png")
 
 
-def require_no_link(directory: Path) -> None:
-    """Raises UserError for a link, which may lead out of the run; its author may have made it."""
-    if directory.is_symlink():
-        raise UserError(f"{directory}: is a link, which may lead elsewhere")
-
-
 @as_default_style
 def encoded(figure: Figure, path: Path) -> bytes:
-    """The contents of a file of this name. Raises UserError if its suffix is not that of a format."""
+    """The contents of a file of this name."""
     suffix = path.suffix.lower()
     if suffix not in METADATA:
         raise UserError(
@@ -118,8 +105,6 @@ def loss_figure(step_entries: Entries, validation_entries: Entries, bleu_entries
              label smoothing, paper §5.4, and dropout), and the validation loss (without both). exp of the validation
              loss is the perplexity of Table 3.
     Bottom:  BLEU of greedy translations of the validation text, 0 to 100, if there are any.
-
-    Raises UserError if no step is logged yet.
     """
     if not step_entries:
         raise UserError("no step is logged yet: there is nothing to draw")
@@ -135,7 +120,9 @@ def loss_figure(step_entries: Entries, validation_entries: Entries, bleu_entries
     label(loss_axes, "Loss", y="nats per target token")
     loss_axes.legend()
     for axes in bleu_axes:
-        draw_bleu(axes, millions(bleu_entries), bleu_entries)
+        draw_dots(axes, millions(bleu_entries), column(bleu_entries, "bleu"))
+        axes.set_ylim(bottom=0)
+        label(axes, "Validation BLEU, greedy search", y="BLEU")
     figure.axes[-1].set_xlabel(TOKENS_SEEN)
     return figure
 
@@ -148,12 +135,6 @@ def draw_training_loss(axes: Axes, entries: Entries) -> None:
     line = "o-" if len(entries) == 1 else "-"  # a single point makes no line
     axes.plot(tokens, losses, color=LIGHT, linewidth=0.8, label="training, each step")
     axes.plot(tokens, mean, line, color=DARK, label=name)
-
-
-def draw_bleu(axes: Axes, x: np.ndarray, bleu_entries: Entries, x_label: str = "") -> None:
-    draw_dots(axes, x, column(bleu_entries, "bleu"))
-    axes.set_ylim(bottom=0)
-    label(axes, "Validation BLEU, greedy search", x=x_label, y="BLEU")
 
 
 def draw_dots(axes: Axes, x: np.ndarray, y: np.ndarray, name: str | None = None) -> None:
@@ -182,55 +163,19 @@ def millions(entries: Entries) -> np.ndarray:
     return column(entries, "all_target_tokens") / 1e6
 
 
-def single_plot() -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    return figure, figure.subplots()
-
-
-@as_default_style
-def perplexity_figure(validation_entries: Entries) -> Figure:
-    """Draw the validation perplexity per token over real target tokens, from the log's `validation` entries.
-
-    Raises UserError if nothing is validated yet.
-    """
-    if not validation_entries:
-        raise UserError("nothing is validated yet: there is no perplexity to draw")
-    figure, axes = single_plot()
-    axes.set_yscale("log")
-    draw_dots(axes, millions(validation_entries), column(validation_entries, "perplexity"))
-    for set_formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-        set_formatter(StrMethodFormatter("{x:g}"))  # 20, not 2 x 10^1
-    label(axes, "Validation perplexity", x=TOKENS_SEEN, y="perplexity a token")
-    return figure
-
-
-@as_default_style
-def bleu_figure(bleu_entries: Entries) -> Figure:
-    """Draw the BLEU of greedy translations of the validation text over optimizer steps, from the log's `bleu` entries.
-
-    Raises UserError if nothing is translated yet.
-    """
-    if not bleu_entries:
-        raise UserError("nothing is translated yet: there is no BLEU to draw")
-    figure, axes = single_plot()
-    draw_bleu(axes, column(bleu_entries, "step"), bleu_entries, "optimizer step")
-    return figure
-
-
 @as_default_style
 def schedule_figure(d_model: int, warmup: int, factor: float, steps: int, step_entries: Entries = ()) -> Figure:
     """Draw the learning rate of each optimizer step (paper §5.3, equation 3), with its largest value as text.
 
     If the log's `step` entries are given, the learning rates that the run used are drawn behind the curve.
-
-    Raises UserError if there is no step to draw.
     """
     if steps < 1:
         raise UserError(f"steps={steps} must be at least 1")
     peak = min(warmup, steps)
     at = np.unique(np.append(np.linspace(1, steps, 1000).astype(int), peak))
     rates = [noam(int(step), d_model, warmup, factor) for step in at]
-    figure, axes = single_plot()
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
     name = f"equation 3: d_model = {d_model}, warmup = {warmup:,}, factor = {factor:g}"
     axes.plot(at, rates, color=DARK, label=name, zorder=3)
     if step_entries:
@@ -327,8 +272,6 @@ def attention_figure(translator: Translator, sentence: str, beam: int = 4, alpha
     Right:  every head, smaller, with the same axes; the layers from top to bottom.
 
     All share one colour scale, from 0 to the largest weight of any head.
-
-    Raises UserError if the sentence is empty, not Unicode, or too long to be drawn.
     """
     attention = attention_of_translation(translator, sentence, beam, alpha)
     N, H, T, S = attention.weights.shape
@@ -337,7 +280,8 @@ def attention_figure(translator: Translator, sentence: str, beam: int = 4, alpha
     title = f"{' '.join(sentence.split())} → {attention.text}"
     families, missing = fonts_for("".join([*attention.source, *attention.target, title]))
     if missing:
-        print(no_glyphs(missing), file=sys.stderr)
+        some = printable(" ".join(missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+        print(f"no installed font has {some}: the figure shows {NO_GLYPH} instead", file=sys.stderr)
     shown = str.maketrans(dict.fromkeys(missing, NO_GLYPH))
     source, target = ([piece.translate(shown) for piece in pieces] for pieces in (attention.source, attention.target))
     figure = Figure(figsize=(width + side * H + 1.2, max(height, side * N) + 0.8), layout="constrained")
@@ -361,11 +305,6 @@ def fonts_for(text: str) -> tuple[list[str], str]:
     default = FontProperties().get_name()
     families = [default]
     missing = {character for character in text if not character.isspace()} - glyphs_of(findfont(default), text)
-    if missing:
-        known = {font.fname for font in fontManager.ttflist}
-        for path in set(findSystemFonts()) - known:  # matplotlib keeps its list, also when fonts are installed
-            with suppress(OSError, RuntimeError):  # FreeType cannot read it
-                fontManager.addfont(path)
     others = [font for font in fontManager.ttflist if is_regular(font)] if missing else []
     found = {font.name: glyphs_of(font.fname, "".join(missing)) for font in others}
     while best := max(found, key=lambda name: (len(found[name] & missing), "Sans" in name), default=""):
@@ -388,24 +327,6 @@ def glyphs_of(path: str, text: str) -> set[str]:
     except (OSError, RuntimeError):  # it was removed, or FreeType cannot read it
         return set()
     return {character for character in text if font.get_char_index(ord(character))}
-
-
-def no_glyphs(characters: str) -> str:
-    """The line that says what is missing, and what to install."""
-    more = f" and {len(characters) - 5} more" if len(characters) > 5 else ""
-    packages = " and ".join(sorted({package for each in characters if (package := package_for(each))}))
-    advice = f"; install fonts of these scripts, on Debian and Ubuntu the package {packages}" if packages else ""
-    shown = printable(" ".join(characters[:5])) + more
-    return f"no installed font has {shown}: the figure shows {NO_GLYPH} instead{advice}"
-
-
-def package_for(character: str) -> str:
-    """Debian's package with a font that has a character; "" for one that nobody draws."""
-    if unicodedata.category(character)[0] == "C":
-        return ""
-    if unicodedata.category(character) == "So" and ord(character) > 0xFFFF:
-        return "fonts-symbola"
-    return "fonts-noto-cjk" if unicodedata.east_asian_width(character) in "WF" else "fonts-noto-core"
 
 
 def attention_of_translation(translator: Translator, sentence: str, beam: int, alpha: float) -> TranslationAttention:

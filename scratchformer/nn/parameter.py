@@ -164,7 +164,7 @@ class ParameterStore:
         sizes = [parameter.data.size for parameter in parameters.values()]
         self.offsets = dict(zip(parameters.values(), accumulate(sizes, initial=0)))
         data = np.concatenate([parameter.data.reshape(-1) for parameter in parameters.values()])
-        self.hold(data, np.zeros(data.shape, data.dtype))
+        self.hold(data, np.zeros(data.shape, data.dtype, like=data))
 
     def hold(self, data: Array, grad: Array, stored: Array | None = None) -> None:
         """Use these flat arrays from now on, and make the parameters views into them. Models may share `data`."""

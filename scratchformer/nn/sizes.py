@@ -1,57 +1,71 @@
-"""How many parameters a model has, and whether they fit into memory. This is arithmetic: nothing is built."""
+"""Count the parameters of a model from the shapes of its layers, and compare with the memory of this machine."""
 
 from __future__ import annotations
 
+import math
 import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
 
 from scratchformer import limits
 from scratchformer.config import Config, ModelConfig
 from scratchformer.errors import UserError
+from scratchformer.nn.models import new_model
 
 FLOAT_BYTES = 4
 """Training is in float32."""
 
 
-def head_sizes(config: ModelConfig) -> tuple[int, int]:
-    """Return d_k and d_v, which the configuration has set by now."""
-    assert config.d_k and config.d_v
-    return config.d_k, config.d_v
+class Shape(np.ndarray):
+    """An array of any size that takes no memory: every element is the same zero."""
+
+    @staticmethod
+    def of(shape: int | tuple[int, ...]) -> Shape:
+        return np.broadcast_to(np.float32(0), shape).view(Shape)
+
+    def astype(self, *_: Any) -> Shape:
+        return self
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """NumPy calls this for functions of such arrays: those with which a model makes its flat arrays."""
+        if function is np.concatenate:
+            return Shape.of(sum(each.size for each in args[0]))
+        return Shape.of(args[0])  # np.zeros(shape, dtype, like=self)
+
+
+class Shapes(np.random.Generator):
+    """Stands for the generator of initial weights. A model made with it has all its layers, and no numbers."""
+
+    def uniform(self, low: Any, high: Any, size: Any) -> Any:  # type: ignore[override]
+        return Shape.of(size)
+
+    def normal(self, mean: Any, deviation: Any, size: Any) -> Any:  # type: ignore[override]
+        return Shape.of(size)
+
+
+def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of every parameter, read from the layers of a new model that takes no memory."""
+    model = new_model(config, cast(int, Shapes(np.random.PCG64())))
+    return {name: parameter.shape for name, parameter in model.parameters().items()}
 
 
 def parameter_counts(config: ModelConfig) -> dict[str, int]:
-    """Parameters by part of the model; their sum is the size of `new_model(config)` (paper §3, Table 3)."""
-    D, F, H, V, N = config.d_model, config.d_ff, config.h, config.vocab_size, config.N
-    d_k, d_v = head_sizes(config)
-    attention = 2 * D * H * d_k + 2 * D * H * d_v  # W_Q, W_K, W_V, W_O
-    if config.attention_bias:
-        attention += 2 * H * d_k + H * d_v + D
-    feed_forward = D * F + F + F * D + D
-    norm = 2 * D
-    stacks = 2 if config.architecture == "encoder-decoder" else 1
-    positions = stacks * config.max_positions * D if config.positions == "learned" else 0
-    final_norms = stacks * norm if config.norm == "pre" else 0
-    if config.architecture == "encoder-decoder":
-        words = V + {"all": 0, "target": 1, "none": 2}[config.tied] * config.n_outputs
-        return {
-            "embeddings": words * D,
-            "positions": positions,
-            "encoder attention": N * attention,
-            "encoder feed-forward": N * feed_forward,
-            "decoder attention": N * 2 * attention,
-            "decoder feed-forward": N * feed_forward,
-            "layer norms": N * 5 * norm + final_norms,
-        }
-    outputs = config.n_outputs if config.n_classes or not config.reads_text or config.tied == "none" else 0
-    types, class_token, bias = 2, 1, 1  # vectors beside those of words and pixels
-    inputs = {"decoder": V, "encoder": V + types, "vision": config.patch_size**2 + bias + class_token}
-    return {
-        "embeddings": (inputs[config.architecture] + outputs) * D,
-        "positions": positions,
-        "attention": N * attention,
-        "feed-forward": N * feed_forward,
-        "layer norms": N * 2 * norm + final_norms,
-    }
+    """Part of the model -> number of parameters (paper §3, Table 3).
+
+    All layers of a stack are alike: the second one is counted N - 1 times, since one that is too large takes long.
+    """
+    counts = dict.fromkeys(("embeddings", "positions", "attention", "feed-forward", "layer norms"), 0)
+    for name, shape in parameter_shapes(replace(config, N=min(config.N, 2))).items():
+        part = next((part for mark, part in PARTS.items() if mark in name), "embeddings")
+        counts[part] += math.prod(shape) * (config.N - 1 if ".layers.1." in name else 1)
+    return counts
+
+
+PARTS = {"norm": "layer norms", "attention": "attention", "feed_forward": "feed-forward", "positions": "positions"}
+"""What a parameter's name contains -> its part of the model. What is left belongs to input and output."""
 
 
 def machine_memory_bytes(root: Path = limits.ROOT) -> int | None:

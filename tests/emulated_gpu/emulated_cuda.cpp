@@ -38,7 +38,7 @@ static std::recursive_mutex mutex;
 #define ALONE_AND_WELL ALONE; if (failure) return failure  // after a kernel's error, CUDA answers each call with it
 
 extern "C" {
-struct Counts { long launches, products, copies, synchronisations, polls, graphs; } emulated_counts;
+struct Counts { long launches, products, copies, synchronisations, polls; } emulated_counts;
 }
 
 static std::string problems, last_problem;  // a line each
@@ -71,21 +71,14 @@ struct Operation {
     std::function<void()> run;
 };
 
-struct Graph {  // what was asked for while a stream captured, in this order
-    std::vector<std::pair<std::string, std::function<void()>>> operations;
-    int mode;
-    bool broken = false;
-};
-
 struct Stream {
     bool blocking;
-    Graph* capturing = nullptr;
     long queued = 0, done = 0;
     std::deque<Operation> queue;
     Clock clock;
 };
 
-struct Event { Place place{-1, 0}; Clock clock; Graph* captured_in = nullptr; };
+struct Event { Place place{-1, 0}; Clock clock; };
 struct Past { Place place; const std::string* name; };
 
 static std::deque<Stream> streams = {{true}};  // the first is the default stream, which blocks others
@@ -130,27 +123,10 @@ static Place enqueue(int number, std::string name, std::function<void()> run, st
     return place;
 }
 
-// What CUDA forbids while a stream captures, or only while one captures that waits for the default stream.
-static Status break_captures(Status code, const std::string& what, bool only_blocking = false) {
-    Status answer = cudaSuccess;
-    for (Stream& stream : streams)
-        if (stream.capturing && (stream.blocking || !only_blocking)) {
-            stream.capturing->broken = true;
-            answer = problem(code, what, " while a stream captures");
-        }
-    return answer;
-}
-
 static Status enqueue_in(void* stream, const std::string& name, std::function<void()> run) {
     int number = stream_of(stream);
     if (number < 0) return problem(cudaErrorInvalidResourceHandle, name, ": no such stream");
-    if (number == 0)
-        if (Status code = break_captures(cudaErrorStreamCaptureImplicit, name + " in the default stream", true))
-            return code;
-    if (Graph* graph = streams[number].capturing; graph && name != FREE)
-        graph->operations.emplace_back(name, std::move(run));
-    else
-        enqueue(number, name, std::move(run));
+    enqueue(number, name, std::move(run));
     return cudaSuccess;
 }
 
@@ -177,8 +153,6 @@ static Status wait_for(Place place, const Clock& clock) {
 }
 
 static Status wait_for_stream(int number) {
-    if (streams[number].capturing)
-        return break_captures(cudaErrorStreamCaptureUnsupported, "waiting for a stream");
     return wait_for({number, streams[number].queued}, streams[number].clock);
 }
 
@@ -406,8 +380,6 @@ const char* cudaGetErrorName(Status code) {
     switch (code) {
         NAME(InvalidValue) NAME(MemoryAllocation) NAME(InvalidResourceHandle) NAME(NotReady)
         NAME(IllegalAddress) NAME(LaunchFailure) NAME(InvalidKernelImage) NAME(SymbolNotFound)
-        NAME(StreamCaptureUnsupported) NAME(StreamCaptureInvalidated) NAME(StreamCaptureIsolation) NAME(StreamCaptureImplicit)
-        NAME(CapturedEvent)
         default: return "cudaErrorUnknown";
     }
 }
@@ -457,9 +429,6 @@ Status cudaMallocAsync(void** made, size_t size, void*) { ALONE_AND_WELL; return
 
 static Status allocate_now(void** made, size_t size, bool on_device) {
     ALONE_AND_WELL;
-    for (Stream& stream : streams)
-        if (stream.capturing && stream.capturing->mode != cudaStreamCaptureModeRelaxed)
-            return break_captures(cudaErrorStreamCaptureUnsupported, "cudaMalloc");
     return allocate(made, size, on_device);
 }
 
@@ -581,7 +550,6 @@ Status cudaStreamSynchronize(void* stream) {
 
 Status cudaDeviceSynchronize() {
     ALONE_AND_WELL;
-    if (Status code = break_captures(cudaErrorStreamCaptureUnsupported, "waiting for the device")) return code;
     for (size_t i = 0; i < streams.size(); i++) wait_for_stream(i);
     return failure;
 }
@@ -594,10 +562,7 @@ Status cudaEventRecord(Event* event, void* stream) {
     ALONE_AND_WELL;
     int number = stream_of(stream);
     if (number < 0) return problem(cudaErrorInvalidResourceHandle, "cudaEventRecord: no such stream");
-    if (Graph* graph = streams[number].capturing)
-        event->captured_in = graph;
-    else
-        *event = {enqueue(number, "event", [] {}), streams[number].clock};
+    *event = {enqueue(number, "event", [] {}), streams[number].clock};
     return cudaSuccess;
 }
 
@@ -605,9 +570,7 @@ Status cudaStreamWaitEvent(void* stream, Event* event, unsigned) {
     ALONE_AND_WELL;
     int number = stream_of(stream);
     if (number < 0) return problem(cudaErrorInvalidResourceHandle, "cudaStreamWaitEvent: no such stream");
-    if (event->captured_in != streams[number].capturing)  // CUDA would let a second stream join the capture
-        return break_captures(cudaErrorStreamCaptureIsolation, "a stream that waits for an event of another");
-    if (event->captured_in || event->place.stream < 0) return cudaSuccess;  // or it was never recorded
+    if (event->place.stream < 0) return cudaSuccess;  // it was never recorded
     merge(streams[number].clock, event->clock);
     enqueue(number, "event", [] {}, {event->place});
     return cudaSuccess;
@@ -615,7 +578,6 @@ Status cudaStreamWaitEvent(void* stream, Event* event, unsigned) {
 
 Status cudaEventSynchronize(Event* event) {
     ALONE_AND_WELL;
-    if (event->captured_in) return break_captures(cudaErrorCapturedEvent, "waiting for a captured event");
     return event->place.stream < 0 ? cudaSuccess : wait_for(event->place, event->clock);
 }
 
@@ -624,7 +586,6 @@ Status cudaEventSynchronize(Event* event) {
 // between them, are a loop that waits (CuPy asks up to twice whether it can reuse a buffer, and does not wait).
 Status cudaEventQuery(Event* event) {
     ALONE_AND_WELL;
-    if (event->captured_in) return break_captures(cudaErrorCapturedEvent, "asking about a captured event");
     if (event->place.stream < 0) return cudaSuccess;
     static auto last = std::make_tuple(0, 0l, 0ul);
     static int in_a_row;
@@ -645,45 +606,7 @@ Status cudaStreamQuery(void* stream) {
     return cudaEventQuery(&now);
 }
 
-// Graphs. Arrays are made and freed at once while a stream captures, as with CuPy's pool: what is freed there must not be
-// used by the graph later, or a launch accesses freed memory.
-Status cudaStreamBeginCapture(void* stream, int mode) {
-    ALONE_AND_WELL;
-    int number = stream_of(stream);
-    if (number <= 0 || streams[number].capturing)
-        return problem(cudaErrorStreamCaptureUnsupported, "this stream cannot begin to capture");
-    streams[number].capturing = new Graph{{}, mode};
-    return cudaSuccess;
-}
-
-Status cudaStreamIsCapturing(void* stream, int* status) {
-    ALONE;
-    int number = stream_of(stream);
-    Graph* graph = number < 0 ? nullptr : streams[number].capturing;
-    return *status = graph ? 1 + graph->broken : 0, cudaSuccess;
-}
-
-Status cudaStreamEndCapture(void* stream, Graph** graph) {
-    ALONE_AND_WELL;
-    int number = stream_of(stream);
-    if (number < 0 || !streams[number].capturing) return problem(cudaErrorIllegalState, "this stream does not capture");
-    *graph = streams[number].capturing;
-    streams[number].capturing = nullptr;
-    return (*graph)->broken ? problem(cudaErrorStreamCaptureInvalidated, "the capture was broken") : cudaSuccess;
-}
-
-Status cudaGraphInstantiate(Graph** made, Graph* graph, unsigned long long) { return *made = new Graph(*graph), 0; }
-Status cudaGraphDestroy(Graph*) { return cudaSuccess; }  // events may point to it
-Status cudaGraphExecDestroy(Graph* graph) { return delete graph, cudaSuccess; }
-Status cudaGraphUpload(Graph*, void*) { return cudaSuccess; }
-
-Status cudaGraphLaunch(Graph* graph, void* stream) {
-    ALONE_AND_WELL;
-    emulated_counts.graphs++;
-    for (auto& [name, run] : graph->operations)
-        if (Status code = enqueue_in(stream, name, run)) return code;
-    return cudaSuccess;
-}
+Status cudaStreamIsCapturing(void*, int* status) { return *status = 0, cudaSuccess; }
 
 Status cudaEventElapsedTime(float* milliseconds, Event* from, Event* to) {
     return *milliseconds = 1e-3f * (to->place.position - from->place.position), cudaSuccess;

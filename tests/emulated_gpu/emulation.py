@@ -210,12 +210,10 @@ def problems():
 
 
 class Counts(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_long) for name in ("launches", "products", "copies", "synchronisations", "polls", "graphs")
-    ]
+    _fields_ = [(name, ctypes.c_long) for name in ("launches", "products", "copies", "synchronisations", "polls")]
 
 
 def counts():
-    """How many launches, products, copies, synchronisations, loops that wait for an event and launches of graphs."""
+    """How many launches, products, copies, synchronisations and loops that wait for an event."""
     now = Counts.in_dll(library(), "emulated_counts")
     return {name: getattr(now, name) for name, _ in Counts._fields_}

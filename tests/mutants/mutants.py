@@ -1904,14 +1904,6 @@ model, loss_sum = self.replicas[replica], 0.0
         [Patch(MODEL, "        self.store.require(self.parameters())\n", "")],
     ),
     Mutant(
-        "checkpoints-that-nobody-can-load",
-        CLASSIC,
-        "A model with other parameters than its configuration has is trained, and its checkpoints are refused.",
-        "",
-        f"{IN_LOOP}a_model_of_another_size_than_its_configuration_counts_is_refused_before_the_first_step",
-        [Patch(SAVING, "if model.store.data.size != sum(counts.values()):", "if False:")],
-    ),
-    Mutant(
         "weights-in-other-code",
         CLASSIC,
         "Weights that were trained with a patched activation are loaded without a word and translate nonsense.",

@@ -84,7 +84,6 @@ def test_a_run_may_begin_with_the_weights_of_another(task_config, tmp_path):
     [
         ("image_size=16", "model.image_size=16: the digits have 8 x 8 pixels"),
         ("patch_size=3", "model.image_size=8 is not a multiple of model.patch_size=3"),
-        ("n_classes=2", "data.task=digits needs model.architecture=vision and model.n_classes=10"),
         ("data.directory=text", "data.task=digits reads the images of scikit-learn, and no files"),
         ("tokens_per_batch=16", "example 1 has 17 tokens and does not fit into a batch"),
     ],
@@ -103,7 +102,7 @@ def test_without_scikit_learn_it_says_how_to_install_it(refused, monkeypatch, tm
 @pytest.mark.slow
 def test_it_learns_to_read(tmp_path):
     run = RunDirectory(tmp_path / "run")
-    loop.train(start.begin(run, configs.with_settings(configs.VIT_DIGITS, {"steps": 300, "threads": 1})))
+    loop.train(start.begin(run, configs.with_settings(configs.PRESETS["vit-digits"], {"steps": 300, "threads": 1})))
     assert run.read_log("accuracy")[-1]["accuracy"] > 90
 
 

@@ -111,6 +111,6 @@ def test_a_pretrained_run_knows_the_symbols_of_the_trees(task_config, task_run, 
 @pytest.mark.slow
 def test_it_learns_to_parse(tmp_path):
     run, changes = RunDirectory(tmp_path / "run"), {"steps": 250, "score_every": 250, "threads": 1}
-    loop.train(start.begin(run, configs.with_settings(configs.PARSING_TINY, changes)))
+    loop.train(start.begin(run, configs.with_settings(configs.PRESETS["parsing-tiny"], changes)))
     (entry,) = run.read_log("f1")
     assert entry["f1"] > 60  # a right-branching parser has less than 40

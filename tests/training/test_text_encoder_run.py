@@ -99,7 +99,11 @@ def test_the_antecedent_task_reads_no_files(refused, tmp_path):
 @pytest.mark.slow
 def test_after_a_minute_the_model_guesses_far_better_than_the_most_frequent_piece(tmp_path):
     run = RunDirectory(tmp_path / "run")
-    loop.train(start.begin(run, configs.with_settings(configs.BERT_TINY, {"steps": 350, "warmup": 150, "threads": 1})))
+    loop.train(
+        start.begin(
+            run, configs.with_settings(configs.PRESETS["bert-tiny"], {"steps": 350, "warmup": 150, "threads": 1})
+        )
+    )
     scores = TASKS["masked-language-model"].evaluate(load_model(run.path)).record
     assert (scores["split"], scores["n_pieces"]) == ("test", 4915)
     assert scores["accuracy"] > 35 > 3 * scores["most_frequent"]
