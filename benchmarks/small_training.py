@@ -8,7 +8,7 @@ import math
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, NamedTuple
 
 import numpy as np
 from provenance import surroundings
@@ -140,31 +140,41 @@ def record(
     write(arguments.out, name, {"provenance": provenance, **found})
 
 
-def conduct(
-    name: str,
-    description: str,
-    settings: dict[str, Any],
-    quick: dict[str, Any],
-    seeds: tuple[int, ...],
-    measure: Callable[[Config, tuple[int, ...]], dict[str, Any]],
-) -> None:
-    """Record an experiment with the preset `tiny`.
+class Part(NamedTuple):
+    """An experiment with the preset `tiny`.
 
     settings  changes of the preset
     quick     further changes by --quick, which also leaves only the first of the seeds
     measure   takes configuration and seeds -> the results, as they go into the file
     """
 
-    def measured(arguments: argparse.Namespace) -> dict[str, Any]:
-        config, used = configured(settings, quick, arguments), seeds[:1] if arguments.quick else seeds
-        return {"config": configs.to_dict(config), "seeds": used, **measure(config, used)}
+    settings: dict[str, Any]
+    quick: dict[str, Any]
+    seeds: tuple[int, ...]
+    measure: Callable[[Config, tuple[int, ...]], dict[str, Any]]
 
-    record(name, description, measured)
+    def measured(self, quick: bool) -> dict[str, Any]:
+        settings = self.settings | (self.quick | WRITTEN_TEXT if quick else {})
+        config, seeds = configs.with_settings(configs.preset("tiny"), settings), self.seeds[: 1 if quick else None]
+        return {"config": configs.to_dict(config), "seeds": seeds, **self.measure(config, seeds)}
 
 
-def configured(settings: dict[str, Any], quick: dict[str, Any], arguments: argparse.Namespace) -> Config:
-    """The preset `tiny` with these settings, and with those of --quick if it is given."""
-    return configs.with_settings(configs.preset("tiny"), settings | (quick | WRITTEN_TEXT if arguments.quick else {}))
+def conduct(description: str, parts: dict[str, Part]) -> None:
+    """Record one of the parts of a script. parts: name of the result -> part; the first one is the default"""
+    names = list(parts)
+
+    def options(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--part", choices=names, default=names[0], help="the result (default: %(default)s)")
+
+    def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+        return {"name": arguments.part} | parts[arguments.part].measured(arguments.quick)
+
+    record(names[0], description, measure, options if len(parts) > 1 else only(names[0]))
+
+
+def only(name: str) -> Callable[[argparse.ArgumentParser], None]:
+    """Options of a script of a single part."""
+    return lambda parser: parser.set_defaults(part=name)
 
 
 def settings_of(run: Path) -> dict[str, Any]:
@@ -199,17 +209,6 @@ def rounded(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [rounded(each) for each in value]
     return number(value) if isinstance(value, float) else value
-
-
-def arguments_of(description: str) -> argparse.Namespace:
-    """--quick and --out, which every experiment takes."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--quick", action="store_true", help="a few steps of a smaller model, to see that it runs")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
-    arguments = parser.parse_args()
-    if not arguments.out.is_dir():
-        parser.error(f"--out: {arguments.out} is no directory")
-    return arguments
 
 
 def write(directory: Path, name: str, result: dict[str, Any]) -> None:

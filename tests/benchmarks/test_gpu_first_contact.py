@@ -110,7 +110,6 @@ def arrays_in(*things):
 def test_no_byte_of_a_kernel_is_counted_twice_and_no_array_used_again(script, monkeypatch):
     speed = script("gpu_first_contact")
     monkeypatch.setattr(speed, "Gpu", NumPyGpu)
-    monkeypatch.setattr(speed, "FusedOps", lambda xp, *_: Ops(xp))
     for name, prepare, needed in speed.calls("fp32", speed.QUICK):
         calls = prepare(), prepare()
         read, others = (arrays_in(call.args) for call in calls)

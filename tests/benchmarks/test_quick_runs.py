@@ -20,42 +20,22 @@ def quick_run(name, out, *arguments):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+EXPERIMENTS = "ablation attention_scaling averaging beam_lengths embeddings faults feed_forward first_symbol head_pruning heads label_smoothing longer one_file parsing reversal source_worth stacks table1 tiny_model training_replay vision warm_up wires"
+PARTS = {
+    "attention_scaling": ["attention_rates", "attention_without_push"],
+    "first_symbol": ["first_symbol_longer"],
+    "warm_up": ["adam_and_warmup", "norm_and_warmup"],
+}
+
+
 @pytest.mark.parametrize(
-    "name",
-    [
-        "ablation",
-        "adam_and_warmup",
-        "attention_rates",
-        "attention_scaling",
-        "attention_without_push",
-        "averaging",
-        "beam_lengths",
-        "beam_sizes",
-        "embeddings",
-        "faults",
-        "feed_forward",
-        "first_symbol",
-        "first_symbol_longer",
-        "head_pruning",
-        "heads",
-        "label_smoothing",
-        "longer",
-        "norm_and_warmup",
-        "one_file",
-        "parsing",
-        "reversal",
-        "source_worth",
-        "stacks",
-        "table1",
-        "tiny_model",
-        "training_replay",
-        "vision",
-        "warm_up",
-        "wires",
-    ],
+    "name, arguments",
+    [(name, ()) for name in EXPERIMENTS.split()]
+    + [(name, ("--part", part)) for name, parts in PARTS.items() for part in parts]
+    + [("beam_lengths", ("--sizes",))],
 )
-def test_an_experiment(name, tmp_path):
-    result = quick_run(name, tmp_path)
+def test_an_experiment(name, arguments, tmp_path):
+    result = quick_run(name, tmp_path, *arguments)
     assert result["runs" if name == "ablation" else "results"] and "provenance" in result
 
 
