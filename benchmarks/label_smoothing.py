@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from small_training import WRITTEN_TEXT, adam_of, conduct, number, numbers, schedule_of, spread, train
+from small_training import WRITTEN_TEXT, Part, adam_of, conduct, number, numbers, schedule_of, spread, train
 
 from library.calibration import reliability
 from scratchformer import config as configs
@@ -189,4 +189,4 @@ def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    conduct("label_smoothing", __doc__, EXPERIMENT, QUICK, SEEDS, measure)
+    conduct(__doc__, {"label_smoothing": Part(EXPERIMENT, QUICK, SEEDS, measure)})

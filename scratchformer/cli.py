@@ -9,7 +9,6 @@ from contextlib import redirect_stderr
 
 import scratchformer
 from scratchformer.commands import (
-    ablate,
     average,
     config,
     data,
@@ -164,7 +163,6 @@ def parser() -> tuple[argparse.ArgumentParser, Commands]:
     explore.add(commands)
     data.add(commands)
     config.add(commands)
-    ablate.add(commands)
     learn.add(commands)
     demo.add(commands)
     return top, commands

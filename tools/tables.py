@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import sys
 from pathlib import Path
+from statistics import mean
 from typing import Any, Callable, Iterable, Sequence
 
-from scratchformer.experiments import ablation_tables
 from scratchformer.experiments.markdown import markup_table as table
+from scratchformer.experiments.paper import PAPER_TABLE3
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "benchmarks"))
+
+from ablation import INCONCLUSIVE, METRICS, judge_claims  # noqa: E402
+
 RESULTS = ROOT / "benchmarks" / "results"
 PAGES = [ROOT / "docs" / f"{name}.md" for name in ("performance", "ablations", "reproduction", "table1")]
 OURS, EAGER = "scratchformer", "pytorch"
@@ -262,6 +268,49 @@ def table1_crossings(result: dict[str, Any]) -> str:
     )
 
 
+def ablations_rows(results: dict[str, Any]) -> str:
+    """Table 3 with our columns beside the paper's: means over the seeds, and the range."""
+    rows = []
+    for row, described in results["rows"].items():
+        loss, bleu = ([run[metric] for run in results["runs"] if run["row"] == row] for metric in METRICS)
+        rows.append(
+            {
+                "row": row,
+                "changes": ", ".join(f"{name} = {value}" for name, value in described["changes"].items()) or "–",
+                "parameters": f"{described['parameters']:,}",
+                "runs": len(loss),
+                "loss, nats": f"{mean(loss):.3f} ({min(loss):.3f} to {max(loss):.3f})",
+                "perplexity": f"{math.exp(mean(loss)):.3f}",
+                "BLEU": f"{mean(bleu):.1f} ({min(bleu):.1f} to {max(bleu):.1f})",
+                "the paper's perplexity": f"{PAPER_TABLE3[row].ppl:.2f}",
+                "the paper's BLEU": f"{PAPER_TABLE3[row].bleu:.1f}",
+            }
+        )
+    return table(rows[0], [row.values() for row in rows])
+
+
+def ablations_claims(results: dict[str, Any]) -> str:
+    """The paper's claims, how large the differences are there and here, and the verdicts."""
+    rows = []
+    for judgement in judge_claims(results):
+        digits = 3 if judgement["metric"] == "loss" else 1
+        here = f"{judgement['difference']:+.{digits}f}"
+        if math.isfinite(judgement["margin"]):
+            here += f" ± {judgement['margin']:.{digits}f}"
+        emphasis = "" if judgement["verdict"] == INCONCLUSIVE else "**"
+        rows.append(
+            [
+                judgement["claim"],
+                " : ".join(judgement["rows"]),
+                METRICS[judgement["metric"]],
+                f"{judgement['paper']:+.{digits}f}",
+                here,
+                f"{emphasis}{judgement['verdict']}{emphasis}",
+            ]
+        )
+    return table(["claim", "rows", "measured in", "in the paper", "here", "verdict"], rows)
+
+
 def source(name: str, result: dict[str, Any]) -> str:
     """The line below a table: the file, date, commit, machine and versions."""
     around = result.get("provenance", result)
@@ -288,8 +337,8 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "table1_path": ("table1", table1_path),
     "table1_crossings": ("table1", table1_crossings),
     "pipeline": ("pipeline", pipeline),
-    "ablations_rows": ("ablations", ablation_tables.rows_table),
-    "ablations_claims": ("ablations", ablation_tables.claims_table),
+    "ablations_rows": ("ablations", ablations_rows),
+    "ablations_claims": ("ablations", ablations_claims),
 }
 """The name in a mark -> the result's file, and the function that makes the table."""
 

@@ -20,42 +20,23 @@ def quick_run(name, out, *arguments):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+EXPERIMENTS = "ablation attention_scaling averaging beam_lengths embeddings faults feed_forward first_symbol head_pruning heads label_smoothing longer one_file parsing reversal source_worth stacks table1 tiny_model training_replay vision warm_up wires"
+PARTS = {
+    "attention_scaling": ["attention_rates", "attention_without_push"],
+    "first_symbol": ["first_symbol_longer"],
+    "warm_up": ["adam_and_warmup", "norm_and_warmup"],
+}
+
+
 @pytest.mark.parametrize(
-    "name",
-    [
-        "adam_and_warmup",
-        "attention_rates",
-        "attention_scaling",
-        "attention_without_push",
-        "averaging",
-        "beam_lengths",
-        "beam_sizes",
-        "embeddings",
-        "faults",
-        "feed_forward",
-        "first_symbol",
-        "first_symbol_longer",
-        "head_pruning",
-        "heads",
-        "label_smoothing",
-        "longer",
-        "norm_and_warmup",
-        "one_file",
-        "parsing",
-        "reversal",
-        "source_worth",
-        "stacks",
-        "table1",
-        "tiny_model",
-        "training_replay",
-        "vision",
-        "warm_up",
-        "wires",
-    ],
+    "name, arguments",
+    [(name, ()) for name in EXPERIMENTS.split()]
+    + [(name, ("--part", part)) for name, parts in PARTS.items() for part in parts]
+    + [("beam_lengths", ("--sizes",))],
 )
-def test_an_experiment(name, tmp_path):
-    result = quick_run(name, tmp_path)
-    assert result["results"] and "provenance" in result
+def test_an_experiment(name, arguments, tmp_path):
+    result = quick_run(name, tmp_path, *arguments)
+    assert result["runs" if name == "ablation" else "results"] and "provenance" in result
 
 
 @pytest.mark.parametrize("name", ["masked_language_model", "antecedent"])
@@ -142,24 +123,6 @@ def test_scaling_without_a_gpu_writes_a_model(script, tmp_path):
     if script("scaling").gpus():
         pytest.skip("there is a GPU")
     assert all(row["model"] for row in quick_run("scaling", tmp_path)["results"])
-
-
-def test_gpu_host(tmp_path):
-    command = [sys.executable, "benchmarks/gpu_host.py", "--models", "tiny", "--repetitions", "1", "--out", tmp_path]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if done.stderr.startswith("gpu_host.py: the driver that does nothing "):
-        pytest.skip(done.stderr)
-    assert done.returncode == 0, done.stderr
-    step, *positions = json.loads((tmp_path / "gpu_host.json").read_text(encoding="utf-8"))["results"]
-    assert step["launches"] == sum(row["launches"] for row in step["by_operation"]) and step["milliseconds"] > 0
-    assert 0 < positions[0]["launches"] < positions[1]["launches"]
-
-
-def test_a_worker_that_died_is_named(script, monkeypatch):
-    host = script("gpu_host")
-    monkeypatch.setattr(host.sys, "executable", "false")
-    with pytest.raises(SystemExit, match="gpu_host.py: the process of tiny, before ended with exit code 1"):
-        host.Worker("before", ROOT, "tiny", "bf16", "")
 
 
 def test_cpu_ranks(corpus, tmp_path):
