@@ -31,7 +31,7 @@ class Log(NamedTuple):
 
 
 def read_log(run: RunDirectory) -> Log:
-    """Raises UserError if the log cannot be read, or an entry lacks a number that figures and reports need."""
+    """Read the log. Its entries must have the numbers that figures need."""
     if not run.log_file.exists():
         return Log(False, [], [], [])
     entries = read_entries(run.log_file)
@@ -43,7 +43,7 @@ def read_log(run: RunDirectory) -> Log:
 
 
 def checked(run: RunDirectory, entries: list[Entry], numbers: Sequence[str]) -> list[Entry]:
-    """The same entries. Raises UserError, naming the entry, if one lacks one of these numbers."""
+    """Return the same entries, each of which must have these numbers."""
     for entry in entries:
         for name in numbers:
             value: Any = entry.get(name)
@@ -57,5 +57,5 @@ def checked(run: RunDirectory, entries: list[Entry], numbers: Sequence[str]) -> 
 
 
 def is_number(value: Any) -> bool:
-    """Whether this is a finite number that fits into a float."""
+    """Return True for a finite number that fits into a float."""
     return type(value) in (int, float) and abs(value) <= sys.float_info.max
