@@ -32,7 +32,7 @@ from scratchformer.text.corpora import (
 from scratchformer.training.run import RunDirectory, require_place
 
 N_SAMPLES = 1000
-"""How many test sets the bootstrap draws."""
+"""Number of test sets that the bootstrap draws."""
 
 SIGNIFICANT = 0.05
 """Below this p-value two systems are called different. sacreBLEU computes p as Moses did, a little too small: of pairs
@@ -111,13 +111,13 @@ def open_output(
 
 
 def is_same_text(path: Path, other: Path) -> bool:
-    """Whether they are the same file, or `path` would be read in place of `other`, as z.de is in place of z.de.gz."""
+    """Return True for the same file, or if `path` would be read in place of `other`, as z.de is in place of z.de.gz."""
     names = {other.resolve(), *(found.resolve() for found in [plain_or_gz(other)] if found)}
     return path.resolve() in names or path.exists() and other.exists() and path.samefile(other)
 
 
 def is_standard_output(path: Path) -> bool:
-    """Whether this is where the scores are printed, as /dev/stdout is, which may be a plain file."""
+    """Return True for the file to which the scores are printed, such as /dev/stdout."""
     try:
         return os.path.samestat(path.stat(), os.fstat(1))
     except OSError:
@@ -126,7 +126,7 @@ def is_standard_output(path: Path) -> bool:
 
 @contextmanager
 def open_stream(path: Path) -> Iterator[BinaryIO]:
-    """Open a pipe or a device. Raises UserError if it cannot be written."""
+    """Open a pipe or a device."""
     with user_error(path, "cannot write"):  # standard output is shared, so that the scores follow and replace nothing
         with open(os.dup(1) if is_standard_output(path) else path, "wb") as file:
             yield file
@@ -189,7 +189,7 @@ class Comparison(NamedTuple):
     signature: str
 
     def verdict(self, name: str, other_name: str) -> str:
-        """Which system is better, by how much and with what p-value, or that chance explains the difference."""
+        """Name the better system, the difference and the p-value, or say that chance explains the difference."""
         difference = self.score - self.other_score
         if difference == 0:
             return "the same score"

@@ -43,7 +43,7 @@ DARK, LIGHT, ACCENT = "#00315c", "#9ecae1", "#d95f02"
 
 COLOUR_MAP = "viridis"
 SHOWN_POSITIONS = 100
-"""How many sinusoidal positions are drawn; there is no last one."""
+"""Number of sinusoidal positions to draw."""
 
 MOST_PIECES, MOST_HEADS = 100, 256
 """A figure of attention to more pieces of text, or by more heads, could not be read."""
@@ -316,7 +316,7 @@ def fonts_for(text: str) -> tuple[list[str], str]:
 
 
 def is_regular(font: FontEntry) -> bool:
-    """Whether a font is neither bold nor slanted, nor the one whose glyphs say that there is none."""
+    """Return True for a font that is neither bold nor slanted, nor the one whose glyphs stand for missing ones."""
     return font.style == "normal" and font.weight in (400, "normal", "regular") and "Last Resort" not in font.name
 
 
@@ -355,7 +355,7 @@ def attention_of_translation(translator: Translator, sentence: str, beam: int, a
 
 
 def is_unicode(text: str) -> bool:
-    """Whether the text can be encoded; an argument of the command line may have bytes that are no UTF-8."""
+    """Return True for text that UTF-8 can encode; an argument of the command line may hold other bytes."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

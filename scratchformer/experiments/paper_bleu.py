@@ -64,8 +64,6 @@ def paper_bleu_and_gap(
 
     Returns the score, and step -> BLEU that it adds, in order. The sum is the difference between the two scores; the
     share of a step depends on its place in this order.
-
-    Raises UserError if there is nothing to score or the two lists differ in length.
     """
     require_pairs(hypotheses, references)
     tokens = [moses_tokens(lines, language) for lines in (hypotheses, references)]

@@ -1,24 +1,20 @@
-"""The log of a run, checked: figures and reports compute with its numbers."""
+"""The log of a run: figures compute with its numbers."""
 
 from __future__ import annotations
 
-import sys
-from typing import Any, NamedTuple, Sequence
+import math
+from typing import Any, NamedTuple
 
-from scratchformer.config import shown
-from scratchformer.errors import UserError
 from scratchformer.training.run import RunDirectory, read_entries
 
 Entry = dict[str, Any]
 
-STEP_NUMBERS = (
-    "step epoch index loss learning_rate source_tokens target_tokens positions all_target_tokens seconds".split()
-)
-VALIDATION_NUMBERS = ("step", "loss", "perplexity", "all_target_tokens")
-BLEU_NUMBERS = ("step", "bleu", "all_target_tokens")
-POSITIVE = {"step", "source_tokens", "target_tokens", "positions", "perplexity"}
-LARGEST = 2**53
-"""A larger number in a log is damage, except for a perplexity, which is e to the loss."""
+NUMBERS = {
+    "step": "step loss learning_rate target_tokens all_target_tokens".split(),
+    "validation": ["step", "loss", "perplexity", "all_target_tokens"],
+    "bleu": ["step", "bleu", "all_target_tokens"],
+}
+"""The numbers of each kind of entry that figures need."""
 
 
 class Log(NamedTuple):
@@ -31,31 +27,17 @@ class Log(NamedTuple):
 
 
 def read_log(run: RunDirectory) -> Log:
-    """Raises UserError if the log cannot be read, or an entry lacks a number that figures and reports need."""
+    """Read the log. An entry that lacks one of its numbers is damaged, and left out."""
     if not run.log_file.exists():
         return Log(False, [], [], [])
     entries = read_entries(run.log_file)
-    steps, validations, bleus = (
-        checked(run, [entry for entry in entries if entry.get("event") == event], numbers)
-        for event, numbers in (("step", STEP_NUMBERS), ("validation", VALIDATION_NUMBERS), ("bleu", BLEU_NUMBERS))
+    kinds = (
+        [entry for entry in entries if entry.get("event") == kind and all(is_number(entry.get(name)) for name in names)]
+        for kind, names in NUMBERS.items()
     )
-    return Log(True, steps, validations, bleus)
-
-
-def checked(run: RunDirectory, entries: list[Entry], numbers: Sequence[str]) -> list[Entry]:
-    """The same entries. Raises UserError, naming the entry, if one lacks one of these numbers."""
-    for entry in entries:
-        for name in numbers:
-            value: Any = entry.get(name)
-            sound = is_number(value) and (abs(value) <= LARGEST or name == "perplexity")
-            if not sound or value < 0 and name != "loss" or value == 0 and name in POSITIVE:
-                raise UserError(
-                    f"{run.log_file}: damaged: an entry of kind {entry['event']} (step {shown(entry.get('step'))}) has "
-                    f"no valid number {name!r}"
-                )
-    return entries
+    return Log(True, *kinds)
 
 
 def is_number(value: Any) -> bool:
-    """Whether this is a finite number that fits into a float."""
-    return type(value) in (int, float) and abs(value) <= sys.float_info.max
+    """Return True for a finite number."""
+    return type(value) in (int, float) and math.isfinite(value)

@@ -44,8 +44,6 @@ def read_images(fold: int = 0) -> dict[str, Images]:
     """scikit-learn's 1,797 images -> "train" (1,237 or 1,238), "val" (200) and "test" (359 or 360), drawn at random.
 
     fold  0 to 4: the five test sets have no image in common. Images of one writer are in all three parts
-
-    Raises UserError if scikit-learn is not installed.
     """
     try:
         from sklearn.datasets import load_digits
@@ -61,7 +59,7 @@ def read_images(fold: int = 0) -> dict[str, Images]:
 
 
 class LabelledImages(Examples):
-    """Images for training: of the model's classes, digit d is d + 1, because 0 is no target.
+    """Images for training: digit d is class d + 1, because a target of 0 stands for padding.
 
     n_positions  see `positions_of`
     """
@@ -81,7 +79,7 @@ class LabelledImages(Examples):
 
 
 def positions_of(model: ModelConfig) -> int:
-    """How many positions the model makes of an image: its patches and the class token."""
+    """Number of positions that the model makes of an image: its patches and the class token."""
     return (model.image_size // model.patch_size) ** 2 + 1
 
 
@@ -143,7 +141,7 @@ def read_digits(model: Model, images: Images) -> np.ndarray:
 
 
 def percent(found: np.ndarray, images: Images) -> float:
-    """How many of these digits are right, in percent."""
+    """Share of these digits that are right, in percent."""
     return 100 * float(np.mean(found == images.digits))
 
 

@@ -43,8 +43,7 @@ class Texts(NamedTuple):
 def read_texts(data: DataConfig) -> tuple[list[str], list[str]]:
     """The text of the files `data.text`: what to train on, and about a tenth to validate with (`hold_out`).
 
-    Raises UserError if a file is named twice, which would bring text that validates into training, if it is no file on
-    disk, which could be read again, if there is too little text in all, and as `read_lines` does.
+    A file that is listed twice (train/val leak) or not regular is refused.
     """
     files = [Path(file) for file in data.text]
     for file in files:

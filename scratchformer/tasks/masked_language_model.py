@@ -90,7 +90,7 @@ class MaskedLanguageModelTask(Task):
 
 
 def right_guesses(model: Model, hidden: HiddenTexts, ops: tuple[Ops, ...] = ()) -> np.ndarray:
-    """Whether the model guesses the hidden piece of each text, which must be one: (texts,) bool"""
+    """Guess the hidden piece of each text, which must be one -> right or wrong, (texts,) bool"""
     right = np.empty(len(hidden), bool)
     for batch in batches_in_order(hidden, POSITIONS_AT_ONCE):
         with using(*ops):
@@ -99,7 +99,7 @@ def right_guesses(model: Model, hidden: HiddenTexts, ops: tuple[Ops, ...] = ()) 
 
 
 def count_baselines(train: Sequences, hidden: HiddenTexts) -> list[np.ndarray]:
-    """Whether the most frequent piece is right: of all, after the piece before, between both neighbours; (texts,) bool
+    """Guess the most frequent piece (of all, after the piece before, between both neighbours) -> right or not, (texts,)
 
     For neighbours that the training text does not have, the baseline before answers.
     """
@@ -121,6 +121,6 @@ def count_baselines(train: Sequences, hidden: HiddenTexts) -> list[np.ndarray]:
 
 
 def contexts_of(ids: np.ndarray, places: np.ndarray) -> Iterator[tuple[tuple, tuple, tuple]]:
-    """What each baseline knows of the piece at each place: nothing, the piece before it, the pieces on both sides."""
+    """Yield what each baseline reads for each place: nothing, the piece before it, the pieces on both sides."""
     for before, after in zip(ids[places - 1].tolist(), ids[places + 1].tolist()):
         yield (), (before,), (before, after)

@@ -31,10 +31,7 @@ class Treebank(NamedTuple):
 
 
 def read_split(data: DataConfig, split: str) -> list[Tree]:
-    """The trees of a split: those of the file SPLIT.trees, plain or gzipped and cleaned, or of the bundled corpus.
-
-    Raises UserError if the file is missing or holds anything but trees, or if text files are named instead.
-    """
+    """The trees of a split: those of the file SPLIT.trees, plain or gzipped and cleaned, or of the bundled corpus."""
     if data.files:
         raise UserError("trees are read from a directory with train.trees and val.trees: give --data DIR")
     if not data.directory:
@@ -43,7 +40,7 @@ def read_split(data: DataConfig, split: str) -> list[Tree]:
 
 
 def read_treebank(path: Path) -> list[Tree]:
-    """The trees of a file, plain or gzipped, cleaned. Raises UserError if the file holds none, or anything else."""
+    """The trees of a file, plain or gzipped, cleaned."""
     trees = [tree for tree in map(cleaned, read_trees(path)) if tree]
     if not trees:
         raise UserError(f"{path}: holds no trees")

@@ -22,7 +22,6 @@ def begin(run: RunDirectory, config: Config, ranks: Communicator = Communicator(
     """Make everything that a new run needs. If anything is refused, nothing stays in the run's directory.
 
     ranks  the processes that train together; all of them call this
-    Raises UserError for whatever is wrong with the configuration, the text or the directory.
     """
     is_main, task = ranks.rank == 0, task_of(config)
     require_same_start(ranks, config, "a new run")
@@ -42,7 +41,6 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
     """Continue a run from its newest sound checkpoint -> trainer, what the user should know about it
 
     `config` may differ from the run's in the settings of `config.MAY_CHANGE`, and there may be more or fewer ranks.
-    Raises UserError if it differs in others, or if the text has changed.
     """
     is_main, task = ranks.rank == 0, task_of(config)
     require_same_start(ranks, config, "a run resumed")
@@ -67,7 +65,7 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
 
 
 def require_same_start(ranks: Communicator, config: Config, job: str) -> None:
-    """Raises UserError if the ranks were not all started alike."""
+    """Refuse ranks that were not all started alike."""
     facts = {key: value for key, value in configs.flat(config).items() if not key.startswith("data.")}
     facts |= {"the job": job, "the code's checksum": code_checksum(), "NumPy's version": np.__version__}
     require_agreement(ranks, facts)

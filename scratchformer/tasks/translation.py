@@ -29,7 +29,7 @@ class Corpus(NamedTuple):
 
 
 def read_corpus(data: DataConfig) -> Corpus:
-    """The sentence pairs that the configuration names. Raises UserError for whatever is wrong with the files."""
+    """Read the sentence pairs that the configuration names."""
     if data.text:
         raise UserError(f"{data.text[0]}: --text is for language models; translators learn from pairs of files")
     languages = data.source_language, data.target_language
@@ -58,10 +58,7 @@ def read_corpus(data: DataConfig) -> Corpus:
 
 
 def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, config: Config) -> TrainingData:
-    """Encode training and validation text; pairs longer than `data.max_length` are left out.
-
-    Raises UserError as `encode_pairs` does: if no pair is left, or one does not fit into a batch.
-    """
+    """Encode training and validation text; pairs longer than `data.max_length` are left out."""
     budget = config.training.tokens_per_batch
     train = encode_pairs(tokenizer.encode, corpus.train, config.data.max_length, budget)
     val = corpus.val and encode_pairs(tokenizer.encode, corpus.val, config.data.max_length, budget)
@@ -85,7 +82,7 @@ def prepared_directory(data: DataConfig) -> Path | None:
 
 
 def has_validation_text(data: DataConfig) -> bool:
-    """Whether there is text or data to validate with. Prepared text and pairs of files may come without."""
+    """Return True if there are data to validate with. Prepared text and pairs of files may come without."""
     if data.task in ("parsing", "antecedent", "digits"):
         return True
     prepared = prepared_directory(data)
@@ -117,10 +114,7 @@ def follow_preparation(config: Config, named: Collection[str] = ()) -> tuple[Con
 
 
 def open_prepared(directory: Path, config: Config) -> tuple[Tokenizer, TrainingData]:
-    """Tokenizer, ids and validation text of a prepared directory; all of them are compared with its checksums.
-
-    Raises UserError if it is incomplete or damaged, or was prepared with other settings than the configuration's.
-    """
+    """Tokenizer, ids and validation text of a prepared directory; all of them are compared with its checksums."""
     corpus = PreparedCorpus(directory)
     manifest, data, values = corpus.manifest, config.data, configs.flat(config)
     contradicted = {key: value for key, value in settled(manifest).items() if value != values[key]}

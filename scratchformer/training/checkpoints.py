@@ -32,7 +32,7 @@ FORMAT = "scratchformer checkpoint 2"
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run has come after `step` steps: what the loop needs to resume, apart from weights and moments.
+    """State of a run after `step` steps, apart from weights and moments.
 
     epoch, index     the place of the next step in the batch plan
     target_tokens    real target tokens seen so far; seconds: wall time spent in steps

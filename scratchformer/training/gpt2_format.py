@@ -50,7 +50,7 @@ FINAL_NORM = {"ln_f.weight": ("decoder.final_norm.gamma", "D"), "ln_f.bias": ("d
 are those within a layer."""
 
 COPIES = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)|lm_head\.weight")
-"""What some files hold besides: the causal mask, and the embedding once more."""
+"""Arrays that some files hold besides: the causal mask, and the embedding once more."""
 
 
 def layout(N: int) -> dict[str, tuple[str, str]]:

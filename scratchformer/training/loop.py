@@ -21,7 +21,7 @@ from scratchformer.training.trainer import PendingStep, Trainer
 from scratchformer.training.validation import score, validate
 
 INTERRUPTED = "interrupted"
-"""What `train` returns when the user stopped it."""
+"""The reason that `train` returns when the user stopped it."""
 
 
 def train(trainer: Trainer) -> str:
@@ -91,7 +91,7 @@ def stop_on_signals() -> Iterator[Stop]:
 
 
 def reason_to_stop(trainer: Trainer, stop: Stop, began: float) -> str:
-    """Why to stop now; empty to go on. All ranks get the same answer: what one of them has noticed holds for all."""
+    """Return a reason to stop now, or "" to go on. Stops if any rank votes to stop."""
     settings, progress = trainer.config.training, trainer.progress
     late = bool(settings.minutes) and time.perf_counter() - began >= 60 * settings.minutes
     votes = np.array([stop.requested, late], np.int64)

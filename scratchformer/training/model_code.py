@@ -86,7 +86,7 @@ def code_text(names: Any) -> str:
 
 
 def is_ours(function: FunctionType) -> bool:
-    """Whether a function belongs to a model, not to Python or NumPy."""
+    """Return True for a function of a model, not of Python or NumPy."""
     return (function.__module__ or "").split(".")[0] not in {*sys.stdlib_module_names, "numpy"} - {"__main__"}
 
 

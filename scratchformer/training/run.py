@@ -98,12 +98,12 @@ class RunDirectory:
         return path.name.startswith(".") or begun and path == self.tokenizer_file or is_our_output(path)
 
     def owns(self, path: Path) -> bool:
-        """Whether this is, or would be, a file that training or an evaluation writes in this directory."""
+        """Return True for a path that training or an evaluation writes in this directory."""
         own = (self.config_file, self.tokenizer_file, self.log_file, self.evaluations_file, self.checkpoints.directory)
         return path in own or path.parent == self.checkpoints.directory
 
     def holds(self, path: Path) -> bool:
-        """Whether this file is also one of `owns`, under another name."""
+        """Return True for a file that is also one of `owns`, under another name."""
         own = [*self.path.iterdir(), *self.checkpoints.directory.glob("*")]
         return any(self.owns(each) and each.exists() and each.samefile(path) for each in own)
 
@@ -224,7 +224,7 @@ def remove(path: Path) -> None:
 
 
 def is_until(entry: dict[str, Any], step: int) -> bool:
-    """Whether an entry of the log is of this step or an earlier one."""
+    """Return True for an entry of the log of this step or an earlier one."""
     return type(entry.get("step")) is int and entry["step"] <= step
 
 
@@ -248,7 +248,7 @@ def parse_entry(line: bytes) -> dict[str, Any]:
 
 
 class Trained(NamedTuple):
-    """What a run has learned, and where it computes.
+    """A trained model and the device on which it computes.
 
     tokenizer  a Tokenizer; None if the model reads no text
     file       the checkpoint

@@ -66,7 +66,7 @@ def norm(theirs: str, ours: str) -> dict[str, list[str]]:
 
 
 def is_linear(name: str, array: np.ndarray) -> bool:
-    """Whether this is the matrix of a linear map, which PyTorch stores transposed."""
+    """Return True for the matrix of a linear map, which PyTorch stores transposed."""
     return array.ndim == 2 and name.startswith(tuple(SUBLAYERS))
 
 

@@ -259,6 +259,6 @@ class Trainer:
 
 
 def are_equal(some: Sequences, others: Sequences) -> bool:
-    """Whether they are the same sequences. Of long ones that differ, little is read: they may be on disk."""
+    """Compare two sets of sequences. Of long ones that differ, little is read: they may be on disk."""
     same_lengths = np.array_equal(some.offsets[:1000], others.offsets[:1000])
     return same_lengths and np.array_equal(some.ids, others.ids) and np.array_equal(some.offsets, others.offsets)

@@ -118,5 +118,5 @@ def score(trainer: Trainer) -> dict[str, Any]:
 
 
 def reached(trainer: Trainer) -> dict[str, Any]:
-    """How far training is, for a log entry: target tokens and seconds of training so far."""
+    """Target tokens and seconds of training so far, for a log entry."""
     return {"all_target_tokens": trainer.progress.target_tokens, "train_seconds": trainer.progress.seconds}

@@ -212,10 +212,9 @@ def test_the_limit_leaves_the_presets_for_a_cpu():
     assert {name for name in small if configs.preset(name).data.task == "translation"} == {"tiny", "multi30k"}
 
 
-@pytest.mark.parametrize("file", ["tokenizer.model", "config.toml", "log.jsonl", "checkpoints/best.safetensors"])
+@pytest.mark.parametrize("file", ["tokenizer.model", "config.toml", "checkpoints/best.safetensors"])
 def test_a_damaged_run_is_refused(own_run, file):
-    content = b'{"event": "step"}\n' if file == "log.jsonl" else b"damaged"
-    (own_run.path / file).write_bytes(content)
+    (own_run.path / file).write_bytes(b"damaged")
     with pytest.raises(UserError, match=Path(file).name):
         describe(own_run, "best")
 
