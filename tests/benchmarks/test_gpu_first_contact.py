@@ -12,7 +12,6 @@ import time
 import weakref
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -509,9 +508,7 @@ class NumPyGpu:
     xp, stored, batch_factor = np, np.dtype("float32"), 4
 
     def __init__(self, number, precision):
-        ops = Ops(np)
-        ops.kernels, ops.gemm, ops.accurate = None, SimpleNamespace(blas=None), None
-        self.ops = (ops,)
+        self.ops = (Ops(np),)
 
     def to_device(self, model):
         pass
@@ -531,7 +528,6 @@ def arrays_in(*things):
 def test_no_byte_of_a_kernel_is_counted_twice_and_no_array_used_again(script, monkeypatch):
     speed = script("gpu_speed")
     monkeypatch.setattr(speed, "Gpu", NumPyGpu)
-    monkeypatch.setattr(speed, "FusedOps", lambda xp, *_: Ops(xp))
     for name, prepare, needed in speed.calls("fp32", speed.QUICK):
         calls = prepare(), prepare()
         read, others = (arrays_in(call.args) for call in calls)
