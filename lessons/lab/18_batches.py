@@ -86,9 +86,8 @@ duration("one real token, random beside buckets", seconds["random"],
 model = small_model(0, "float64")
 pair = pairs.by_length(np.arange(len(pairs)))[[0, -1]]  # the shortest and the longest
 (loss_short, _), (loss_long, _), (loss_both, _) = (
-    batch = pairs.batch(indices)
     forward_loss(model, *batch.inputs, batch.targets)
-    for indices in (pair[:1], pair[1:], pair))
+    for batch in map(pairs.batch, (pair[:1], pair[1:], pair)))
 same("loss of both in one batch: the sum of the two alone", loss_both,
      loss_short + loss_long)
 
