@@ -95,6 +95,8 @@ def reason_of(error: Exception) -> str:
         return str(error) or "not enough memory"
     if isinstance(error, OSError) and error.strerror:  # a full disk
         return f"{error.filename or 'standard input or output'}: {error.strerror}"
+    if isinstance(error, OSError) and str(error):
+        return str(error)
     if is_of_gpu(error):
         where = f"{TRACEBACK}=1 and CUDA_LAUNCH_BLOCKING=1 in the environment show where"
         return f"the GPU failed: {in_one_line(error)}; {where}"

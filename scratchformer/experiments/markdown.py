@@ -46,8 +46,7 @@ def joined(rows: list[list[str]]) -> str:
 
 
 def require_page(page: Path, beside: Iterable[Path], *runs: RunDirectory) -> None:
-    """Raises UserError unless the page and the files beside it can be written: `write_page` wrote the old page, or
-    there is none of these files yet."""
+    """Refuse to replace what `write_page` did not write: the page must have our mark, or none of the files exists."""
     beside = list(beside)
     for path in (page, *beside):
         require_place(path, *runs)
@@ -56,9 +55,9 @@ def require_page(page: Path, beside: Iterable[Path], *runs: RunDirectory) -> Non
             if file.read(len(MARK)) != MARK.encode():
                 raise UserError(f"{page}: does not begin with the line that marks our pages; choose another directory")
     elif foreign := [path for path in beside if path.exists()]:
-        raise UserError(f"{foreign[0]}: there is no page of ours beside it; choose another directory")
+        raise UserError(f"{foreign[0]}: has no page of ours beside it; choose another directory")
 
 
 def write_page(page: Path, text: str) -> None:
-    """Write a page with our mark. Raises UserError if that fails."""
+    """Write a page with our mark."""
     replace_text(page, f"{MARK}\n\n{text}")
