@@ -52,6 +52,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     A rank that gives up because another one has failed ends with code 75. Every error is told in one line.
     """
+    if sys.stderr is None:  # closed: the next file that is opened must not get its number, and the messages
+        sys.stderr = open(os.devnull, "w")
     force_utf8()
     with redirect_stderr(IgnoreUnwritable(sys.stderr)):
         try:

@@ -120,12 +120,7 @@ def test_a_trainer_refuses_more_ranks_than_micro_batches(begin, together):
 def test_unfinished_files_of_a_killed_process_are_removed(own_run):
     run = RunDirectory(own_run.path)
     kept = sorted(path for path in run.path.rglob("*"))
-    for name in (
-        ".config.toml.partial",
-        "checkpoints/.step_00000012.safetensors.partial",
-        ".tokenizer.model.partial",
-        ".probe",
-    ):
+    for name in (".config.toml.partial", "checkpoints/.step_00000012.safetensors.partial", ".tokenizer.model.partial"):
         (run.path / name).write_text("half")
     run.remove_unfinished()
     assert sorted(path for path in run.path.rglob("*")) == kept
