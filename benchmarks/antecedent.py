@@ -36,8 +36,7 @@ from typing import Any
 import numpy as np
 from masked_language_model import trained
 from provenance import surroundings
-from small_training import RESULTS, number, spread, write
-from threadpoolctl import threadpool_limits
+from small_training import number, record, spread
 
 from scratchformer import config as configs
 from scratchformer.config import Config
@@ -172,21 +171,18 @@ def summary(rows: list[Row]) -> dict[str, Any]:
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="directories of masked language models")
-    parser.add_argument(
-        "--ways", nargs="+", choices=WAYS, default=WAYS, help="default: all; the others stay as the file has them"
-    )
+    ways = "default: all; the others stay as the file has them"
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help=ways)
     parser.add_argument("--jobs", type=int, default=1, help="trainings at a time (default: 1)")
-    parser.add_argument("--quick", action="store_true", help="a few steps, to see that it runs")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
-    arguments = parser.parse_args()
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     file, quick = arguments.out / "antecedent.json", arguments.quick
     results = json.loads(file.read_text(encoding="utf-8"))["results"] if file.exists() else {}
     configurations = [config_for(run, quick) for run in arguments.runs]
-    with threadpool_limits(1), ProcessPoolExecutor(arguments.jobs) as pool:
-        provenance = surroundings()  # now: git may move while we measure
+    with ProcessPoolExecutor(arguments.jobs) as pool:
         for way in (way for way in WAYS if way in arguments.ways):
             if way == "counting":
                 rows = [counted(n, config.training.seed) for config in configurations for n in sizes(way, quick)]
@@ -195,19 +191,14 @@ def main() -> None:
                 choice = {n: rate(chosen(scratch, n)[0]) for n in {row["n"] for row in scratch}}
                 tasks = [task for run in arguments.runs for task in trainings(way, run, choice, quick)]
                 rows = list(pool.map(learned, *zip(*tasks)))
-            results[way] = {"provenance": provenance, "rows": rows}
-            write(
-                arguments.out,
-                "antecedent",
-                {
-                    "provenance": provenance,
-                    "config": configs.to_dict(configurations[0]),
-                    "rates": RATES,
-                    "summary": {way: summary(results[way]["rows"]) for way in WAYS if way in results},
-                    "results": results,
-                },
-            )
+            results[way] = {"provenance": surroundings(), "rows": rows}
+    return {
+        "config": configs.to_dict(configurations[0]),
+        "rates": RATES,
+        "summary": {way: summary(results[way]["rows"]) for way in WAYS if way in results},
+        "results": results,
+    }
 
 
 if __name__ == "__main__":
-    main()
+    record("antecedent", __doc__, measure, options)

@@ -1,6 +1,7 @@
 """Does the factor 1/sqrt(d_k) of attention's scores matter when a model is trained?
 
     python benchmarks/attention_scaling.py [--quick] [--out DIR]
+    python benchmarks/attention_scaling.py --part attention_rates                  # or attention_without_push: controls
 
 The text and the sizes of the preset tiny. Three factors: 1/sqrt(d_k) as in the paper, 1, and 1/d_k. A factor does two
 things: it says how large the scores are at the start, and how far a step of W_Q and W_K moves them. So more variants
@@ -17,20 +18,24 @@ import math
 from typing import Any, Iterator, NamedTuple
 
 import numpy as np
-from small_training import add_gradient, conduct, equal_lengths, number, numbers, read_text, schedule_of, spread, train
+from small_training import (
+    Part,
+    add_gradient,
+    conduct,
+    equal_lengths,
+    number,
+    numbers,
+    read_text,
+    schedule_of,
+    spread,
+    train,
+)
 
 from scratchformer import config as configs
 from scratchformer.config import Config
-from scratchformer.nn.attention import (
-    AttentionCache,
-    CrossAttention,
-    Mask,
-    ScaledDotProductAttention,
-    SelfAttention,
-    by_head,
-    transposed,
-)
+from scratchformer.nn.attention import AttentionCache, CrossAttention, Mask, ScaledDotProductAttention, SelfAttention
 from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.ops import by_head, transposed
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
@@ -53,7 +58,7 @@ SEEDS = (0, 1, 2)
 class Variant(NamedTuple):
     """Powers of d_k: the factor of the scores; and by what W_Q and W_K are multiplied at the start, and their steps.
 
-    Without `push` no gradient goes through a score, so W_Q and W_K stay as they were (attention_without_push.py).
+    Without `push` no gradient goes through a score, so W_Q and W_K stay as they were.
     """
 
     factor: float
@@ -160,7 +165,7 @@ def look(model: Transformer, batch: Batch, config: Config) -> dict[str, Any]:
     gradient_norm    length of the gradient
     query_key_share  length of the part that belongs to W_Q and W_K and their biases, over that
     """
-    _, forward_cache = model.forward(batch.source_ids, batch.target_in_ids)
+    _, forward_cache = model.forward(*batch.inputs)
     caches = dict(zip(attention_layers(model), attention_caches(forward_cache)))
     add_gradient(model, batch, config, step=1)
     gradient_norm = float(np.linalg.norm(model.store.grad))
@@ -227,5 +232,33 @@ def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
     return {"results": [row(h, variant, data, config, seeds) for h in HEADS for variant in VARIANTS]}
 
 
+# Controls: one head of 128 --------------------------------------------------------------------------------------------
+
+RATES = (2, 1 / 2, 1 / 4)
+"""Times the learning rate of the experiment."""
+
+
+def measure_rates(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
+    """Train with other learning rates of the whole model, which might do instead of the division by sqrt(d_k)."""
+    data, usual = read_text(config), config.training.lr_factor
+    results = []
+    for rate in RATES:
+        other = configs.with_settings(config, {"training.lr_factor": rate * usual})
+        results += [{"rate": rate, **row(1, variant, data, other, seeds)} for variant in ("1/sqrt(d_k)", "1")]
+    return {"results": results}
+
+
+def measure_without_push(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
+    """Train without gradient through any score: what still differs does not come from a missing push."""
+    data = read_text(config)
+    return {"results": [row(1, variant, data, config, seeds) for variant in WITHOUT_PUSH]}
+
+
+PARTS = {
+    "attention_scaling": Part(EXPERIMENT, QUICK, SEEDS, measure),
+    "attention_rates": Part(EXPERIMENT | {"training.validate_every": 100}, QUICK, SEEDS, measure_rates),
+    "attention_without_push": Part(EXPERIMENT, QUICK, SEEDS, measure_without_push),
+}
+
 if __name__ == "__main__":
-    conduct("attention_scaling", __doc__, EXPERIMENT, QUICK, SEEDS, measure)
+    conduct(__doc__, PARTS)

@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
 import numpy as np
-from provenance import surroundings
-from small_training import WRITTEN_TEXT, adam_of, add_gradient, arguments_of, batches, number, spread, write
-from threadpoolctl import threadpool_limits
+from small_training import Part, adam_of, add_gradient, batches, conduct, number, spread
 
 from scratchformer import config as configs
 from scratchformer.config import Config
@@ -135,29 +133,22 @@ def run(config: Config, judge: Callable[[Transformer], dict[str, Any]], data: Tr
     return {"systems": systems, "checkpoints": checkpoints}
 
 
-def main() -> None:
-    arguments = arguments_of(__doc__.split("\n")[0])
-    quick = QUICK | WRITTEN_TEXT if arguments.quick else {}
-    config = configs.with_settings(configs.preset("tiny"), EXPERIMENT | quick)
-    seeds = SEEDS[:1] if arguments.quick else SEEDS
-    sources, references = (
-        read_lines(TEXT / f"test.{language}")[: 8 if arguments.quick else None] for language in ("en", "de")
-    )
-    with threadpool_limits(1):
-        provenance = surroundings()  # now: git may move while we measure
-        corpus = read_corpus(config.data)
-        tokenizer = train_tokenizer(corpus, config)
-        data = encode_corpus(corpus, tokenizer, config)
+def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
+    few = 8 if config.training.steps < 100 else None
+    sources, references = (read_lines(TEXT / f"test.{language}")[:few] for language in ("en", "de"))
+    corpus = read_corpus(config.data)
+    tokenizer = train_tokenizer(corpus, config)
+    data = encode_corpus(corpus, tokenizer, config)
 
-        def judge(model: Transformer) -> dict[str, Any]:
-            translations = Translator(model, tokenizer).translate(sources, beam=1)
-            return {
-                "loss": number(validation_loss(model, data.val, config.training.tokens_per_batch)),
-                "bleu": number(corpus_scores(translations, references).bleu),
-                "translations": translations,
-            }
+    def judge(model: Transformer) -> dict[str, Any]:
+        translations = Translator(model, tokenizer).translate(sources, beam=1)
+        return {
+            "loss": number(validation_loss(model, data.val, config.training.tokens_per_batch)),
+            "bleu": number(corpus_scores(translations, references).bleu),
+            "translations": translations,
+        }
 
-        runs = [run(configs.with_settings(config, {"training.seed": seed}), judge, data) for seed in seeds]
+    runs = [run(configs.with_settings(config, {"training.seed": seed}), judge, data) for seed in seeds]
     results = [
         {
             **system._asdict(),
@@ -167,23 +158,16 @@ def main() -> None:
         }
         for system in SYSTEMS
     ]
-    write(
-        arguments.out,
-        "averaging",
-        {
-            "provenance": provenance,
-            "config": configs.to_dict(config),
-            "seeds": seeds,
-            "results": results,
-            "checkpoints": [checkpoint for each in runs for checkpoint in each["checkpoints"]],
-            "translations": [
-                {"seed": seed, "n": system.n, "rate": system.rate, "lines": each["systems"][system]["translations"]}
-                for seed, each in zip(seeds, runs)
-                for system in KEPT
-            ],
-        },
-    )
+    return {
+        "results": results,
+        "checkpoints": [checkpoint for each in runs for checkpoint in each["checkpoints"]],
+        "translations": [
+            {"seed": seed, "n": system.n, "rate": system.rate, "lines": each["systems"][system]["translations"]}
+            for seed, each in zip(seeds, runs)
+            for system in KEPT
+        ],
+    }
 
 
 if __name__ == "__main__":
-    main()
+    conduct(__doc__, {"averaging": Part(EXPERIMENT, QUICK, SEEDS, measure)})

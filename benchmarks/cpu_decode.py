@@ -1,15 +1,14 @@
 """How many sentences a second does a model translate on a CPU, here and in PyTorch?
 
     python benchmarks/cpu_decode.py [--models multi30k,small] [--run DIR --data DIR] [--sentences 1000] [--beams 1,4]
-                                    [--threads 1,2] [--without pytorch_bf16,mkl_bf16] [--repetitions 20] [--out DIR]
+                                    [--threads 1,2] [--without pytorch_bf16] [--repetitions 20] [--out DIR]
                                     [--keep] [--quick]
 
 A translation is the whole way from the source's ids to the best hypothesis' ids: the encoder and the search, no text.
-A cell is a model, a beam (1 is greedy search) and a number of threads. Scratchformer (with NumPy's products, and with
-those of MKL if it is installed) and PyTorch (rival_decoding.py) get the same weights and the same batches and follow
-the same algorithm. First all that compute in float32 must find the same translations; then all take turns. What
-counts is the minimum over all repetitions, since on a shared machine everything above it is somebody else's work.
-README.md here says more.
+A cell is a model, a beam (1 is greedy search) and a number of threads. Scratchformer and PyTorch (rival_decoding.py)
+get the same weights and the same batches and follow the same algorithm. First all that compute in float32 must find
+the same translations; then all take turns. What counts is the minimum over all repetitions, since on a
+shared machine everything above it is somebody else's work. README.md here says more.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import sys
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Iterable, NamedTuple, Sequence
+from typing import Any, Callable, NamedTuple, Sequence
 
 import numpy as np
 from cpu_step import (
@@ -44,13 +43,10 @@ from small_training import write
 from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
-from scratchformer.backends import mkl
 from scratchformer.backends.cpu import FrozenOps, keep_freed_memory
-from scratchformer.backends.mkl import product_threads
 from scratchformer.decoding.incremental import begin_decoding
 from scratchformer.decoding.search import Hypothesis, search
 from scratchformer.decoding.translator import LINES_AT_ONCE, SENTENCES_AT_ONCE
-from scratchformer.errors import UserError
 from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel.forks import map_in_processes
@@ -59,13 +55,6 @@ from scratchformer.text.corpora import read_lines
 from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
 from scratchformer.training.run import load_run
 
-OUR_WAYS: dict[str, Callable[[], Ops]] = {
-    OURS: FrozenOps,
-    "mkl": lambda: mkl.PackedOps(mkl.load()),
-    "mkl_bf16": lambda: mkl.PackedOps(mkl.load(), bf16=True),
-}
-"""The operations of scratchformer: with the products of NumPy, and of MKL with packed weights."""
-
 THEIRS, SPREAD, USUAL = "pytorch", "pytorch_batches", "pytorch_usual"
 """PyTorch with its threads inside each operation, and with each thread at a batch of its own, both written for speed;
 and as it is usually written, with its threads inside each operation."""
@@ -73,7 +62,7 @@ and as it is usually written, with its threads inside each operation."""
 BF16 = "_bf16"
 """Ends the names of ways that compute in bfloat16. They may find other translations."""
 
-WAYS = [*list(OUR_WAYS)[1:], *(name + precision for precision in ("", BF16) for name in (THEIRS, SPREAD, USUAL))]
+WAYS = [name + precision for precision in ("", BF16) for name in (THEIRS, SPREAD, USUAL)]
 """The columns beside ours; SPREAD on several threads only."""
 
 DEFAULT_MODELS = ["multi30k", "small"]
@@ -154,7 +143,7 @@ def our_decode(
         with using(ops):
             return search(model, batch, beam, ALPHA, extra_length)
 
-    with product_threads(1):
+    with threadpool_limits(1, "blas"):
         found = map_in_processes(work, batches[::-1], threads)[::-1]  # the longest first
     return [nbest[0] for of_batch in found for nbest in of_batch]
 
@@ -187,16 +176,9 @@ def rivals(task: Task, beam: int, threads: int, without: Sequence[str] = ()) -> 
 
     model, _, batches, extra_length = task
     found = decodes, readers, missing = Rivals({}, {}, dict.fromkeys(without, "left out"))
-    for name, make in OUR_WAYS.items():
-        if name in without:
-            continue
-        try:
-            ops = make()
-        except UserError as error:
-            missing[name] = str(error)
-            continue
-        decodes[name] = partial(our_decode, model, beam=beam, threads=threads, extra_length=extra_length, ops=ops)
-        readers[name] = partial(our_reading, model, beam=beam, ops=ops)
+    ops = FrozenOps()
+    decodes[OURS] = partial(our_decode, model, beam=beam, threads=threads, extra_length=extra_length, ops=ops)
+    readers[OURS] = partial(our_reading, model, beam=beam, ops=ops)
     for precision, dtype in (("", torch.float32), (BF16, torch.bfloat16)):
         longest = max(batch.shape[1] for batch in batches)
         sizes = Weights(model, dtype), beam, ALPHA, extra_length, SENTENCES_AT_ONCE, longest
@@ -307,18 +289,9 @@ def in_all(times: np.ndarray) -> dict[str, float]:
 
 
 def fastest_over_fastest(seconds: dict[str, float]) -> dict[str, float]:
-    """The time of PyTorch's fastest way over that of our fastest, by the precision of either: "fp32 over bf16", ..."""
-
-    def fastest(of: Iterable[str], precision: str) -> float | None:
-        ways = [way for way in of if way in seconds and way.endswith(BF16) == (precision == "bf16")]
-        return min((seconds[way] for way in ways), default=None)
-
-    ratios = {}
-    for theirs, ours in (("fp32", "fp32"), ("fp32", "bf16"), ("bf16", "bf16")):
-        above, below = fastest(seconds.keys() - OUR_WAYS.keys(), theirs), fastest(OUR_WAYS, ours)
-        if above and below:
-            ratios[f"{theirs} over {ours}"] = round(above / below, 3)
-    return ratios
+    """The time of PyTorch's fastest way over ours, in float32."""
+    theirs = [each for way, each in seconds.items() if way != OURS and not way.endswith(BF16)]
+    return {"fp32 over fp32": round(min(theirs) / seconds[OURS], 3)} if theirs else {}
 
 
 # All cells ------------------------------------------------------------------------------------------------------------
@@ -384,8 +357,8 @@ def print_table(cells: list[dict[str, Any]]) -> None:
     """A row per cell."""
     pairs = list(cells[0]["fastest_over_fastest"])
     print(
-        f"\nSentences a second, {OURS} with NumPy's products; PyTorch's time over it, written for speed and as usual;\n"
-        "and the time of PyTorch's fastest way over that of our fastest, by precision. Minima.\n"
+        f"\nSentences a second, {OURS}; PyTorch's time over it, written for speed and as usual;\n"
+        "and the time of PyTorch's fastest way in float32 over ours. Minima.\n"
     )
     print(
         f"{'model':9} {'weights':8} {'beam':>4} {'threads':>7} {OURS:>13} {'fast':>7} {'usual':>7} "

@@ -32,7 +32,7 @@ def steps_of(nproc: int, threads: int, settings: list[str]) -> list[dict[str, An
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "scratchformer", "train", "multi30k", "--out", folder]
         subprocess.run(
-            [*command, "--nproc", str(nproc), "--threads", str(threads), "--products", "numpy", *settings],
+            [*command, "--nproc", str(nproc), "--threads", str(threads), *settings],
             check=True,
             stderr=subprocess.DEVNULL,
         )

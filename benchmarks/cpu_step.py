@@ -1,14 +1,14 @@
 """How long does a training step take on a CPU, here and in PyTorch, and how much memory?
 
     python benchmarks/cpu_step.py [--models tiny,multi30k,small,base] [--padding without,with] [--threads 1,2]
-                                  [--without bf16,mkl_bf16] [--repetitions 20] [--out DIR] [--keep] [--quick]
+                                  [--without bf16] [--repetitions 20] [--out DIR] [--keep] [--quick]
 
 A step is forward, label-smoothed loss, backward, Adam and clearing the gradients, with dropout. A cell is a model, with
-or without padding, on so many threads. Each cell is measured in a process of its own, in which scratchformer (with the
-products of NumPy, those of MKL in float32 and in bfloat16 if it is installed, and on two threads with all pairs in one
-batch) and PyTorch in four ways start from the same weights and take turns, step by step, on the same batches. What
-counts is the minimum over all repetitions, since on a shared machine most of what lies above it is somebody else's
-work. Peak memory is measured in one more process for each rival. README.md here says more.
+or without padding, on so many threads. Each cell is measured in a process of its own, in which scratchformer (on two
+threads also with all pairs in one batch) and PyTorch in four ways start from the same weights and take turns, step by
+step, on the same batches. What counts is the minimum over all repetitions, since on a
+shared machine most of what lies above it is somebody else's work. Peak memory is measured in one more process for each
+rival. README.md here says more.
 """
 
 from __future__ import annotations
@@ -33,10 +33,8 @@ from provenance import surroundings
 from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 from scratchformer import config as configs
-from scratchformer.backends import mkl
 from scratchformer.backends.cpu import FAST, keep_freed_memory
 from scratchformer.config import Config, ModelConfig
-from scratchformer.errors import UserError
 from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
@@ -56,16 +54,10 @@ RIVALS: dict[str, dict[str, bool]] = {
 }
 """The columns beside ours: ways of PyTorch, as `rival.their_step` takes them, and `cut`: in micro-batches, as ours."""
 
-OUR_WAYS: dict[str, Callable[[], Ops]] = {
-    "mkl": lambda: mkl.MklOps(mkl.load()),
-    "mkl_bf16": lambda: mkl.Bf16Ops(mkl.load()),
-}
-"""More columns beside ours: the operations of scratchformer with products by MKL."""
-
 ONE_BATCH = "one_batch"
 """One more column on several threads: no micro-batches, and all threads compute each product of NumPy together."""
 
-WAYS = [*OUR_WAYS, ONE_BATCH, *RIVALS]
+WAYS = [ONE_BATCH, *RIVALS]
 
 Step = Callable[[EncodedPairs], float]
 """One training step on some sentence pairs -> the mean loss of a target token, in nats."""
@@ -166,17 +158,14 @@ def micro_batches(pairs: EncodedPairs, cut: int) -> list[Batch]:
 
 
 def our_way(cell: Cell, name: str = OURS) -> Step:
-    """A step of scratchformer in one of its ways. Raises UserError if it needs MKL, which cannot be used."""
+    """A step of scratchformer, in micro-batches or as ONE_BATCH."""
     config = cell.task().config
     model = Transformer(config.model, config.training.seed)
-    ops = OUR_WAYS[name]() if name in OUR_WAYS else FAST
-    return our_step(model, config, 1 if name == ONE_BATCH else cell.cut(), cell.threads, ops)
+    return our_step(model, config, 1 if name == ONE_BATCH else cell.cut(), cell.threads)
 
 
 def our_step(model: Transformer, config: Config, cut: int, threads: int, ops: Ops = FAST) -> Step:
     """What `Trainer.step` does. Micro-batches go to so many threads; the BLAS has those that are left, at least one."""
-    if isinstance(ops, mkl.Bf16Ops):
-        ops.hold(model.store)
     n_replicas = min(cut, threads)
     blas = ThreadpoolController()
     pin = partial(blas.limit, limits=threads // n_replicas, user_api="blas")
@@ -204,7 +193,7 @@ def matmul_flops(config: ModelConfig, batch: Batch) -> int:
     m k n multiplications and as many additions. Backward makes two such products for each of forward, one for the
     gradient of either factor.
     """
-    (B, S), T = batch.source_ids.shape, batch.target_out_ids.shape[1]
+    (B, S), T = batch.inputs[0].shape, batch.targets.shape[1]
     source, target, real = B * S, B * T, batch.n_target_tokens  # rows of the products
     D, F, V = config.d_model, config.d_ff, config.vocab_size
     queries, values = config.h * config.d_k, config.h * config.d_v  # widths; keys are as queries
@@ -239,10 +228,7 @@ def measure(cell: Cell, repetitions: int) -> dict[str, Any]:
     pinned = {EAGER: torch.get_num_threads(), OURS: blas_threads()}
     for name in cell.ways():
         if name not in RIVALS:
-            try:
-                steps[name] = our_way(cell, name)
-            except UserError as error:
-                missing[name] = str(error)
+            steps[name] = our_way(cell, name)
             continue
         rival = Rival(config.model, LENGTH)
         copy_weights(model, rival)

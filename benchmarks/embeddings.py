@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from small_training import adam_of, conduct, number, numbers, read_text, schedule_of, spread, train
+from small_training import Part, adam_of, conduct, number, numbers, read_text, schedule_of, spread, train
 
 from scratchformer import config as configs
 from scratchformer.config import Config
@@ -163,4 +163,4 @@ def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    conduct("embeddings", __doc__, EXPERIMENT, QUICK, SEEDS, measure)
+    conduct(__doc__, {"embeddings": Part(EXPERIMENT, QUICK, SEEDS, measure)})

@@ -45,7 +45,7 @@ from threadpoolctl import threadpool_limits
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.errors import UserError
-from scratchformer.parallel import launcher
+from scratchformer.parallel import job, launcher
 from scratchformer.tasks import start
 from scratchformer.text import bundled
 from scratchformer.training import checkpoints, loop
@@ -138,7 +138,7 @@ class Site:
             if not trial.call:
                 threading.Thread(target=self.strike_from_outside, args=[trial, mark]).start()
             timeout = TIMEOUT if trial.fault in ("stop", "hang") else LONG_TIMEOUT
-            code = launcher.launch(self.command(trial, run, mark, timeout), RANKS, timeout)
+            code = launcher.launch(self.command(trial, run, mark, timeout), RANKS)
             ended = time.time()
         if code:
             run.remove_unfinished()  # as the command line does
@@ -204,7 +204,7 @@ class Site:
     def processes(self, rank: int | None = None) -> list[int]:
         """The processes of the job, or those of a rank, by what they read in their environment (Linux)."""
         here = f"\0TMPDIR={self.temporary}\0".encode()
-        one = b"" if rank is None else f"\0{launcher.RANK}={rank}\0".encode()
+        one = b"" if rank is None else f"\0{job.RANK}={rank}\0".encode()
         found = []
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from scratchformer.cli import main
-from scratchformer.parallel import launcher
+from scratchformer.parallel import job
 from scratchformer.tasks import translation
 from scratchformer.training import loop
 from scratchformer.training.trainer import Trainer
@@ -75,6 +75,6 @@ def build_in(fault: str, rank: int, moment: str, call: int, mark: str) -> None:
 
 if __name__ == "__main__":
     wanted = json.loads(sys.argv[1])
-    if wanted and wanted["rank"] == int(os.environ[launcher.RANK]):
+    if wanted and wanted["rank"] == int(os.environ[job.RANK]):
         build_in(**wanted)
     sys.exit(main(sys.argv[2:]))

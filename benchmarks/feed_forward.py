@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from small_training import adam_of, conduct, number, numbers, read_text, spread, train
+from small_training import Part, adam_of, conduct, number, numbers, read_text, spread, train
 
 from scratchformer import config as configs
 from scratchformer.config import Config
@@ -139,4 +139,4 @@ def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    conduct("feed_forward", __doc__, EXPERIMENT, QUICK, SEEDS, measure)
+    conduct(__doc__, {"feed_forward": Part(EXPERIMENT, QUICK, SEEDS, measure)})

@@ -1,433 +1,445 @@
-"""First contact with an NVIDIA GPU: is everything right there, and how fast is it beside PyTorch?
+"""First contact with an NVIDIA GPU: are the tests marked `gpu` right there, and how fast is it beside PyTorch?
 
-    python benchmarks/gpu_first_contact.py [--minutes 9] [--stages kernels,speed] [--out DIR] [--quick]
+    python benchmarks/gpu_first_contact.py [--parts tests,kernels] [--out DIR] [--quick]
 
-The stages: import and versions; compiling the kernels; each kernel against NumPy; matrix products; gradients; runs of
-12 steps; runs that are stopped and resumed; NCCL; the other tests marked `gpu`; speed; the kernels under
-compute-sanitizer. Each is a process of its own (gpu_stages.py) with a time limit, because an error of CUDA spoils its
-process. A stage that failed is run once more with CUDA_LAUNCH_BLOCKING=1, if there is time, except the first and those
-of speed and compute-sanitizer. The result is written after every number, and whatever happens, the last lines say what
-is wrong first and which command shows more. Stages that are not run keep what the result said of them, so a second call
-can go on where the first stopped.
+The parts: `tests` (pytest), `kernels`, `steps`, `pytorch`, `compile` (the steps in PyTorch, eager and compiled) and
+`decode`. Each is a process of its own with a time limit, because an error of CUDA spoils its process. The result is
+written after every part; other parts keep what an earlier call measured. scaling.py measures several GPUs.
 
-Nothing but the standard library is imported here: a package that is missing or crashes must not end the report.
+Kernels and products are timed between CUDA events, over several calls that were all queued before the first began, so
+that they are not charged for their launch. Each call of a kernel has other arrays than the one before, which
+may still be in the GPU's cache. Steps are timed by the host's clock, in the same way here and in PyTorch: rounds of
+several steps, each round from and to a GPU that has nothing to do. The fastest round counts.
 """
 
 from __future__ import annotations
 
 import argparse
-import collections
-import importlib.util
 import json
 import os
-import re
-import select
-import shlex
-import shutil
-import signal
 import subprocess
 import sys
 import time
-import traceback
-from contextlib import suppress
-from datetime import datetime, timezone
+from collections import deque
+from functools import partial
+from itertools import cycle
 from pathlib import Path
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Iterator, NamedTuple
 
-HERE = Path(__file__).resolve().parent
-NAME = "gpu_first_contact"
-MARK = "@@ "
-"""Begins a line of a stage's output that is a record; see gpu_stages.tell."""
+import numpy as np
+from cpu_decode import ALPHA, EXTRA_LENGTH, random_sentences
+from cpu_step import QUICK as TINY
+from cpu_step import micro_batches, pairs_of
+from provenance import ROOT, surroundings
+from small_training import RESULTS, write
 
-PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
-BLOCKING = {"CUDA_LAUNCH_BLOCKING": "1"}
-AGAIN = "with CUDA_LAUNCH_BLOCKING=1"
-SIGNALS = {number.value: number.name for number in signal.Signals}
-SECONDS_TO_BEGIN = 5  # no stage begins with less time than this
-SECONDS_TO_END = 10  # of the time, for killing the last stage and the report
-PACKAGES = ("numpy", "cupy", "ml_dtypes", "threadpoolctl", "safetensors", "sentencepiece", "tqdm")
+from scratchformer import config as configs
+from scratchformer.backends.cuda.device import STORED_AS, Gpu
+from scratchformer.backends.device import dtype_named
+from scratchformer.config import Config
+from scratchformer.decoding.search import search
+from scratchformer.decoding.translator import SENTENCES_AT_ONCE
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.ops import Ops, using
+from scratchformer.nn.optim import Adam
+from scratchformer.nn.transformer import Transformer
+from scratchformer.text.batches import Batch
+from scratchformer.training.data_parallel import DataParallel
 
-Entry = dict[str, Any]
-"""What the result says of a stage."""
+MODELS = (
+    "base bf16",
+    "big bf16",
+    *(f"{model} {precision}" for precision in ("tf32", "fp16", "fp32") for model in ("base", "big")),
+)
+LEARNING_RATE = 1e-4  # at which the loss of the one batch falls within these few steps
+WARM_UP, ROUNDS = 3, 3
+
+Number = tuple[str, Callable[[], dict[str, Any]]]
+"""Its name, and the work that measures it."""
 
 
-class Stage(NamedTuple):
-    """seconds   its time limit
-    needs        the modules that it imports
-    after        the stage that must not have failed
-    again        whether it is run once more with CUDA_LAUNCH_BLOCKING=1 if it fails
+class Scale(NamedTuple):
+    """pairs        of sentences of `length` tokens a side in a batch, without padding
+    changes         of the models' configurations
+    matrix          rows and columns of the products
+    copied          bytes that are copied to see how fast copying is
+    between         bytes that other calls of a kernel read and write before an array is used again
+    parameters      of Adam
+    repetitions     of a call or step in a round
+    sentences       to translate
     """
 
-    name: str
-    seconds: float
-    command: tuple[str, ...]
-    needs: tuple[str, ...] = PACKAGES
-    after: str = "compile"
-    again: bool = False
-    environment: dict[str, str] = {}
+    pairs: int
+    length: int
+    changes: dict[str, int]
+    matrix: int
+    copied: int
+    between: int
+    parameters: int
+    repetitions: int
+    sentences: int
 
-    def missing(self) -> list[str]:
-        """The tool and the modules that it needs and that are not here."""
-        tool = [self.command[0]] if shutil.which(self.command[0]) is None else []
-        return tool + [module for module in self.needs if importlib.util.find_spec(module) is None]
+    def config(self, model: str) -> Config:
+        return configs.with_settings(configs.preset(model), self.changes)
 
-
-def all_stages(quick: bool) -> list[Stage]:
-    """In their order: what is worth most comes first."""
-
-    def command(name: str) -> tuple[str, ...]:
-        return (sys.executable, str(HERE / "gpu_stages.py"), name, *(["--quick"] if quick else []))
-
-    stages = [
-        Stage("environment", 60, command("environment"), (), ""),
-        Stage("compile", 180, command("compile"), after="environment", again=True),
-    ]
-    for name in "kernels", "products", "gradient", "steps", "resume", "nccl", "rest":
-        after = "environment" if name in ("products", "nccl") else "compile"
-        debug = {"NCCL_DEBUG": "WARN"} if name == "nccl" else {}
-        seconds = 180 if name == "rest" else 120
-        needs = (*PACKAGES, "pytest")
-        if name in ("steps", "resume", "nccl", "rest"):  # those save runs
-            needs += ("tomli_w",)
-        stages.append(Stage(name, seconds, command(name), needs, after, True, debug))
-    for name, seconds in (
-        *(("base", 60), ("base-pytorch", 60), ("base-compile", 150)),
-        *(("big", 60), ("big-pytorch", 60), ("big-compile", 150)),
-        *(("kernels", 60), ("decoding", 60)),
-        *(("precisions", 150), ("precisions-pytorch", 150), ("precisions-compile", 300)),
-    ):
-        needs = (*PACKAGES, "torch") if name.endswith(("-pytorch", "-compile")) else PACKAGES
-        stages.append(Stage(f"speed-{name}", seconds, command(f"speed-{name}"), needs))
-    for name, options in (
-        ("races", "--tool racecheck --racecheck-detect-level error"),  # NVIDIA's kernels cause warnings
-        ("memory", "--tool memcheck --padding 512 --report-api-errors no"),
-    ):
-        checker = "compute-sanitizer", "--error-exitcode", "9", *options.split()
-        stages.append(Stage(name, 240, (*checker, *command("kernels"), "--checked"), (*PACKAGES, "pytest")))
-    return stages
+    def batch(self, config: Config) -> Batch:
+        pairs = pairs_of(self.pairs, self.length, self.length, config.model.vocab_size, seed=1)
+        return micro_batches(pairs, 1)[0]
 
 
-# One process of a stage -----------------------------------------------------------------------------------------------
+FULL = Scale(833, 30, {}, 8192, 2**30, 2**28, 63_082_496, 10, 256)  # 24,990 tokens a side, as in the paper
+QUICK = Scale(4, 5, TINY, 32, 2**12, 1, 1000, 1, 4)
 
 
-class Attempt:
-    """`run` fills `entry`, and calls `keep` after each result."""
+def seconds_of(work: Callable[[], Any], scale: Scale) -> float:
+    """The mean time of a call, where the GPU does one after another and never waits for the host."""
+    import cupy
 
-    def __init__(self, entry: Entry, keep: Callable[[], None]) -> None:
-        self.entry, self.keep = entry, keep
-        self.results: dict[str, dict[str, Any]] = {}
-        entry |= {"verdict": NOT_RUN, "why": "everything ended before it did", "at": "", "seconds": 0.0}
-        entry["results"] = self.results
-        self.log: collections.deque[str] = collections.deque(maxlen=100)
-        self.doing, self.reason = "its start", ""
-
-    def run(self, stage: Stage, left: float, environment: dict[str, str]) -> None:
-        """For as long as its limit, or the seconds that are left."""
-        began, seconds = time.monotonic(), min(left, stage.seconds)
-        try:
-            process = subprocess.Popen(
-                [*stage.command, f"--seconds={seconds:.1f}"],
-                cwd=HERE.parent,
-                env=os.environ | stage.environment | environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            pipe = process.stdout
-            assert pipe is not None
-            try:
-                in_time = self.listen(process, pipe.fileno(), began + seconds)
-            finally:  # a process that hangs in the driver cannot be killed, and is left
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(5)
-                pipe.close()
-                self.entry["seconds"] = round(time.monotonic() - began, 1)
-        except OSError as error:
-            verdict, why = FAILED, f"cannot be started: {error}"
-        else:
-            verdict, why = self.judged(process.returncode, in_time, seconds, seconds < stage.seconds)
-        self.entry |= {"verdict": verdict, "why": short(why), "at": self.doing}
-        if verdict != PASSED:
-            self.entry["log"] = [short(line) for line in self.log]
-
-    def listen(self, process: subprocess.Popen, pipe: int, deadline: float) -> bool:
-        """Take in what the process prints -> whether it ends before the deadline"""
-        rest = b""
-        while time.monotonic() < deadline:
-            if select.select([pipe], [], [], 0.1)[0] and (read := os.read(pipe, 1 << 16)):
-                *lines, rest = (rest + read).split(b"\n")
-                rest = rest[-10_000:]
-                for line in lines:
-                    self.take(line.decode(errors="replace"))
-            elif process.poll() is not None:  # what it has started may hold the pipe open
-                self.take(rest.decode(errors="replace"))
-                return True
-            else:
-                time.sleep(0.01)  # it may have closed the pipe
-        return False
-
-    def take(self, line: str) -> None:
-        try:
-            record = json.loads(line.removeprefix(MARK), parse_constant=str) if line.startswith(MARK) else None
-        except (ValueError, RecursionError):
-            record = None
-        if isinstance(record, dict):
-            self.doing = str(record.pop("now", self.doing))
-            self.reason = str(record.pop("not run", self.reason))
-            if "what" in record:
-                self.results[str(record.pop("what"))] = record
-                self.keep()
-        elif line.strip():
-            self.log.append(line)
-
-    def judged(self, code: int | None, in_time: bool, seconds: float, is_cut: bool) -> tuple[str, str]:
-        """-> the verdict and why. is_cut: it had less time than its limit"""
-        for what, record in self.results.items():
-            if "failed" in record:
-                return FAILED, f"{what}: {record['failed']}"
-        if not in_time and is_cut:
-            return NOT_RUN, f"the minutes were over at {self.doing}"
-        if not in_time:
-            return FAILED, f"no end after {seconds:.0f} s, at {self.doing}"
-        if code and code < 0:
-            return FAILED, f"killed by {SIGNALS.get(-code, -code)} at {self.doing}"
-        if code:
-            return FAILED, f"exit code {code} at {self.doing}" + (f": {self.log[-1]}" if self.log else "")
-        if self.reason:
-            return NOT_RUN, self.reason
-        return (PASSED, "") if self.results else (FAILED, "it ended without a result")
+    for _ in range(WARM_UP):
+        work()
+    busy = cupy.zeros((scale.matrix // 2, scale.matrix // 2), np.float32)
+    began, ended = cupy.cuda.Event(), cupy.cuda.Event()
+    for _ in range(10):  # some 20 ms, for the calls to queue
+        busy @ busy
+    began.record()
+    for _ in range(scale.repetitions):
+        work()
+    ended.record()
+    ended.synchronize()
+    return cupy.cuda.get_elapsed_time(began, ended) / 1000 / scale.repetitions
 
 
-def short(text: str) -> str:
-    """One line without the paths of this machine."""
-    text = " ".join(text.split()).replace(f"{HERE.parent}{os.sep}", "")
-    text = re.sub(r'[^" ]*/(?=lib/python3)', "", text)
-    return text if len(text) <= 400 else f"{text[:400]} ..."
+def copying(scale: Scale) -> float:
+    """Bytes a second, read and written."""
+    import cupy
+
+    source, target = (cupy.zeros(scale.copied // 4, np.float32) for _ in range(2))
+    return 2 * scale.copied / seconds_of(lambda: cupy.copyto(target, source), scale)
 
 
-# All stages -----------------------------------------------------------------------------------------------------------
+def multiplying(precision: str, scale: Scale) -> dict[str, float]:
+    device = Gpu(0, precision)
+    a = numbers(device, precision, scale.matrix, scale.matrix)
+    out = device.xp.empty_like(a)
+    seconds = seconds_of(lambda: device.ops[-1].matmul(a, a, out=out), scale)
+    return {"flop_per_second": 2 * scale.matrix**3 / seconds}
 
 
-class Contact:
-    """The stages of one call, and the result.
+def numbers(device: Gpu, precision: str, *shape: int) -> Any:
+    """Random numbers, which repeat after a while: products of zeros need less power, and are faster."""
+    some = device.xp.asarray(np.random.default_rng(0).standard_normal(99_991, np.float32))
+    size = int(np.prod(shape))
+    return device.xp.tile(some, -(-size // some.size))[:size].reshape(shape).astype(dtype_named(STORED_AS[precision]))
 
-    entries   stage -> what the result says, also of earlier calls
-    verdicts  stage -> verdict, of this call
+
+# Kernels --------------------------------------------------------------------------------------------------------------
+
+
+def kernels(scale: Scale) -> Iterator[Number]:
+    """How fast the GPU copies and multiplies, and how fast each operation moves the bytes that it cannot do without, at
+    the shapes of the base model."""
+    yield "copy", lambda: {"bytes_per_second": copying(scale)}
+    for precision in STORED_AS:
+        yield f"product {precision}", partial(multiplying, precision, scale)
+    for precision in ("bf16", "fp32", "fp16"):
+        for name, prepare, needed in calls(precision, scale):
+            yield f"{name} {precision}", partial(bandwidth, prepare, needed, scale)
+
+
+def bandwidth(prepare: Callable[[], Callable[[], Any]], needed: int, scale: Scale) -> dict[str, float]:
+    turns = [prepare() for _ in range(1 + scale.between // needed)]
+    results = deque((call() for call in turns), maxlen=len(turns))  # while they are kept, no array takes their place
+    calls = cycle(turns)
+    rate = needed / seconds_of(lambda: results.append(next(calls)()), scale)
+    return {"bytes_per_second": rate, "share_of_copying": round(rate / copying(scale), 3)}
+
+
+def calls(precision: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Callable[[], Any]], int]]:
+    """(operation, what prepares a call of it with new arrays, the bytes that the call must read and write)"""
+    device, config, key = Gpu(0, precision), scale.config("base").model, DropoutKey(1, 1)
+    ops, xp, size = device.ops[-1], device.xp, device.stored.itemsize
+    B, L, D, F, V, h = scale.pairs, scale.length, config.d_model, config.d_ff, config.vocab_size, config.h
+    A, H, S = size * B * L * D, size * B * L * F, size * B * h * L * L  # bytes of activations, hidden units, scores
+    gamma, dgamma, lengths = numbers(device, precision, D), xp.zeros(D, np.float32), np.full(B, L)
+
+    def new(n: int, *shape: int) -> list[Any]:
+        return [numbers(device, precision, *shape) for _ in range(n)]
+
+    def heads(n: int) -> list[Any]:
+        return new(n, B, L, h, D // h)
+
+    def add_norm_backward() -> Callable[[], Any]:
+        _, saved = ops.add_norm(*new(2, B * L, D), gamma, gamma, 1e-6, 0.1, key)
+        return partial(ops.add_norm_backward, *new(1, B * L, D), saved, gamma, dgamma, dgamma, 0.1)
+
+    def linear() -> Callable[[], Any]:
+        return partial(ops.linear, *new(1, B * L, D), *new(1, D, F), *new(1, F))
+
+    yield "dropout", lambda: partial(ops.dropout, *new(1, B * L, D), 0.1, key), 2 * A
+    yield "add_norm", lambda: partial(ops.add_norm, *new(2, B * L, D), gamma, gamma, 1e-6, 0.1, key), 4 * A
+    yield "add_norm_backward", add_norm_backward, 4 * A
+    yield "relu_backward", lambda: partial(ops.relu_backward, *new(2, B * L, F)), 3 * H
+    yield "linear", linear, A + size * D * F + H
+    yield "masked_softmax", lambda: partial(ops.masked_softmax, *new(1, B, h, L, L), 0.1, lengths, True), 2 * S
+    yield "masked_softmax_backward", lambda: partial(ops.masked_softmax_backward, *new(2, B, h, L, L), 0.1), 3 * S
+
+    def attention_backward(run: Callable[..., Any]) -> Callable[[], Any]:
+        (weights,) = new(1, B, h, L, L)
+        dy, q, k, v = heads(4)
+        return partial(run, dy, q, k, v, 0.1, weights, weights, None, 0.0)
+
+    forward, backward = 4 * A + S, 7 * A + S
+    yield "attention", lambda: partial(ops.attention, *heads(3), 0.1, lengths, True, 0.0, None), forward
+    yield "attention, in steps", lambda: partial(Ops.attention, ops, *heads(3), 0.1, lengths, True, 0.0, None), forward
+    yield "attention_backward", lambda: attention_backward(ops.attention_backward), backward
+    yield "attention_backward, in steps", lambda: attention_backward(partial(Ops.attention_backward, ops)), backward
+    ids = pairs_of(B, L, L, V, 1).source.padded(np.arange(B))  # some words are frequent
+    rows = D * len(np.unique(ids))  # of all words that are there
+    yield "embedding", lambda: partial(ops.embedding, ids, *new(1, V, D), 22.6), A + size * rows
+    yield "embedding_backward", lambda: partial(
+        ops.embedding_backward, *new(1, B, L, D), ids, 22.6, xp.zeros((V, D), np.float32)
+    ), A + 2 * 4 * rows
+    targets = ids.reshape(-1)[: ops.logits_at_once // V]
+
+    def cross_entropy(logits: Any) -> Any:
+        return ops.cross_entropy(logits, targets, 0.9, 1e-6, out=logits)
+
+    yield "cross_entropy", lambda: partial(cross_entropy, *new(1, len(targets), V)), 2 * size * len(targets) * V
+
+    def zeros(n: int) -> list[Any]:
+        return [xp.zeros(scale.parameters, np.float32) for _ in range(n)]
+
+    yield "adam", lambda: partial(ops.adam_inplace, *zeros(4), 1e-3, 0.9, 0.98, 1e-9), 7 * 4 * scale.parameters
+    yield "divide_inplace", lambda: partial(ops.divide_inplace, *zeros(1), 3), 2 * 4 * scale.parameters
+
+
+# Steps ----------------------------------------------------------------------------------------------------------------
+
+
+def steps(who: str, scale: Scale) -> Iterator[Number]:
+    """Training steps of scratchformer ("steps"), of PyTorch, or of PyTorch with torch.compile."""
+    for name in MODELS:
+        model, precision = name.split()
+        measure = ours if who == "steps" else partial(pytorchs, who == "compile")
+        yield name, partial(measure, scale.config(model), precision, scale)
+
+
+def ours(config: Config, precision: str, scale: Scale) -> dict[str, Any]:
+    device, batch, training = Gpu(0, precision), scale.batch(config), config.training
+    pool = device.xp.get_default_memory_pool()
+    pool.free_all_blocks()
+    model = Transformer(config.model, training.seed)
+    device.to_device(model)
+    with using(*device.ops):
+        parallel = DataParallel(model, 1, ops=device.ops)
+        optimizer = Adam(model, (training.beta1, training.beta2), training.eps)
+
+    def step() -> Any:
+        with using(*device.ops):
+            loss, n_tokens = parallel.step_gradient([batch], training, optimizer.t + 1)
+            norm = parallel.average_inplace(n_tokens)
+            optimizer.step(LEARNING_RATE, norm)
+            device.adapt_loss_scale(norm)
+            model.zero_grad()
+        return loss
+
+    found = measured(step, device.xp.cuda.runtime.deviceSynchronize, batch, scale)
+    return found | {"peak_bytes": pool.total_bytes()}
+
+
+def pytorchs(compiled: bool, config: Config, precision: str, scale: Scale) -> dict[str, Any]:
+    """From the same weights."""
+    import torch
+    from rival import Rival, adam, copy_weights, to_tensors
+
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    batch, training = scale.batch(config), config.training
+    rival = Rival(config.model, scale.length)
+    copy_weights(Transformer(config.model, training.seed), rival)
+    rival.cuda()
+    tensors = to_tensors(batch)
+    tensors = tensors._replace(**{name: getattr(tensors, name).cuda() for name in tensors._fields[:3]})
+    optimizer = adam(rival, training)
+    for group in optimizer.param_groups:
+        group["lr"] = LEARNING_RATE
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
+    scaler = torch.amp.GradScaler(enabled=precision == "fp16")
+    loss_of = torch.compile(rival.loss, dynamic=False) if compiled else rival.loss
+
+    def step() -> Any:
+        with torch.autocast("cuda", dtype, enabled=dtype != torch.float32):
+            loss = loss_of(tensors, training)
+        scaler.scale(loss / batch.n_target_tokens).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    found = measured(step, torch.cuda.synchronize, batch, scale)
+    return found | {"peak_bytes": torch.cuda.max_memory_reserved()}
+
+
+def measured(step: Callable[[], Any], synchronize: Callable[[], Any], batch: Batch, scale: Scale) -> dict[str, Any]:
+    """step  -> the sum of the losses of all target tokens, in nats, on the GPU
+
+    -> seconds of a step in the fastest and the slowest round; of the first step, with all that is compiled in it; and
+    until a step is launched; the mean loss of a target token in the first and in the last step.
     """
 
-    def __init__(self, path: Path, minutes: float, stages: list[Stage], chosen: list[str]) -> None:
-        self.path, self.stages, self.chosen = path, {stage.name: stage for stage in stages}, chosen
-        self.began = time.monotonic()
-        self.deadline = self.began + 60 * minutes - SECONDS_TO_END
-        self.entries, self.unwritten = earlier(path), ""
-        self.verdicts: dict[str, str] = {}
-        self.missing: dict[str, list[str]] = {}
-        for stage in self.stages.values():
-            for name in stage.missing():
-                self.missing.setdefault(name, []).append(stage.name)
+    def timed(repetitions: int) -> tuple[float, float, Any]:
+        """-> seconds of a step until it is launched, and until it is done; the last one's loss"""
+        began = time.perf_counter()
+        for _ in range(repetitions):
+            loss = step()
+        launched = time.perf_counter()
+        synchronize()
+        return (launched - began) / repetitions, (time.perf_counter() - began) / repetitions, loss
 
-    def text(self) -> str:
-        head = {
-            "benchmark": NAME,
-            "command": " ".join(["python", f"benchmarks/{NAME}.py", *map(short, sys.argv[1:])]),
-            "missing": self.missing,
-        }
-        stages = {name: self.entries[name] for name in self.stages if name in self.entries}
-        return json.dumps({**head, "stages": stages}, indent=1) + "\n"
+    synchronize()
+    _, first_step, first_loss = timed(1)
+    timed(WARM_UP)
+    launching = min(timed(1)[0] for _ in range(ROUNDS))
+    rounds = [timed(scale.repetitions) for _ in range(ROUNDS)]
+    seconds = min(each[1] for each in rounds)
+    losses = [float(loss) / batch.n_target_tokens for loss in (first_loss, rounds[-1][2])]
+    if not np.isfinite(losses).all():
+        raise FloatingPointError(f"the loss of the first and the last step: {losses}")
+    return {
+        "seconds": seconds,
+        "target_tokens_per_second": round(batch.n_target_tokens / seconds),
+        "seconds_slowest_round": max(each[1] for each in rounds),
+        "seconds_first_step": first_step,
+        "seconds_to_launch": launching,
+        "losses": [round(loss, 4) for loss in losses],
+    }
 
-    def keep(self) -> None:
-        """Write the result. If that fails, `unwritten` says why."""
-        unfinished = self.path.with_suffix(".unfinished")
+
+# Translating ----------------------------------------------------------------------------------------------------------
+
+
+def decoding(scale: Scale) -> Iterator[Number]:
+    """The search of the base model with random weights, which hardly ever write EOS."""
+    for precision in ("bf16", "fp32"):
+        for beam in (1, 4):
+            yield f"base {precision} beam {beam}", partial(translating, precision, beam, scale)
+
+
+def translating(precision: str, beam: int, scale: Scale) -> dict[str, Any]:
+    device, config = Gpu(0, precision), scale.config("base").model
+    model = Transformer(config, seed=0)
+    device.to_device(model)
+    sources, at_once = random_sentences(config.vocab_size, scale.sentences), SENTENCES_AT_ONCE * device.batch_factor
+    by_length = np.argsort(sources.lengths, kind="stable")
+    batches = [sources.padded(by_length[start : start + at_once]) for start in range(0, len(by_length), at_once)]
+    seconds = []
+    for _ in range(ROUNDS):  # the first warms up
+        began, positions = time.perf_counter(), 0
+        for batch in batches:
+            with using(*device.ops):
+                found = search(model, batch, beam, ALPHA, EXTRA_LENGTH)
+            positions += max(len(nbest[0].ids) for nbest in found)
+        seconds.append(time.perf_counter() - began)
+    best = min(seconds[1:])
+    return {
+        "seconds": best,
+        "sentences_per_second": scale.sentences / best,
+        "seconds_per_position": best / positions,
+        "seconds_first_time": seconds[0],
+    }
+
+
+# The parts ------------------------------------------------------------------------------------------------------------
+
+SPEED: dict[str, Callable[[Scale], Iterator[Number]]] = {
+    "kernels": kernels,
+    "steps": partial(steps, "steps"),
+    "pytorch": partial(steps, "pytorch"),
+    "decode": decoding,
+    "compile": partial(steps, "compile"),
+}
+SECONDS = {"tests": 600, "kernels": 120, "steps": 150, "pytorch": 150, "decode": 90, "compile": 400}
+"""Part -> its time limit."""
+
+
+def run_tests(quick: bool) -> dict[str, Any]:
+    """Run the tests marked `gpu` -> the last line of pytest, and the tests that failed"""
+    places = ["-k", "test_every_kernel", "tests/backends/cuda"] if quick else ["tests/backends/cuda", "tests/parallel"]
+    options = "-m pytest -m gpu -W default -q -rfE --tb=line -p no:cacheprovider".split()
+    done = subprocess.run([sys.executable, *options, *places], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    print(done.stdout)
+    lines = done.stdout.strip().splitlines()
+    return {
+        "exit_code": done.returncode,
+        "last_line": lines[-1],
+        "failed": [x for x in lines if x[:5] in ("FAILE", "ERROR")],
+    }
+
+
+def run_part(name: str, quick: bool, file: Path) -> None:
+    """Measure a part in this process, and write each number to the file as soon as it is there."""
+    found: dict[str, Any] = {}
+    for what, work in (
+        [("tests", partial(run_tests, quick))] if name == "tests" else SPEED[name](QUICK if quick else FULL)
+    ):
         try:
-            unfinished.write_text(self.text(), encoding="utf-8")
-            os.replace(unfinished, self.path)
-            self.unwritten = ""
-        except OSError as error:
-            if not self.unwritten:
-                say(f"cannot write {self.path.name}: {error.strerror}; if that lasts, the end of the output has it")
-            self.unwritten = str(error.strerror)
-            with suppress(OSError):
-                unfinished.unlink()
-
-    def run(self) -> None:
-        """Run the chosen stages as long as there is time, and the first in any case."""
-        for name, of in self.missing.items():
-            say(f"missing: {name}, without which these stages cannot run: {', '.join(of)}")
-        for index, stage in enumerate(self.stages.values()):
-            if index == 0 or stage.name in self.chosen:
-                self.run_one(stage)
-
-    def run_one(self, stage: Stage) -> None:
-        before = self.entries.get(stage.name, {"verdict": NOT_RUN})
-        entry = {"verdict": NOT_RUN, "why": self.obstacle(stage), "results": {}}
-        self.entries[stage.name] = entry
-        entry |= self.where_and_when()
-        try:
-            if not entry["why"]:
-                attempt = Attempt(entry, self.keep)
-                self.keep()
-                attempt.run(stage, self.left(), {})
-                entry |= self.where_and_when()  # `environment` has found the GPU now
-            self.verdicts[stage.name] = entry["verdict"]
-            if entry["verdict"] == FAILED and stage.again and self.left() > 3 * entry["seconds"] + SECONDS_TO_BEGIN:
-                entry[AGAIN] = {}
-                Attempt(entry[AGAIN], self.keep).run(stage, self.left(), BLOCKING)
-        finally:
-            if entry["verdict"] == NOT_RUN and before["verdict"] != NOT_RUN:
-                self.entries[stage.name] = before
-        say(f"{time.monotonic() - self.began:5.0f} s  {line_of(stage.name, entry)}")
-        self.keep()
-
-    def left(self) -> float:
-        return self.deadline - time.monotonic()
-
-    def obstacle(self, stage: Stage) -> str:
-        """Why this stage cannot be run; "" if it can."""
-        for other in ("environment", stage.after):
-            if self.verdicts.get(other, PASSED) != PASSED:
-                return f"{other}: {self.verdicts[other]}"
-        if stage.missing():
-            return f"needs {', '.join(stage.missing())}"
-        return "no time was left" if self.left() < SECONDS_TO_BEGIN else ""
-
-    def where_and_when(self) -> dict[str, Any]:
-        found = self.entries.get("environment", {}).get("results", {})
-        return {
-            "gpu": found.get("device", {}).get("name"),
-            "commit": found.get("surroundings", {}).get("commit"),
-            "date": datetime.now(timezone.utc).isoformat(timespec="minutes"),
-        }
-
-    def report(self) -> int:
-        """Print all verdicts and numbers, what is wrong first and what to do next -> the exit code"""
-        say(f"\n{'stage':26} {'verdict':8} {'seconds':>7}")
-        entries = {name: self.entries[name] for name in self.stages if name in self.entries}
-        for name, entry in entries.items():
-            say(line_of(name, entry) + ("" if name in self.verdicts else f"  (earlier: {entry['date']})"))
-        for name, entry in entries.items():
-            if name == "environment" or name.startswith("speed"):
-                for what, record in entry["results"].items():
-                    say(f"{what:30} " + ", ".join(f"{key} {shown(value)}" for key, value in record.items()))
-        for line in compared(entries):
-            say(line)
-        if self.unwritten:
-            say(f"The result could not be written ({self.unwritten}). Here it is:\n{self.text()}")
-        failed = [name for name, verdict in self.verdicts.items() if verdict == FAILED]
-        for line in advice(self.stages[failed[0]], entries[failed[0]]) if failed else ["Nothing that was run failed."]:
-            say(line)
-        still = [name for name in self.chosen if self.verdicts.get(name) != PASSED and not self.stages[name].missing()]
-        if still:
-            say(f"To go on: python benchmarks/{NAME}.py --stages {','.join(still)}")
-        return 1 if failed or self.unwritten else 0
+            found[what] = work()
+        except Exception as error:  # the next number may be right all the same
+            found[what] = {"failed": f"{type(error).__name__}: {error}"}
+        print(what, found[what], flush=True)
+        file.write_text(json.dumps(found), encoding="utf-8")
 
 
-def say(text: str) -> None:
-    with suppress(OSError, ValueError):  # perhaps nobody listens any more
-        print(text, flush=True)
-
-
-def earlier(path: Path) -> dict[str, Entry]:
-    """The entries of the result that is there."""
+def in_own_process(name: str, quick: bool, directory: Path) -> dict[str, Any]:
+    """The numbers of a part, and how its process ended."""
+    file = directory / f"{name}.unfinished"
+    command = [sys.executable, __file__, "--part", name, "--out", str(directory), *(["--quick"] if quick else [])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    began = time.monotonic()
     try:
-        stages = json.loads(path.read_text(encoding="utf-8"))["stages"]
-        return {name: entry for name, entry in stages.items() if {"verdict", "why", "date", "results"} <= entry.keys()}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return {}
+        end = f"exit code {subprocess.run(command, timeout=SECONDS[name], env=environment).returncode}"
+    except subprocess.TimeoutExpired:
+        end = f"no end after {SECONDS[name]} s"
+    results = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    file.unlink(missing_ok=True)
+    return {"end": end, "seconds": round(time.monotonic() - began, 1), "results": results}
 
 
-def line_of(name: str, entry: Entry) -> str:
-    why = entry["why"] or f"{len(entry['results'])} results"
-    again = f"; {AGAIN}: {entry[AGAIN]['verdict']} {entry[AGAIN]['why']}" if AGAIN in entry else ""
-    return f"{name:26} {entry['verdict']:8} {entry.get('seconds', 0):7.1f}  {why}{again}"
+def device() -> dict[str, Any]:
+    """The GPU and its driver. Raises if CuPy cannot use a GPU."""
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    return {
+        "name": runtime.getDeviceProperties(0)["name"].decode(),
+        "gpus": runtime.getDeviceCount(),
+        "cuda_of_driver": runtime.driverGetVersion(),
+        "cuda_of_cupy": runtime.runtimeGetVersion(),
+        "cupy": cupy.__version__,
+    }
 
 
-def shown(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def compared(entries: dict[str, Entry]) -> list[str]:
-    """Our steps beside PyTorch's."""
-    found = {what: record for entry in entries.values() for what, record in entry["results"].items()}
-    seconds = {tuple(what.split()): record["seconds"] for what, record in found.items() if "losses" in record}
-    return [
-        f"{model} {precision}: our step takes {seconds[model, precision, 'scratchformer'] / theirs:.2f} of {who}'s time"
-        for (model, precision, who), theirs in seconds.items()
-        if who != "scratchformer" and (model, precision, "scratchformer") in seconds
-    ]
-
-
-def advice(stage: Stage, entry: Entry) -> list[str]:
-    """What went wrong in this stage, and the command that shows more."""
-    lines = [f"\n{stage.name}: the end of its output:", *entry["log"]] if entry["log"] else []
-    lines.append(f"\nWrong first: {stage.name}: {entry['why']}")
-    last, environment = entry, stage.environment
-    if AGAIN in entry:
-        lines.append(f"{AGAIN}: {entry[AGAIN]['verdict']} {entry[AGAIN]['why']}")
-        if entry[AGAIN]["verdict"] == PASSED:
-            lines.append("So look for work that does not wait for other work: of another stream, or a copy.")
-        else:
-            environment = environment | BLOCKING
-        if entry[AGAIN]["verdict"] == FAILED:
-            last = entry[AGAIN]
-    failed = [what for what, record in last["results"].items() if "failed" in record]
-    what = [*failed, last["at"]][0]
-    if "::" in what and stage.command[0] == sys.executable:
-        command = f"python -m pytest -m gpu -W default {shlex.quote(what)}"
-    else:
-        command = short(" ".join(word if word != sys.executable else "python" for word in stage.command))
-    lines.append("Look closer: " + " ".join([*(f"{name}={value}" for name, value in environment.items()), command]))
-    return lines
-
-
-def chosen_from(names: list[str]) -> Callable[[str], list[str]]:
-    """For --stages: names, or the beginnings of several names."""
-
-    def listed(text: str) -> list[str]:
-        found = []
-        for word in text.split(","):
-            chosen = [name for name in names if name == word] or [name for name in names if name.startswith(word)]
-            if not word or not chosen:
-                raise argparse.ArgumentTypeError(f"{word!r} is not one of {', '.join(names)}")
-            found += chosen
-        return found
-
-    return listed
-
-
-def interrupt(number: int, frame: Any) -> None:
-    raise KeyboardInterrupt
-
-
-def main() -> int:
-    names = [stage.name for stage in all_stages(quick=False)]
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--minutes", type=float, default=9, help="for everything (default: %(default)s)")
-    parser.add_argument("--stages", type=chosen_from(names), default=names, help="kernels,speed (default: all)")
-    parser.add_argument("--out", type=Path, default=HERE / "results", help="of the result (default: results/ here)")
-    parser.add_argument("--quick", action="store_true", help="one test of each stage, and tiny models")
-    given = parser.parse_args()
-    if not given.minutes > 0:
-        parser.error("--minutes must be positive")
-    if not given.out.is_dir():
-        parser.error(f"--out: {given.out} is no directory")
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)
-    contact, ended = Contact(given.out / f"{NAME}.json", given.minutes, all_stages(given.quick), given.stages), False
-    try:
-        contact.run()
-        ended = True
-    except KeyboardInterrupt:
-        say("interrupted")
-    except Exception:
-        say(traceback.format_exc())
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    contact.keep()
-    return contact.report() or (0 if ended else 1)
+    parser.add_argument("--parts", default=",".join(SECONDS), help="some of them (default: %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="tiny models and one test, to see that it runs")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
+    parser.add_argument("--part", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.part:
+        return run_part(arguments.part, arguments.quick, arguments.out / f"{arguments.part}.unfinished")
+    result = arguments.out / "gpu_first_contact.json"
+    parts = json.loads(result.read_text(encoding="utf-8"))["parts"] if result.exists() else {}
+    around = {"provenance": surroundings(), "device": device()}
+    for name in arguments.parts.split(","):
+        parts[name] = around["device"] | {"commit": around["provenance"]["commit"]}
+        parts[name] |= in_own_process(name, arguments.quick, arguments.out)
+        write(arguments.out, "gpu_first_contact", around | {"parts": parts})
+    for name, part in parts.items():
+        failed = [what for what, each in part["results"].items() if each.get("failed")]
+        print(f"{name:10} {part['end']:12} {part['seconds']:6} s, {len(part['results'])} numbers, failed: {failed}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

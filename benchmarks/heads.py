@@ -21,9 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
 import numpy as np
-from provenance import surroundings
-from small_training import RESULTS, number, write
-from threadpoolctl import threadpool_limits
+from small_training import number, record
 
 from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
@@ -163,28 +161,20 @@ def plain(scores: NamedTuple) -> dict[str, float | None]:
     return {name: number(value) for name, value in scores._asdict().items()}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="*", type=Path, default=[SHIPPED], metavar="RUN", help="directories of runs")
-    parser.add_argument("--quick", action="store_true", help="a few sentences, to see that it runs")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
-    arguments = parser.parse_args()
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     count = QUICK if arguments.quick else None
     pairs, test = bundled.read("test_coreference")[:count], bundled.read("test")[:count]
-    with threadpool_limits(1):
-        provenance = surroundings()  # now: git may move while we measure
-        results = [scores_of(run, pairs, test) for run in arguments.runs]
-    write(
-        arguments.out,
-        "heads",
-        {
-            "provenance": provenance,
-            "config": configs.to_dict(configs.load(RunDirectory(arguments.runs[0]).config_file)),
-            "seeds": [result["seed"] for result in results],
-            "results": results,
-        },
-    )
+    results = [scores_of(run, pairs, test) for run in arguments.runs]
+    return {
+        "config": configs.to_dict(configs.load(RunDirectory(arguments.runs[0]).config_file)),
+        "seeds": [result["seed"] for result in results],
+        "results": results,
+    }
 
 
 if __name__ == "__main__":
-    main()
+    record("heads", __doc__, measure, options)

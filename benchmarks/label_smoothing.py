@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from small_training import WRITTEN_TEXT, adam_of, conduct, number, numbers, schedule_of, spread, train
+from small_training import WRITTEN_TEXT, Part, adam_of, conduct, number, numbers, schedule_of, spread, train
 
 from library.calibration import reliability
 from scratchformer import config as configs
@@ -86,9 +86,9 @@ def guesses(model: Transformer, pairs: EncodedPairs) -> tuple[np.ndarray, np.nda
     """The logits of every real target token (n, V), float64, and these tokens (n,)"""
     logits, targets = [], []
     for batch in batches_in_order(pairs, 2048):
-        real = batch.target_out_ids != PAD
-        logits.append(model.forward(batch.source_ids, batch.target_in_ids)[0][real].astype(np.float64))
-        targets.append(batch.target_out_ids[real])
+        real = batch.targets != PAD
+        logits.append(model.forward(*batch.inputs)[0][real].astype(np.float64))
+        targets.append(batch.targets[real])
     return np.concatenate(logits), np.concatenate(targets)
 
 
@@ -189,4 +189,4 @@ def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    conduct("label_smoothing", __doc__, EXPERIMENT, QUICK, SEEDS, measure)
+    conduct(__doc__, {"label_smoothing": Part(EXPERIMENT, QUICK, SEEDS, measure)})

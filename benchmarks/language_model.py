@@ -25,6 +25,7 @@ from typing import Any, Callable, Iterator
 
 import numpy as np
 from cpu_step import spread_of, take_turns
+from ngram import kneser_ney
 from provenance import ROOT, git, surroundings
 from small_training import RESULTS, number, write
 from threadpoolctl import threadpool_limits
@@ -33,7 +34,6 @@ import scratchformer.config as configs
 from scratchformer.backends.cpu import FAST, FastOps, keep_freed_memory
 from scratchformer.config import Config
 from scratchformer.decoding.generation import Sampling, generate, probabilities
-from scratchformer.experiments.ngram import kneser_ney
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.loss import batch_loss_backward

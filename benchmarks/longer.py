@@ -14,9 +14,7 @@ import random
 from typing import Any, NamedTuple
 
 import numpy as np
-from provenance import surroundings
-from small_training import add_gradient, arguments_of, batches, number, spread, write
-from threadpoolctl import threadpool_limits
+from small_training import Part, add_gradient, batches, conduct, number, spread
 
 import grammar
 from library.positions import IN_ATTENTION, Shifted, give_positions
@@ -200,9 +198,9 @@ def losses_by_position(model: Transformer, pairs: EncodedPairs) -> np.ndarray:
     """In nats per target token, for the positions from each of EDGES to the next: (ranges,)"""
     sums = np.zeros((2, len(EDGES) - 1))  # of losses; of tokens
     for batch in batches_in_order(pairs, TOKENS):
-        logits, _ = model.forward(batch.source_ids, batch.target_in_ids)  # (B, T, V)
+        logits, _ = model.forward(*batch.inputs)  # (B, T, V)
         for i, (start, end) in enumerate(zip(EDGES, EDGES[1:])):
-            sums[:, i] += cross_entropy(logits[:, start:end], batch.target_out_ids[:, start:end])[:2]
+            sums[:, i] += cross_entropy(logits[:, start:end], batch.targets[:, start:end])[:2]
     return sums[0] / sums[1]
 
 
@@ -222,32 +220,20 @@ def row(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    arguments = arguments_of(__doc__.split("\n")[0])
-    config = configs.with_settings(configs.preset("tiny"), EXPERIMENT | (QUICK if arguments.quick else {}))
-    seeds = SEEDS[:1] if arguments.quick else SEEDS
-    with threadpool_limits(1):
-        provenance = surroundings()  # now: git may move while we measure
-        text = read_text(config)
-        runs: dict[str, list[dict[str, Any]]] = {name: [] for name in VARIANTS}
-        for done, seed in enumerate(seeds, start=1):
-            for name in VARIANTS:
-                runs[name].append(run(name, text, configs.with_settings(config, {"training.seed": seed})))
-            write(
-                arguments.out,
-                "longer",
-                {  # what is interrupted keeps its seeds
-                    "provenance": provenance,
-                    "config": configs.to_dict(config),
-                    "seeds": seeds[:done],
-                    "shifts": SHIFTS,
-                    "edges": EDGES,
-                    "longest_in_training": int(text.ordinary.train.lengths.max()),
-                    "longest_in_test_long": int(text.test_long.lengths.max()),
-                    "results": [row(name, runs[name]) for name in VARIANTS],
-                },
-            )
+def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
+    text = read_text(config)
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in VARIANTS}
+    for seed in seeds:
+        for name in VARIANTS:
+            runs[name].append(run(name, text, configs.with_settings(config, {"training.seed": seed})))
+    return {
+        "shifts": SHIFTS,
+        "edges": EDGES,
+        "longest_in_training": int(text.ordinary.train.lengths.max()),
+        "longest_in_test_long": int(text.test_long.lengths.max()),
+        "results": [row(name, runs[name]) for name in VARIANTS],
+    }
 
 
 if __name__ == "__main__":
-    main()
+    conduct(__doc__, {"longer": Part(EXPERIMENT, QUICK, SEEDS, measure)})

@@ -21,9 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Iterator
 
-from provenance import surroundings
-from small_training import RESULTS, number, spread, write
-from threadpoolctl import threadpool_limits
+from small_training import number, record, spread
 
 from scratchformer import config as configs
 from scratchformer.config import Config
@@ -77,31 +75,22 @@ def scores_of(path: Path, quick: bool) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="directories of runs")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time (default: 1)")
-    parser.add_argument("--quick", action="store_true", help="a few steps of the second model, to see that it runs")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
-    arguments = parser.parse_args()
-    with threadpool_limits(1):
-        provenance = surroundings()  # now: git may move while we measure
-        with ProcessPoolExecutor(arguments.jobs) as pool:
-            results = list(pool.map(scores_of, arguments.runs, [arguments.quick] * len(arguments.runs)))
-    write(
-        arguments.out,
-        "masked_language_model",
-        {
-            "provenance": provenance,
-            "config": configs.to_dict(configs.load(RunDirectory(arguments.runs[0]).config_file)),
-            "seeds": [result["seed"] for result in results],
-            "accuracy": {
-                name: spread([result[name] for result in results]) for name in ("both_sides", "left_side", *BASELINES)
-            },
-            "results": results,
-        },
-    )
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    with ProcessPoolExecutor(arguments.jobs) as pool:
+        results = list(pool.map(scores_of, arguments.runs, [arguments.quick] * len(arguments.runs)))
+    names = ("both_sides", "left_side", *BASELINES)
+    return {
+        "config": configs.to_dict(configs.load(RunDirectory(arguments.runs[0]).config_file)),
+        "seeds": [result["seed"] for result in results],
+        "accuracy": {name: spread([result[name] for result in results]) for name in names},
+        "results": results,
+    }
 
 
 if __name__ == "__main__":
-    main()
+    record("masked_language_model", __doc__, measure, options)

@@ -9,6 +9,7 @@ translates 8 sentences of each set.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib.util
 import io
@@ -20,9 +21,8 @@ from types import ModuleType
 from typing import Any, Callable
 
 import numpy as np
-from provenance import ROOT, surroundings
-from small_training import arguments_of, number, write
-from threadpoolctl import threadpool_limits
+from provenance import ROOT
+from small_training import number, record
 
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.bundled import read
@@ -47,7 +47,7 @@ def run(command: Callable[..., object], *arguments: object) -> tuple[str, dict[s
     return printed.getvalue(), {"seconds": number(seconds), "cpu_seconds": number(time.process_time() - cpu_start)}
 
 
-def measure(quick: bool) -> dict[str, Any]:
+def measured(quick: bool) -> dict[str, Any]:
     file = load()
     checked, check_seconds = run(file.check)
     file.rng = np.random.default_rng(0)  # as in a process of its own
@@ -69,14 +69,9 @@ def measure(quick: bool) -> dict[str, Any]:
     return result
 
 
-def main() -> None:
-    arguments = arguments_of((__doc__ or "").split("\n")[0])
-    with threadpool_limits(1):
-        result = {"provenance": surroundings(), "config": {"threads": 1, "beam": 4, "alpha": 0.6}, "seeds": [0]}
-        result["results"] = measure(arguments.quick)
-    print(result["results"])
-    write(arguments.out, "one_file", result)
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {"config": {"threads": 1, "beam": 4, "alpha": 0.6}, "seeds": [0], "results": measured(arguments.quick)}
 
 
 if __name__ == "__main__":
-    main()
+    record("one_file", __doc__ or "", measure)

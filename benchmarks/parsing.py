@@ -25,12 +25,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from provenance import surroundings
-from small_training import RESULTS, number, write
+from baseline_parsers import PCFG, MajorityLabel, RightBranching
+from small_training import number, record
 
 from scratchformer import config as configs
 from scratchformer.config import Config
-from scratchformer.experiments.baseline_parsers import PCFG, MajorityLabel, RightBranching
 from scratchformer.tasks import start
 from scratchformer.tasks.parsing import model_parses, read_split
 from scratchformer.text.bracket_score import BracketScores, score_parses
@@ -147,25 +146,21 @@ def baselines(training: list[Tree], trees: list[Tree]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--treebank", type=Path, metavar="DIR", help="train.trees and val.trees, plain or .gz")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS, help="for the bundled corpus")
     parser.add_argument("--runs", type=Path, help="keep the runs in this directory")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="a few steps of a smaller model, to see that it runs")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
-    arguments = parser.parse_args()
-    arguments.seeds = arguments.seeds[:1] if arguments.quick else arguments.seeds
 
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    provenance = surroundings()  # now: git may move while we measure
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    arguments.seeds = arguments.seeds[:1] if arguments.quick else arguments.seeds
     changes = {"threads": arguments.threads} | (QUICK if arguments.quick else {})
     with TemporaryDirectory() as scratch:
-        measure = on_treebank if arguments.treebank else on_bundled_corpus
-        result = measure(arguments, changes, arguments.runs or Path(scratch))
-    write(arguments.out, "parsing_treebank" if arguments.treebank else "parsing", {"provenance": provenance} | result)
+        of_text = on_treebank if arguments.treebank else on_bundled_corpus
+        found = of_text(arguments, changes, arguments.runs or Path(scratch))
+    return {"name": "parsing_treebank" if arguments.treebank else "parsing"} | found
 
 
 if __name__ == "__main__":
-    main()
+    record("parsing", __doc__, measure, options, threads=None)

@@ -6,14 +6,13 @@ import os
 import platform
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_info
-
-from scratchformer.backends.products import processor
 
 ROOT = Path(__file__).parents[1]
 sys.path += [str(ROOT / folder) for folder in ("lessons", "tools")]
@@ -35,6 +34,15 @@ def surroundings() -> dict[str, Any]:
         "versions": {"python": platform.python_version(), "numpy": np.__version__},
         "numpy_blas": blas,
     }
+
+
+def processor() -> str:
+    """The processor's name, as Linux knows it; "unknown" elsewhere."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return "unknown"
 
 
 def git(*arguments: str) -> str | None:

@@ -8,12 +8,11 @@ recorded.
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 import numpy as np
-from provenance import surroundings
-from small_training import arguments_of, number, spread, write
-from threadpoolctl import threadpool_limits
+from small_training import number, record, spread
 
 from library.recurrent import AdditiveAttention
 from library.reversal import BATCH, LONGEST_GRADIENT, SYMBOLS, EncoderDecoder, PlainMean, right, train
@@ -60,18 +59,13 @@ def row(name: str, n: int, options: dict[str, Any], rate: float, steps: int, see
     }
 
 
-def main() -> None:
-    arguments = arguments_of(__doc__.split("\n")[0])
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     seeds, steps = (SEEDS[:1], 2) if arguments.quick else (SEEDS, STEPS)
+    rows = [row(name, n, options, RATE, steps, seeds) for name, options in MODELS.items() for n in LENGTHS]
+    rows += [row(name, n, options, rate, times * steps, seeds) for name, (n, options, rate, times) in CONTROLS.items()]
     config = {"symbols": SYMBOLS, "batch": BATCH, "longest_gradient": LONGEST_GRADIENT}
-    with threadpool_limits(1):
-        provenance = surroundings()  # now: git may move while we measure
-        rows = [row(name, n, options, RATE, steps, seeds) for name, options in MODELS.items() for n in LENGTHS]
-        rows += [
-            row(name, n, options, rate, times * steps, seeds) for name, (n, options, rate, times) in CONTROLS.items()
-        ]
-    write(arguments.out, "reversal", {"provenance": provenance, "config": config, "seeds": seeds, "results": rows})
+    return {"config": config, "seeds": seeds, "results": rows}
 
 
 if __name__ == "__main__":
-    main()
+    record("reversal", __doc__, measure)

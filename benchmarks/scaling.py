@@ -36,7 +36,7 @@ from scratchformer.nn.ops import using
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.sizes import parameter_shapes
 from scratchformer.nn.transformer import Transformer
-from scratchformer.parallel import launcher
+from scratchformer.parallel import job, launcher
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.parallel.gradient import GradientSum
 from scratchformer.training.data_parallel import DataParallel
@@ -224,7 +224,7 @@ def main() -> None:
     parser.add_argument("--as-rank", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.as_rank:
-        with launcher.join_job(600) as ranks, threadpool_limits(1, "blas"):
+        with job.join(600) as ranks, threadpool_limits(1, "blas"):
             return work(Task(*json.loads(args.as_rank)), ranks)
     n_gpus = gpus() if args.device == "gpu" else 0
     presets = ["tiny"] if args.quick else ["multi30k"] if args.device == "cpu" else ["base", "big"]

@@ -1,4 +1,4 @@
-"""What the small training experiments share: the bundled text, a bare training loop, how one is carried out."""
+"""The harness of the benchmarks: command line, recording, and a bare training loop on the bundled text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, NamedTuple
 
 import numpy as np
 from provenance import surroundings
@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 import scratchformer.config as configs
 from scratchformer.backends.cpu import FAST
 from scratchformer.config import Config
+from scratchformer.files import replace_text
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.loss import loss_backward
 from scratchformer.nn.ops import using
@@ -24,7 +25,7 @@ from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.tasks.translation import encode_corpus, read_corpus, train_tokenizer
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, steps
-from scratchformer.training.run import replace_text
+from scratchformer.training.run import RunDirectory
 from scratchformer.training.trainer import TrainingData
 from scratchformer.training.validation import validation_loss
 
@@ -55,13 +56,7 @@ def add_gradient(model: Transformer, batch: Batch, config: Config, step: int) ->
     model.zero_grad()
     with using(FAST):
         loss, n_tokens = loss_backward(
-            model,
-            batch.source_ids,
-            batch.target_in_ids,
-            batch.target_out_ids,
-            settings.eps_ls,
-            DropoutKey(settings.seed, step),
-            settings.spread,
+            model, *batch.inputs, batch.targets, settings.eps_ls, DropoutKey(settings.seed, step), settings.spread
         )
     model.store.grad /= n_tokens
     return float(loss) / n_tokens
@@ -111,27 +106,75 @@ def equal_lengths(pairs: EncodedPairs, count: int) -> Batch:
 # Experiments and results ----------------------------------------------------------------------------------------------
 
 
-def conduct(
+def record(
     name: str,
     description: str,
-    settings: dict[str, Any],
-    quick: dict[str, Any],
-    seeds: tuple[int, ...],
-    measure: Callable[[Config, tuple[int, ...]], dict[str, Any]],
+    measure: Callable[[argparse.Namespace], dict[str, Any]],
+    options: Callable[[argparse.ArgumentParser], None] | None = None,
+    threads: int | None = 1,
 ) -> None:
-    """Carry out an experiment with the preset `tiny` on one thread, and write what it found and where that comes from.
+    """Parse the command line, measure, and write `name`.json with the origin of its numbers.
 
-    settings  what the experiment changes of the preset
-    quick     what --quick changes besides; it also leaves only the first of the seeds
+    measure  -> the contents of the file; an entry "name" replaces the file's name
+    options  adds to --quick and --out
+    threads  of BLAS; None leaves them alone
+    """
+    parser = argparse.ArgumentParser(description=description.split("\n")[0])
+    if options:
+        options(parser)
+    parser.add_argument("--quick", action="store_true", help="a few steps of a smaller model, to see that it runs")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
+    arguments = parser.parse_args()
+    if not arguments.out.is_dir():
+        parser.error(f"--out: {arguments.out} is not a directory")
+    with threadpool_limits(threads):
+        provenance = surroundings()  # now: git may move while we measure
+        found = measure(arguments)
+    name = found.pop("name", name)
+    write(arguments.out, name, {"provenance": provenance, **found})
+
+
+class Part(NamedTuple):
+    """An experiment with the preset `tiny`.
+
+    settings  changes of the preset
+    quick     further changes by --quick, which also leaves only the first of the seeds
     measure   takes configuration and seeds -> the results, as they go into the file
     """
-    arguments = arguments_of(description.split("\n")[0])
-    config = configs.with_settings(configs.preset("tiny"), settings | (quick | WRITTEN_TEXT if arguments.quick else {}))
-    seeds = seeds[:1] if arguments.quick else seeds
-    with threadpool_limits(1):
-        provenance = surroundings()  # now: git may move while we measure
-        results = measure(config, seeds)
-    write(arguments.out, name, {"provenance": provenance, "config": configs.to_dict(config), "seeds": seeds, **results})
+
+    settings: dict[str, Any]
+    quick: dict[str, Any]
+    seeds: tuple[int, ...]
+    measure: Callable[[Config, tuple[int, ...]], dict[str, Any]]
+
+    def measured(self, quick: bool) -> dict[str, Any]:
+        settings = self.settings | (self.quick | WRITTEN_TEXT if quick else {})
+        config, seeds = configs.with_settings(configs.preset("tiny"), settings), self.seeds[: 1 if quick else None]
+        return {"config": configs.to_dict(config), "seeds": seeds, **self.measure(config, seeds)}
+
+
+def conduct(description: str, parts: dict[str, Part]) -> None:
+    """Record one of the parts of a script. parts: name of the result -> part; the first one is the default"""
+    names = list(parts)
+
+    def options(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--part", choices=names, default=names[0], help="the result (default: %(default)s)")
+
+    def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+        return {"name": arguments.part} | parts[arguments.part].measured(arguments.quick)
+
+    record(names[0], description, measure, options if len(parts) > 1 else only(names[0]))
+
+
+def only(name: str) -> Callable[[argparse.ArgumentParser], None]:
+    """Options of a script of a single part."""
+    return lambda parser: parser.set_defaults(part=name)
+
+
+def settings_of(run: Path) -> dict[str, Any]:
+    """The settings of a run that its results record: of the model and of its training."""
+    config = configs.to_dict(configs.load(RunDirectory(run).config_file))
+    return {part: config[part] for part in ("model", "training")}
 
 
 def spread(values: list[float | None]) -> dict[str, float | None]:
@@ -153,15 +196,13 @@ def numbers(curve: list[tuple[int, float]]) -> list[tuple[int, float | None]]:
     return [(step, number(loss)) for step, loss in curve]
 
 
-def arguments_of(description: str) -> argparse.Namespace:
-    """--quick and --out, which every experiment takes."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--quick", action="store_true", help="a few steps of a smaller model, to see that it runs")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
-    arguments = parser.parse_args()
-    if not arguments.out.is_dir():
-        parser.error(f"--out: {arguments.out} is no directory")
-    return arguments
+def rounded(value: Any) -> Any:
+    """Numbers of a nested structure with five significant digits."""
+    if isinstance(value, dict):
+        return {key: rounded(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(each) for each in value]
+    return number(value) if isinstance(value, float) else value
 
 
 def write(directory: Path, name: str, result: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from small_training import adam_of, conduct, number, numbers, schedule_of, spread, train
+from small_training import Part, adam_of, conduct, number, numbers, schedule_of, spread, train
 
 from scratchformer import config as configs
 from scratchformer.config import Config
@@ -79,4 +79,4 @@ def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    conduct("source_worth", __doc__, EXPERIMENT, QUICK, SEEDS, measure)
+    conduct(__doc__, {"source_worth": Part(EXPERIMENT, QUICK, SEEDS, measure)})

@@ -9,13 +9,12 @@ loss at the end, so the new sentences have no part in the choice. README.md here
 
 from __future__ import annotations
 
+import argparse
 import math
 from typing import Any
 
 import numpy as np
-from provenance import surroundings
-from small_training import arguments_of, number, write
-from threadpoolctl import threadpool_limits
+from small_training import number, record
 
 from library.stacks import Classifier, sentences, train
 
@@ -59,15 +58,10 @@ def row(way: str, depth: int, seeds: tuple[int, ...], steps: int) -> dict[str, A
     return {"way": way, "depth": depth, "best_rate": best, "rates": rates}
 
 
-def main() -> None:
-    arguments = arguments_of(__doc__.split("\n")[0])
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     seeds, steps = (SEEDS[:1], 2) if arguments.quick else (SEEDS, STEPS)
-    with threadpool_limits(1):
-        provenance = surroundings()  # now: git may move while we measure
-        rows = [row(way, depth, seeds, steps) for way, depth in RATES]
-    result = {"provenance": provenance, "seeds": seeds, "steps": steps, "results": rows}
-    write(arguments.out, "stacks", result)
+    return {"seeds": seeds, "steps": steps, "results": [row(way, depth, seeds, steps) for way, depth in RATES]}
 
 
 if __name__ == "__main__":
-    main()
+    record("stacks", __doc__, measure)

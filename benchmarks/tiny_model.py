@@ -10,15 +10,14 @@ construction of `test`, and the pronouns of `test_coreference`.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from provenance import surroundings
-from small_training import arguments_of, number, write
-from threadpoolctl import threadpool_limits
+from small_training import number, record, rounded
 
 from grammar import SEED
 from scratchformer.experiments.demo import coreference_score
@@ -58,36 +57,25 @@ def exact_by_construction(examples: list[Example], translations: list[str]) -> d
     }
 
 
-def main() -> None:
-    arguments = arguments_of(__doc__.split("\n")[0])
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     translator = load_run(RUN.path)
     sets = {split: read(split)[: QUICK if arguments.quick else None] for split in SPLITS}
     sources = {split: [example.source for example in examples] for split, examples in sets.items()}
-    with threadpool_limits(1):
-        provenance = surroundings()  # now: git may move while we measure
-        beam = {split: translator.translate(sources[split]) for split in SPLITS}
-        greedy = {split: translator.translate(sources[split], beam=1) for split in SPLITS}
-        result = {
-            "parameters": int(translator.model.store.data.size),
-            "beam": {split: scores(sets[split], beam[split]) for split in SPLITS},
-            "greedy": {split: scores(sets[split], greedy[split]) for split in SPLITS},
-            "exact_by_construction": exact_by_construction(sets["test"], beam["test"]),
-            "pronouns": {
-                name: number(share)
-                for name, share in coreference_score(beam["test_coreference"], sets["test_coreference"]).items()
-            },
-        }
-    write(
-        arguments.out,
-        "tiny_model",
-        {
-            "provenance": provenance,
-            "config": {"model": "data/tiny_model", "sha256": checksum(), "beam": 4, "alpha": 0.6},
-            "seeds": {"text": SEED, "training": 0},
-            "results": result,
-        },
-    )
+    beam = {split: translator.translate(sources[split]) for split in SPLITS}
+    greedy = {split: translator.translate(sources[split], beam=1) for split in SPLITS}
+    result = {
+        "parameters": int(translator.model.store.data.size),
+        "beam": {split: scores(sets[split], beam[split]) for split in SPLITS},
+        "greedy": {split: scores(sets[split], greedy[split]) for split in SPLITS},
+        "exact_by_construction": exact_by_construction(sets["test"], beam["test"]),
+        "pronouns": rounded(coreference_score(beam["test_coreference"], sets["test_coreference"])),
+    }
+    return {
+        "config": {"model": "data/tiny_model", "sha256": checksum(), "beam": 4, "alpha": 0.6},
+        "seeds": {"text": SEED, "training": 0},
+        "results": result,
+    }
 
 
 if __name__ == "__main__":
-    main()
+    record("tiny_model", __doc__, measure)

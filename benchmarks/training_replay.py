@@ -11,23 +11,21 @@ Writes data/tiny_model/replay.json as well, which `scratchformer explore` shows 
 
 from __future__ import annotations
 
+import argparse
 import json
-import os
 import tempfile
 import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from provenance import surroundings
-from small_training import WRITTEN_TEXT, arguments_of, number, write
-from threadpoolctl import threadpool_limits
+from small_training import WRITTEN_TEXT, number, record
 
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
 from scratchformer.experiments.training_log import read_log
-from scratchformer.explorer.model_data import RECORD, cross_attention, has_form, head_id, snapshot, thinned
+from scratchformer.explorer.model_data import cross_attention, head_id, snapshot, thinned
 from scratchformer.files import replace_text
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
@@ -68,7 +66,7 @@ def bleu(translator: Translator, examples: list[bundled.Example]) -> float:
     return corpus_scores(translations, [example.target for example in examples]).bleu
 
 
-def measure(run: RunDirectory, config: Config, steps: tuple[int, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
+def replayed(run: RunDirectory, config: Config, steps: tuple[int, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Train and look back -> the results, and what replay.json holds."""
     trainer = start.begin(run, config)
     weights = {0: trainer.model.store.data.copy()}
@@ -119,29 +117,17 @@ def measure(run: RunDirectory, config: Config, steps: tuple[int, ...]) -> tuple[
     return results, record
 
 
-def main() -> None:
-    arguments = arguments_of(__doc__.split("\n")[0])
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     quick = QUICK | WRITTEN_TEXT if arguments.quick else {"training.save_every": 50}
     settings = {"training.threads": 1, "training.keep": 100, **quick}
     config = configs.with_settings(configs.load(SHIPPED.config_file), settings)
     steps = (0, 2, 4) if arguments.quick else STEPS
-    with threadpool_limits(1), tempfile.TemporaryDirectory() as directory:
-        provenance = surroundings()  # now: git may move while we measure
-        results, record = measure(RunDirectory(Path(directory) / "run"), config, steps)
-    assert has_form(record, RECORD), "explore would not read it"
+    with tempfile.TemporaryDirectory() as directory:
+        results, replay = replayed(RunDirectory(Path(directory) / "run"), config, steps)
     if not arguments.quick:
-        replace_text(SHIPPED.path / "replay.json", json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n")
-    write(
-        arguments.out,
-        "training_replay",
-        {
-            "provenance": provenance | {"nice": os.nice(0)},
-            "config": configs.to_dict(config),
-            "seeds": {"training": config.training.seed},
-            "results": results,
-        },
-    )
+        replace_text(SHIPPED.path / "replay.json", json.dumps(replay, ensure_ascii=False, separators=(",", ":")) + "\n")
+    return {"config": configs.to_dict(config), "seeds": {"training": config.training.seed}, "results": results}
 
 
 if __name__ == "__main__":
-    main()
+    record("training_replay", __doc__, measure)

@@ -21,18 +21,16 @@ import argparse
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from provenance import surroundings
-from small_training import RESULTS, adam_of, batches, number, schedule_of, spread, write
-from threadpoolctl import threadpool_limits
+from provenance import git
+from scipy.stats import binomtest, combine_pvalues
+from small_training import adam_of, batches, number, record, rounded, schedule_of, spread
 
 import scratchformer.config as configs
 from scratchformer.backends.cpu import FAST
 from scratchformer.config import Config
-from scratchformer.experiments.statistics import wilson_interval
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.ops import using
@@ -165,7 +163,7 @@ def ink_of(images: Images, patch_size: int) -> np.ndarray:
 # The whole experiment -------------------------------------------------------------------------------------------------
 
 
-def measure(names: list[str], config: Config, folds: range) -> dict[str, Any]:
+def accuracies(names: list[str], config: Config, folds: range) -> dict[str, Any]:
     """-> name of a model or a baseline -> its accuracy on all test images, and what its positions show of the grid"""
     images = [read_images(fold) for fold in folds]
     found = {
@@ -196,19 +194,13 @@ def over_folds(grids: list[dict[str, Grid]]) -> dict[str, Any]:
         return {}
     every = {when: [each[when] for each in grids] for when in grids[0]}
     return {
-        "grid": {when: [rounded(grid) for grid in of_folds] for when, of_folds in every.items()},
+        "grid": {when: [rounded(grid._asdict()) for grid in of_folds] for when, of_folds in every.items()},
         "grid_over_folds": {
             when: {field: spread([getattr(grid, field) for grid in of_folds]) for field in Grid._fields}
-            | {field: number(fisher([getattr(grid, field) for grid in of_folds])) for field in P_VALUES}
+            | {field: number(combine_pvalues([getattr(grid, field) for grid in of_folds]).pvalue) for field in P_VALUES}
             for when, of_folds in every.items()
         },
     }
-
-
-def fisher(p_values: list[float]) -> float:
-    """How often chance alone makes independent p-values with a product as small (Fisher 1925)."""
-    half = -sum(math.log(p) for p in p_values)
-    return math.exp(-half) * sum(half**k / math.factorial(k) for k in range(len(p_values)))
 
 
 def accuracy_of(right: list[np.ndarray], linear: list[np.ndarray]) -> dict[str, Any]:
@@ -217,45 +209,32 @@ def accuracy_of(right: list[np.ndarray], linear: list[np.ndarray]) -> dict[str, 
     """
     every, other = np.concatenate(right), np.concatenate(linear)
     alone, linear_alone = int((every & ~other).sum()), int((other & ~every).sum())
-    low, high = wilson_interval(int(every.sum()), len(every))
+    low, high = binomtest(int(every.sum()), len(every)).proportion_ci(0.95, method="wilson")
     return {
         "by_fold": [number(100 * each.mean()) for each in right],
         "accuracy": number(100 * every.mean()),
-        "interval": [number(low), number(high)],
+        "interval": [number(100 * low), number(100 * high)],
         "n_images": len(every),
         "right_alone": alone,
         "linear_right_alone": linear_alone,
-        "p_value": number(sign_test(alone, linear_alone)),
+        "p_value": number(binomtest(alone, alone + linear_alone).pvalue),
     }
 
 
-def sign_test(a: int, b: int) -> float:
-    """How often a + b throws of a coin are divided as unevenly as a and b, or more."""
-    tail = sum(math.comb(a + b, k) for k in range(max(a, b), a + b + 1)) / 2 ** (a + b)
-    return min(1.0, 2 * tail)
-
-
-def rounded(grid: Grid) -> dict[str, float | None]:
-    return {name: number(value) for name, value in grid._asdict().items()}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--models", default=",".join(POSITIONS), help="some of them (default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="a few steps of a smaller model, to see that it runs")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
-    arguments = parser.parse_args()
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     config, names, path = configs.preset("vit-digits"), arguments.models.split(","), arguments.out / "vision.json"
     if arguments.quick:
         config = configs.with_settings(config, QUICK)
-    with threadpool_limits(1):
-        provenance = surroundings()  # now: git may move while we measure
-        results = measure(names, config, range(1 if arguments.quick else N_FOLDS))
-    results = {name: result | {"commit": provenance["commit"]} for name, result in results.items()}
+    results = accuracies(names, config, range(1 if arguments.quick else N_FOLDS))
+    results = {name: result | {"commit": git("rev-parse", "HEAD")} for name, result in results.items()}
     if set(names) != set(POSITIONS):
         results = json.loads(path.read_text(encoding="utf-8"))["results"] | results
-    write(arguments.out, "vision", {"provenance": provenance, "config": configs.to_dict(config), "results": results})
+    return {"config": configs.to_dict(config), "results": results}
 
 
 if __name__ == "__main__":
-    main()
+    record("vision", __doc__, measure, options)

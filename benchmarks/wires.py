@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from small_training import adam_of, conduct, number, numbers, read_text, schedule_of, spread, train
+from small_training import Part, adam_of, conduct, number, numbers, read_text, schedule_of, spread, train
 
 from library.wires import cut
 from scratchformer import config as configs
@@ -60,4 +60,4 @@ def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    conduct("wires", __doc__, EXPERIMENT, QUICK, SEEDS, measure)
+    conduct(__doc__, {"wires": Part(EXPERIMENT, QUICK, SEEDS, measure)})

@@ -1,20 +1,22 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), complete, on NumPy arrays.
 
     python lessons/transformer.py check           compare every gradient with finite differences
-    python lessons/transformer.py train           learn to translate English, in four minutes
+    python lessons/transformer.py train           learn to translate English into German, in minutes
     python lessons/transformer.py translate "The dog ate the apple."
 
-Every gradient is written by hand, in functions with two halves. The first stops at `dy = yield y`.
-Once dy is known, the gradient of the loss with respect to y, the second goes on and returns dx. A
-function `square` has the lines `dy = yield x * x` and `return 2 * x * dy`; its caller writes y,
-backward = square(x), then dx = backward(dy). A weight is W.data, its gradient W.grad. Axes: b
-sentences, t positions, s positions seen, h heads, v words, n predictions, d, f, k of d_model, d_ff,
-d_k.
+Every gradient is written by hand. A function has two halves, and stands still between them:
+
+    def square(x):
+        dy = yield x * x   # y, backward = square(x) ends here: dy = d loss / d y is not known yet
+        return 2 * x * dy  # dx = backward(dy) goes on from there: dx = d loss / d x
+
+A weight is W.data, its gradient W.grad. Axes: b sentences, t positions, s positions seen, h heads,
+v words, n predictions; d, f, k of d_model, d_ff, d_k.
 """
 
 import re
 import sys
-from functools import partial, wraps
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,17 +34,14 @@ mean, total = (partial(f, axis=-1, keepdims=True) for f in (np.mean, np.sum))
 def differentiable(function):
     """Turn a function with two halves into one that returns y and backward."""
 
-    @wraps(function)
     def forward(*inputs, **weights):
         halves = function(*inputs, **weights)
 
         def backward(dy):
             try:
-                halves.send(dy)
+                halves.send(dy)  # run the second half
             except StopIteration as end:
-                if end.value is not None:
-                    return end.value
-            raise TypeError(f"{function.__name__} must yield y, return dx, and run backward once")
+                return end.value  # what it returned
 
         return next(halves), backward
 
@@ -61,7 +60,7 @@ def linear(letters, x, W):
 
 def dropout(x, P_drop):
     """What to multiply x with: 0 with probability P_drop, else 1 / (1 - P_drop) (§5.4)."""
-    return (rng.random(x.shape) >= P_drop).astype(x.dtype) / (1 - P_drop)
+    return (rng.random(x.shape) >= P_drop).astype(x.dtype) / (1 - P_drop) if P_drop else 1.0
 
 
 @differentiable
@@ -73,7 +72,7 @@ def layer_norm(x, gamma, beta):
     gamma.grad += (dy * n).sum(axis=(0, 1))
     beta.grad += dy.sum(axis=(0, 1))
     dn = dy * gamma.data
-    # dn_i/dx_j = (1 if i = j, else 0, - 1/d - n_i n_j / d) / sigma
+    # dx_j = sum over i of dn_i ((1 if i = j else 0) - 1/d - n_i n_j / d) / sigma
     return (dn - mean(dn) - n * mean(dn * n)) / sigma
 
 
@@ -87,7 +86,7 @@ def log_softmax(x):
 def softmax(scores, mask):
     """exp(scores) / sum(exp(scores)), and 0 where mask is False."""
     p = np.exp(log_softmax(np.where(mask, scores, -np.inf)))
-    dp = yield p
+    dp = yield p  # dscores_j = sum over i of dp_i p_i ((1 if i = j else 0) - p_j)
     return p * (dp - total(p * dp))
 
 
@@ -139,7 +138,6 @@ def embed(ids, E, P_drop):
     keep = dropout(x, P_drop)
     dy = yield keep * x
     np.add.at(E.grad, ids, keep * dy * d_model**0.5)  # adds up, where a word comes more than once
-    return ()  # ids have no gradient
 
 
 @differentiable
@@ -149,9 +147,9 @@ def add_and_norm(P_drop, sublayer, x, *others, gamma, beta, **weights):
     keep = dropout(update, P_drop)
     y, norm_backward = layer_norm(x + keep * update, gamma, beta)
     dy = yield y
-    dx = norm_backward(dy)  # around the sub-layer
-    dx_through, *dothers = sublayer_backward(keep * dx)
-    return dx + dx_through, *dothers
+    dsum = norm_backward(dy)  # reaches x directly and through the sub-layer
+    dx, *dothers = sublayer_backward(keep * dsum)  # dothers: [dmemory] or []
+    return dsum + dx, *dothers
 
 
 @differentiable
@@ -159,13 +157,13 @@ def encode(source, model, P_drop):
     """Figure 1, left: from words to vectors."""
     x, embed_backward = embed(source, model.E, P_drop)
     mask, backwards = (source != PAD)[:, None, None, :], []
-    for attention, ffn in model.encoder:
-        x, attention_backward = add_and_norm(P_drop, multi_head_attention, x, x, mask, **attention)
+    for attn, ffn in model.encoder:
+        x, attention_backward = add_and_norm(P_drop, multi_head_attention, x, x, mask, **attn)
         x, ffn_backward = add_and_norm(P_drop, feed_forward, x, **ffn)
         backwards += [attention_backward, ffn_backward]
     dx = yield x
     for backward in reversed(backwards):
-        dx = sum(backward(dx))  # attention: x was also the memory
+        dx = sum(backward(dx))  # of attention dx and dmemory: x was both
     return embed_backward(dx)
 
 
@@ -173,10 +171,10 @@ def encode(source, model, P_drop):
 def decode(target, memory, source, model, P_drop):
     """Figure 1, right: from the words so far to a vector that predicts the next one."""
     x, embed_backward = embed(target, model.E, P_drop)
-    past = np.tri(target.shape[1], dtype=bool)  # t looks at 0 to t (§3.2.3), never at padding
+    past = np.tri(target.shape[1], dtype=bool)  # t sees 0 to t (§3.2.3); padding stands behind
     mask, backwards = (source != PAD)[:, None, None, :], []
-    for attention, cross, ffn in model.decoder:
-        x, self_backward = add_and_norm(P_drop, multi_head_attention, x, x, past, **attention)
+    for attn, cross, ffn in model.decoder:
+        x, self_backward = add_and_norm(P_drop, multi_head_attention, x, x, past, **attn)
         x, cross_backward = add_and_norm(P_drop, multi_head_attention, x, memory, mask, **cross)
         x, ffn_backward = add_and_norm(P_drop, feed_forward, x, **ffn)
         backwards.append((self_backward, cross_backward, ffn_backward))
@@ -196,15 +194,15 @@ def cross_entropy(logits, words, eps_ls):
     q = np.full_like(logits, eps_ls / logits.shape[-1])
     q[n, words] += 1 - eps_ls
     dloss = yield -(q * log_p).sum() / len(words)
-    return (np.exp(log_p) - q) * dloss / len(words)
+    return (np.exp(log_p) - q) * dloss / len(words)  # p - q, because q sums to 1
 
 
 @differentiable
 def loss_of(source, target, model, P_drop=0.0, eps_ls=0.1):
     """The loss of the target's words, each predicted from the source and the words before it."""
     memory, encode_backward = encode(source, model, P_drop)
-    x, decode_backward = decode(target[:, :-1], memory, source, model, P_drop)
-    is_word = target[:, 1:] != PAD
+    x, decode_backward = decode(target[:, :-1], memory, source, model, P_drop)  # reads BOS a b
+    is_word = target[:, 1:] != PAD  # predicts a b EOS; no loss at padding
     logits, logits_backward = linear("nd,vd->nv", x[is_word], model.E)  # the same E (§3.4)
     loss, loss_backward = cross_entropy(logits, target[:, 1:][is_word], eps_ls)
     dloss = yield loss
@@ -224,7 +222,7 @@ def new_model(V, d_model=64, d_ff=256, h=4, N=2, dtype="float32"):
         for name, shape in shapes.items():
             std = (d_ff if name == "W_2" else d_model) ** -0.5
             w = std * rng.standard_normal(shape) if shape[1:] else np.full(shape, name == "gamma")
-            w = w.astype(dtype)
+            w = w.astype(dtype)  # gamma 1, b and beta 0
             weights[place + name] = SimpleNamespace(data=w, grad=0 * w, m=0 * w, v=0 * w)
         return {name: weights[place + name] for name in shapes}
 
@@ -238,7 +236,7 @@ def new_model(V, d_model=64, d_ff=256, h=4, N=2, dtype="float32"):
 
 
 def adam(model, step, warmup_steps=400, beta_1=0.9, beta_2=0.98, epsilon=1e-9):
-    """One step along the gradients (§5.3), whose size rises for warmup_steps, then falls."""
+    """A step against the gradients (§5.3); it grows for warmup_steps (there 4000), then shrinks."""
     lrate = model.E.data.shape[1] ** -0.5 * min(step**-0.5, step * warmup_steps**-1.5)
     size = lrate * (1 - beta_2**step) ** 0.5 / (1 - beta_1**step)  # m and v began at 0
     for w in model.weights.values():
@@ -259,7 +257,7 @@ def batches(pairs, size):
 
 
 def train(steps=1500, size=96, P_drop=0.0):
-    """Learn from the corpus (§5). Without dropout: these sentences have no noise to learn."""
+    """Learn to translate the corpus (§5), by default without dropout."""
     en, de = ((CORPUS / f"train.{language}").read_text("utf-8") for language in ("en", "de"))
     words = ["<pad>", "</s>", "<s>", *sorted({*words_in(en), *words_in(de)})]
     ids = {word: i for i, word in enumerate(words)}
@@ -271,7 +269,7 @@ def train(steps=1500, size=96, P_drop=0.0):
         backward(1.0)
         adam(model, step)
         if step % max(1, steps // 30) == 0:
-            print(f"step {step} of {steps}: loss {loss:.3f}", flush=True)  # smoothed: never below 1
+            print(f"step {step} of {steps}: loss {loss:.3f}", flush=True)  # smoothed: at least 1.1
             checkpoints.append({name: w.data.copy() for name, w in model.weights.items()})
     average = {name: np.mean([w[name] for w in checkpoints[-5:]], axis=0) for name in model.weights}
     np.savez(WEIGHTS, words=words, **average)  # averaged as in §6.1
@@ -280,16 +278,16 @@ def train(steps=1500, size=96, P_drop=0.0):
 
 
 def beam_search(source, model, beam=4, alpha=0.6, longer=50):
-    """The best translation of one source (1, s) by log p / length penalty (§6.1)."""
+    """The best translation found of a source (1, s), by log p / length penalty (§6.1)."""
     memory, _ = encode(source, model, 0.0)
     penalty = ((5 + np.arange(source.size + longer + 1)) / 6) ** alpha  # of 0, 1, 2, ... words
-    alive, finished = [(0.0, [BOS])], []  # log p and ids, the likeliest first; scores and ids
+    alive, finished = [(0.0, [BOS])], []  # (log p, ids), the likeliest first; (score, ids)
     for n_words in range(1, len(penalty)):
         log_p_so_far, so_far = zip(*alive)
         x, _ = decode(np.array(so_far), memory.repeat(len(alive), axis=0), source, model, 0.0)
         log_p = np.array(log_p_so_far)[:, None] + log_softmax(x[:, -1] @ model.E.data.T)
         log_p[:, [PAD, BOS]] = -np.inf  # never written
-        best, V = np.argsort(-log_p, axis=None)[: 2 * beam], log_p.shape[1]
+        best, V = np.argsort(-log_p, axis=None)[: 2 * beam], log_p.shape[1]  # half may end
         continued = [(log_p.flat[i], [*so_far[i // V], i % V]) for i in best.tolist()]
         finished += [(p / penalty[n_words], ids) for p, ids in continued if ids[-1] == EOS]
         alive = [(p, ids) for p, ids in continued if ids[-1] != EOS][:beam]
@@ -319,9 +317,10 @@ def check(step=1e-5):
         w.data += 0.3 * rng.standard_normal(w.data.shape)
     source = np.array([[4, 5, 6, 7, EOS], [8, 4, EOS, PAD, PAD]])
     target = np.array([[BOS, 7, 5, 7, EOS, PAD], [BOS, 8, 6, 5, 4, EOS]])
+    state = rng.bit_generator.state
 
     def loss():
-        globals()["rng"] = np.random.default_rng(0)  # the same dropout each time
+        rng.bit_generator.state = state  # the same dropout each time
         return loss_of(source, target, model, P_drop=0.1)
 
     loss()[1](1.0)  # backward

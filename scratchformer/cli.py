@@ -9,7 +9,6 @@ from contextlib import redirect_stderr
 
 import scratchformer
 from scratchformer.commands import (
-    ablate,
     average,
     config,
     data,
@@ -80,13 +79,13 @@ def tell_error(error: Exception) -> int:
     if isinstance(error, (UserError, OSError, MemoryError)):
         tell(f"scratchformer: {reason_of(error)}")
         return 2
-    from scratchformer.parallel import launcher  # here, because it imports NumPy
+    from scratchformer.parallel import job  # here, because it imports NumPy
 
-    code = launcher.exit_code(error)
-    gave_up = code == launcher.GAVE_UP  # another rank does not answer, or has failed and says why
+    code = job.exit_code(error)
+    gave_up = code == job.GAVE_UP  # another rank does not answer, or has failed and says why
     if str(error) or not gave_up:
         tell(f"scratchformer: {error if gave_up else reason_of(error)}")
-    return code if gave_up or is_of_gpu(error) or launcher.DIRECTORY in os.environ else 2
+    return code if gave_up or is_of_gpu(error) or job.is_rank() else 2
 
 
 def reason_of(error: Exception) -> str:
@@ -168,7 +167,6 @@ def parser() -> tuple[argparse.ArgumentParser, Commands]:
     explore.add(commands)
     data.add(commands)
     config.add(commands)
-    ablate.add(commands)
     learn.add(commands)
     demo.add(commands)
     return top, commands

@@ -134,7 +134,6 @@ class TrainingConfig:
     clip_norm: float = 0.0  # 0: no clipping, as in the paper
     device: str = "cpu"  # cpu, gpu or gpu:N, the N-th from 0
     precision: Literal["", "fp32", "tf32", "bf16", "fp16"] = ""  # empty: tf32 on a GPU, fp32 on the CPU
-    products: Literal["auto", "numpy", "mkl"] = "auto"  # the library for matrix products on the CPU; auto: the faster
     gradient_dtype: Literal["", "bf16"] = ""  # in which gradients are sent between processes; empty: fp32
     threads: int = 0  # cores to use; 0: all cores, divided among the processes on this machine
     max_tokens: int = 0  # stop after this many real target tokens; 0: no limit
@@ -151,12 +150,8 @@ class TrainingConfig:
         check(self)
         if not re.fullmatch(r"cpu|gpu(:[0-9]{1,4})?", self.device):
             raise UserError(f"training.device={self.device!r} must be cpu, gpu or gpu:N")
-        if self.device == "cpu" and self.precision not in ("", "fp32", "bf16"):
-            raise UserError(f"training.precision={self.precision} is for a GPU; on the CPU there are fp32 and bf16")
-        if self.device == "cpu" and self.precision == "bf16" and self.products == "numpy":
-            raise UserError(
-                "training.products=numpy: on the CPU, training.precision=bf16 needs MKL, since NumPy has no bfloat16"
-            )
+        if self.device == "cpu" and self.precision not in ("", "fp32"):
+            raise UserError(f"training.precision={self.precision} is for a GPU; the CPU computes in fp32")
 
 
 @dataclass(frozen=True)
@@ -357,7 +352,7 @@ def named_paths(config: Config) -> list[str]:
 
 WHEN_TO_STOP = {f"training.{name}" for name in ("steps", "max_tokens", "minutes", "patience")}
 WHEN_TO_SAVE = {f"training.{name}" for name in ("validate_every", "score_every", "save_every", "keep", "average_last")}
-HARDWARE = {f"training.{name}" for name in ("threads", "device", "precision", "products", "gradient_dtype")}
+HARDWARE = {f"training.{name}" for name in ("threads", "device", "precision", "gradient_dtype")}
 SEARCH = {f"decoding.{item.name}" for item in fields(DecodingConfig)}
 
 MAY_CHANGE = PATHS | WHEN_TO_STOP | WHEN_TO_SAVE | HARDWARE | SEARCH

@@ -18,7 +18,6 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from scratchformer import config as configs
-from scratchformer.backends import mkl, products
 from scratchformer.cli import main
 from scratchformer.parallel.shared_memory import SharedMemory, create_file
 from scratchformer.parallel.watchdog import Watchdog
@@ -74,17 +73,6 @@ def write_split(directory, split, n_lines, seed):
     for language, lines in (("en", sentences), ("de", [[WORDS[word] for word in line[::-1]] for line in sentences])):
         text = "".join(" ".join(line) + "\n" for line in lines)
         (directory / f"{split}.{language}").write_text(text, encoding="utf-8")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def products_by_numpy(tmp_path_factory):
-    """As if MKL were no faster on this machine: the tests that want it ask for it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MPLCONFIGDIR", os.environ.get("MPLCONFIGDIR", str(Path.home() / ".cache" / "matplotlib")))
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        for kind in (mkl.MklOps, mkl.Bf16Ops):
-            products.remember(products.place(kind), 1.0)
-        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -18,9 +18,6 @@ FILES = {
 }
 """Commands that write one file, which the user names."""
 
-DIRECTORIES = {"ablate": lambda run, place: ["ablate", "--rows", "base", "--seeds", 1, "--out", place]}
-"""Commands that write several files into a directory."""
-
 
 class Stage:
     """The places: the run that is read, another run, a prepared corpus, and links to them."""
@@ -125,63 +122,6 @@ def test_a_plain_file_that_was_named_is_replaced(cli, stage, command):
         assert cli(*FILES[command](stage.run, path)).code == 0
         assert path.read_bytes() != b"old"
     assert [path.name for path in stage.foreign.iterdir()] == ["notes.png"]
-
-
-def file_in(stage, name):
-    path = stage.foreign / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("mine")
-    return stage.foreign
-
-
-def link_in(stage, name):
-    (stage.foreign / name).symlink_to(stage.directory / "nothing")
-    return stage.foreign
-
-
-FORBIDDEN_DIRECTORIES = {
-    "a file": lambda stage: stage.run.config_file,
-    "checkpoints": lambda stage: stage.run.checkpoints.directory,
-    "checkpoints of another run": lambda stage: stage.link(stage.other.checkpoints.directory),
-    "a prepared corpus": lambda stage: stage.prepared,
-    "below a file": lambda stage: stage.run.config_file / "x",
-}
-NEEDED = {
-    "ablate": [
-        "ablations.md",
-        "ablations.json",
-        "ablations.png",
-        "base-seed0.toml",
-        "base-seed0.txt",
-        "base-seed0/notes",
-        "text/train.en",
-    ]
-}
-
-
-@pytest.mark.parametrize("place", FORBIDDEN_DIRECTORIES)
-@pytest.mark.parametrize("command", DIRECTORIES)
-def test_a_directory_that_may_not_be_written(refused, stage, command, place):
-    path = FORBIDDEN_DIRECTORIES[place](stage)
-    before = everything(stage.directory)
-    refused(*DIRECTORIES[command](stage.run, path))
-    assert everything(stage.directory) == before
-
-
-@pytest.mark.parametrize("put", [file_in, link_in])
-@pytest.mark.parametrize("command, name", [(command, name) for command, names in NEEDED.items() for name in names])
-def test_a_file_that_we_did_not_write_is_not_replaced(refused, stage, command, name, put):
-    name = name if put is file_in else name.partition("/")[0]
-    directory = put(stage, name)
-    before = everything(stage.directory)
-    assert name.partition("/")[0] in refused(*DIRECTORIES[command](stage.run, directory))
-    assert everything(stage.directory) == before
-
-
-def test_an_ablation_does_not_begin_in_a_run(refused, stage, files_of):
-    before = files_of(stage.other.path)
-    assert "holds a run" in refused(*DIRECTORIES["ablate"](stage.run, stage.other.path))
-    assert files_of(stage.other.path) == before
 
 
 def test_the_figures_of_a_run_may_not_lead_elsewhere(refused, stage):

@@ -11,7 +11,6 @@ tests/mutants/matrix.py writes. What the paper says comes from paper_map.toml.
 from __future__ import annotations
 
 import argparse
-import ast
 import json
 import os
 import subprocess
@@ -30,7 +29,8 @@ sys.path += [str(ROOT / folder) for folder in ("tests/mutants", "tests/oracle", 
 
 from mutants import CLASSIC, MUTANTS, Mutant  # noqa: E402
 
-from scratchformer.config import tomllib  # noqa: E402
+from scratchformer.config import preset, tomllib  # noqa: E402
+from scratchformer.doctor.diagnosis import code_probes  # noqa: E402
 from scratchformer.experiments.markdown import markup_table as table  # noqa: E402
 
 # Measuring ------------------------------------------------------------------------------------------------------------
@@ -59,26 +59,20 @@ def gradients() -> dict[str, dict[str, Any]]:
     """Layer -> the number of its gradient cases, and the worst error of finite differences in them."""
     from scratchformer.nn import gradient_cases
 
-    found: dict[str, dict[str, Any]] = {}
+    errors: dict[str, list[float]] = {}
     for case, report in gradient_cases.run():
-        entry = found.setdefault(case.layer, {"cases": 0, "worst": 0.0})
-        entry["cases"] += 1
-        entry["worst"] = max(entry["worst"], report.worst.error)
-    return found
+        errors.setdefault(case.layer, []).append(report.worst.error)
+    return {layer: {"cases": len(of_layer), "worst": max(of_layer)} for layer, of_layer in errors.items()}
 
 
 def run_planted(mutant: Mutant, *command: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "tests/mutants/plant.py", mutant.name, *command],
-        cwd=ROOT,
-        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-    )
+    command = (sys.executable, "tests/mutants/plant.py", mutant.name, *command)
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
 def is_caught(mutant: Mutant) -> bool:
-    """Whether the test that the mutant names fails when it is planted."""
+    """Return True if the planted mutant fails the test that it names."""
     ended = run_planted(mutant, "pytest", "-p", "no:cacheprovider", "-x", mutant.caught_by)
     return ended.returncode == 1 and f"\nFAILED {mutant.caught_by}" in ended.stdout
 
@@ -90,21 +84,14 @@ def suspects_of(mutant: Mutant) -> list[str]:
 
 
 def coverage() -> dict[str, Any]:
-    """How many lines nn/ has, and what percentage of them the tests of nn/ and of the oracle execute."""
+    """Count the lines of nn/, and the percentage that the tests of nn/ and of the oracle execute."""
     with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "coverage.json"
-        for command in (
-            ["run", "--source", "scratchformer/nn", "-m", "pytest", "tests/nn", "tests/oracle"],
-            ["json", "--quiet", "-o", str(report)],
-        ):
-            subprocess.run(
-                [sys.executable, "-m", "coverage", *command],
-                cwd=ROOT,
-                env=os.environ | {"COVERAGE_FILE": str(Path(folder) / "data")},
-                check=True,
-                stdout=subprocess.DEVNULL,
-            )
-        totals = json.loads(report.read_text(encoding="utf-8"))["totals"]
+        environment = os.environ | {"COVERAGE_FILE": str(Path(folder) / "data")}
+        run = "run --source scratchformer/nn -m pytest tests/nn tests/oracle"
+        for options in run, "json --quiet -o -":
+            command = [sys.executable, "-m", "coverage", *options.split()]
+            ended = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE)
+        totals = json.loads(ended.stdout)["totals"]
     return {"lines": totals["num_statements"], "percent": totals["percent_covered"]}
 
 
@@ -187,8 +174,8 @@ def page(found: dict[str, Any], matrix: dict[str, list[str]]) -> str:
         commit=str(where["commit"])[:12],
         layers=table(["layer", "cases", "finite differences", "PyTorch", "mutants"], layer_rows(found)),
         model=table(["what", "worst relative difference"], oracle_of_model(found).items()),
-        flow=bullets(sentences_of("tests/nn/test_flow.py")),
-        contract=bullets(sentences_of("tests/nn/test_contract.py")),
+        flow=bullets(sentences_of("dependence on positions", "padding and batch")),
+        contract=bullets(sentences_of("layer contract", "dropout")),
         mutants=table(["mutant", "found in", "caught by", "suites", "doctor"], mutant_rows(found, matrix)),
         bugs=bullets(f"**{mutant.name}**: {mutant.what}" for mutant in MUTANTS),
         says=table(["paper", "says", "code", "tests"], map(paper_row, paper["says"])),
@@ -198,33 +185,39 @@ def page(found: dict[str, Any], matrix: dict[str, list[str]]) -> str:
 
 def summary(found: dict[str, Any], matrix: dict[str, list[str]]) -> str:
     """The table that the README shows."""
-    gradients, layers = found["gradients"], oracle_of_layers(found)
+    layers, coverage = found["gradients"], found["coverage"]
+    n_cases, worst = sum(of["cases"] for of in layers.values()), max(of["worst"] for of in layers.values())
+    from_torch = [found["oracle"][layer] for layer in layers]
     public = sum(mutant.origin != CLASSIC for mutant in MUTANTS)
-    of_layers = [
-        mutant for mutant in MUTANTS if mutant.suspect and mutant.patches[0].file.startswith("scratchformer/nn/")
+    in_nn = [
+        m.name for m in MUTANTS if m.suspect and m.patches[0].file.startswith("scratchformer/nn/") and m.name in matrix
     ]
-    in_layers = [mutant.name for mutant in of_layers if mutant.name in matrix]
-    unseen = sum("gradients" not in matrix[name] for name in in_layers)
+    unseen = sum("gradients" not in matrix[name] for name in in_nn)
     named = sum(mutant.suspect in found["suspects"].get(mutant.name, []) for mutant in MUTANTS)
-    rows = {
-        f"finite differences: {sum(entry['cases'] for entry in gradients.values())} cases of {len(gradients)} layers, "
-        "float64": f"worst relative error {scientific(max(entry['worst'] for entry in gradients.values()))}",
-        f"PyTorch: {len(layers)} layers one by one, outputs and every gradient, float64": "worst relative difference "
-        + scientific(max(layers.values())),
-        **{
-            f"PyTorch: {what}": f"worst relative difference {difference}"
-            for what, difference in oracle_of_model(found).items()
-        },
-        f"mutants (our code with one bug planted) that the tests catch; {public} of the bugs were found in public "
-        "implementations, the others are classics": f"{sum(found['caught'].values())} of {len(MUTANTS)}",
-        "mutants in `nn/`, where gradient checks run, that no gradient check notices": f"{unseen} of "
-        f"{len(in_layers)}",
-        "mutants of the model for which `scratchformer doctor` suspects the right part": f"{named} of "
-        f"{len(found['suspects'])}",
-        "lines of `nn/` that its tests execute (coverage.py)": f"{found['coverage']['percent']:.1f} % of "
-        f"{found['coverage']['lines']}",
-    }
-    return table(["proof", "result"], rows.items())
+    difference = "worst relative difference"
+    rows = [
+        (
+            f"finite differences: {n_cases} cases of {len(layers)} layers, float64",
+            f"worst relative error {scientific(worst)}",
+        ),
+        (
+            f"PyTorch: {len(from_torch)} layers one by one, outputs and every gradient, float64",
+            f"{difference} {scientific(max(from_torch))}",
+        ),
+        *((f"PyTorch: {what}", f"{difference} {value}") for what, value in oracle_of_model(found).items()),
+        (
+            f"mutants (our code with one bug planted) that the tests catch; {public} of the bugs were found in public "
+            "implementations, the others are classics",
+            f"{sum(found['caught'].values())} of {len(MUTANTS)}",
+        ),
+        ("mutants in `nn/`, where gradient checks run, that no gradient check notices", f"{unseen} of {len(in_nn)}"),
+        (
+            "mutants of the model for which `scratchformer doctor` suspects the right part",
+            f"{named} of {len(found['suspects'])}",
+        ),
+        ("lines of `nn/` that its tests execute (coverage.py)", f"{coverage['percent']:.1f} % of {coverage['lines']}"),
+    ]
+    return table(["proof", "result"], rows)
 
 
 def bullets(sentences: Iterable[str]) -> str:
@@ -235,24 +228,14 @@ def scientific(number: float) -> str:
     return "0" if number == 0 else f"{number:.1e}"
 
 
-def oracle_of_layers(found: dict[str, Any]) -> dict[str, float]:
-    return {name: value for name, value in found["oracle"].items() if name in found["gradients"]}
-
-
 def oracle_of_model(found: dict[str, Any]) -> dict[str, str]:
     return {name: scientific(value) for name, value in found["oracle"].items() if name not in found["gradients"]}
 
 
 def layer_rows(found: dict[str, Any]) -> Iterator[list[Any]]:
     for layer, entry in found["gradients"].items():
-        n_mutants = sum(mutant.suspect == layer for mutant in MUTANTS)
-        yield [
-            f"`{layer}`",
-            entry["cases"],
-            scientific(entry["worst"]),
-            scientific(found["oracle"][layer]),
-            n_mutants or "",
-        ]
+        n_mutants = sum(mutant.suspect == layer for mutant in MUTANTS) or ""
+        yield [f"`{layer}`", entry["cases"], *map(scientific, (entry["worst"], found["oracle"][layer])), n_mutants]
 
 
 def mutant_rows(found: dict[str, Any], matrix: dict[str, list[str]]) -> Iterator[list[str]]:
@@ -268,31 +251,22 @@ def mutant_rows(found: dict[str, Any], matrix: dict[str, list[str]]) -> Iterator
         ]
 
 
-def sentences_of(file: str) -> Iterator[str]:
-    """The tests of a file; their names are sentences."""
-    for node in ast.parse((ROOT / file).read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-            yield node.name.removeprefix("test_").replace("_", " ")
+def sentences_of(*probes: str) -> Iterator[str]:
+    """The sentences of these probes of doctor, which tests/nn/test_checks.py runs."""
+    return (probe.expected for probe in code_probes(preset("tiny")) if probe.name in probes)
 
 
 def paper_row(entry: dict[str, Any]) -> list[str]:
     if "note" in entry:
         return [entry["paper"], entry["what"], f"*{entry['note']}*", ""]
-    return [
-        entry["paper"],
-        entry["what"],
-        links(entry["code"], "scratchformer/", ":"),
-        links(entry["tests"], "tests/", "::"),
-    ]
+    code, tests = links(entry["code"], "scratchformer/", ":"), links(entry["tests"], "tests/", "::")
+    return [entry["paper"], entry["what"], code, tests]
 
 
 def links(references: list[str], folder: str, separator: str) -> str:
     """A link for each reference, such as `nn/loss.py:cross_entropy`; one that names a file only shows its path."""
-    found = []
-    for reference in references:
-        file, _, name = reference.partition(separator)
-        found.append(link(folder + file, name or file))
-    return "<br>".join(found)
+    parts = [reference.partition(separator) for reference in references]
+    return "<br>".join(link(folder + file, name or file) for file, _, name in parts)
 
 
 def link(file: str, name: str) -> str:

@@ -30,7 +30,7 @@ ON_IMAGE = "on-image"
 
 
 def svg(figure: object, alt: str) -> str:
-    """A figure of matplotlib or a drawing as the text of an SVG with a title. Raises ValueError if it is too large."""
+    """A figure of matplotlib or a drawing as the text of an SVG with a title."""
     text = of_matplotlib(figure) if isinstance(figure, Figure) else figure.svg()  # type: ignore[attr-defined]
     text = with_title(text, alt)
     if len(text.encode()) > LARGEST:
@@ -54,9 +54,9 @@ def of_matplotlib(figure: Figure) -> str:
     root = ElementTree.fromstring(figures.encoded(figure, Path("x.svg")))
     for element in root.findall(f"{{{SVG}}}metadata"):
         root.remove(element)
-    used: dict[str, str] = {}
+    used = {"#000000": INK}
     recolour(root, used)
-    day, night = (" ".join(f"--{name(day)}:{colour[i]};" for day, colour in schemes(used)) for i in (0, 1))
+    day, night = (" ".join(f"--{name(pair[0])}:{pair[i]};" for pair in sorted(used.items())) for i in (0, 1))
     style = ElementTree.Element(f"{{{SVG}}}style")
     by_night = f"@media (prefers-color-scheme: dark) {{ :root {{ {night} }} }}"
     style.text = f":root {{ {day} }} {by_night} svg {{ fill: var(--c000000); }}"
@@ -93,21 +93,13 @@ def recolour(element: ElementTree.Element, used: dict[str, str]) -> None:
 
 
 def variable(colour: str, used: dict[str, str]) -> str:
-    by_night = at_night(colour)
-    if by_night:
-        used[colour] = by_night
-    return f"var(--{name(colour)})" if by_night else colour
-
-
-def at_night(colour: str) -> str | None:
-    """The dark scheme's colour, or None for one that stays."""
-    if colour in PALETTE:
-        return PALETTE[colour]
+    """The variable for a colour that changes at night, or a colour that stays."""
     red, green, blue = channels(colour)
-    if not red == green == blue:
-        return None
+    if colour not in PALETTE and not red == green == blue:
+        return colour
     mixed = [round(ink + (paper - ink) * red / 255) for ink, paper in zip(channels(INK), channels(PAPER))]
-    return "#" + "".join(f"{channel:02x}" for channel in mixed)
+    used[colour] = PALETTE.get(colour) or "#" + "".join(f"{channel:02x}" for channel in mixed)
+    return f"var(--{name(colour)})"
 
 
 def channels(colour: str) -> list[int]:
@@ -116,8 +108,3 @@ def channels(colour: str) -> list[int]:
 
 def name(colour: str) -> str:
     return f"c{colour[1:]}"
-
-
-def schemes(used: dict[str, str]) -> list[tuple[str, tuple[str, str]]]:
-    black = "#000000"
-    return [(day, (day, night)) for day, night in sorted({black: INK, **used}.items())]

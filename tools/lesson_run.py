@@ -27,7 +27,7 @@ from library import lesson  # noqa: E402
 
 
 class LessonError(Exception):
-    """What is wrong with a lesson, and in which line."""
+    """A mistake in a lesson, with its line."""
 
     def __init__(self, path: Path, line: int, message: str) -> None:
         self.line, self.message = line, " ".join(message.split())
@@ -35,7 +35,7 @@ class LessonError(Exception):
 
 
 def is_lab(path: Path) -> bool:
-    """Whether this is lab notes and no lesson."""
+    """Return True for lab notes, False for a lesson."""
     return path.parent.name == "lab"
 
 
@@ -51,7 +51,7 @@ class Cell(NamedTuple):
     source: str
     """Markdown without its comment signs, or Python."""
     line: int
-    """Where it begins in the file, counted from 1."""
+    """First line in the file, counted from 1."""
     title: str = ""
     """Of code that is not what the lesson is about, reading a file, drawing a figure: a page shows it folded away."""
 
@@ -60,11 +60,7 @@ MARK = re.compile(r"# %%(?P<markdown> \[markdown\])?(?: (?P<title>[A-Z][^\[\]<>]
 
 
 def cells_of(path: Path) -> list[Cell]:
-    """The cells of a lesson, the empty ones left out.
-
-    Raises LessonError for a mark that is none of the three, for text before the first, and for a line of prose that
-    is no comment.
-    """
+    """The cells of a lesson, without the empty ones."""
     cells: list[tuple[re.Match[str], int, list[str]]] = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if line.startswith("# %%"):
@@ -81,20 +77,17 @@ def cells_of(path: Path) -> list[Cell]:
         while lines and not lines[-1].strip():
             lines.pop()
         if mark["markdown"]:
-            lines = [uncommented(path, number, line) for number, line in enumerate(lines, first)]
+            for number, line in enumerate(lines, first):
+                if line != "#" and not line.startswith("# "):
+                    raise LessonError(path, number, f"a line of prose begins with '# ', not like {line[:20]!r}")
+            lines = [line[2:] for line in lines]
         if lines:
             found.append(Cell(bool(mark["markdown"]), "\n".join(lines), first, mark["title"] or ""))
     return found
 
 
-def uncommented(path: Path, number: int, line: str) -> str:
-    if line != "#" and not line.startswith("# "):
-        raise LessonError(path, number, f"a line of prose begins with '# ', not like {line[:20]!r}")
-    return line[2:]
-
-
 Item = dict[str, Any]
-"""What a cell put out. One of
+"""One output of a cell:
 
 {"text": lines}
 {"figure": name, "alt": ..., "caption": ...}
@@ -112,7 +105,7 @@ class Output(io.StringIO):
         self.items: list[Item] = []
 
     def end_text(self) -> None:
-        """What was printed so far is one item; blank lines around it and spaces at the ends of lines are none."""
+        """Make one item of the text printed so far, without blank lines around it and spaces at the ends of lines."""
         lines = [line.rstrip() for line in self.getvalue().strip("\n").splitlines()]
         if any(lines):
             self.items.append({"text": "\n".join(lines)})
@@ -120,12 +113,9 @@ class Output(io.StringIO):
         self.truncate()
 
     def display(self, figure: lesson.Picture, name: str, alt: str, caption: str) -> None:
-        number = self.path.name[:3]
-        beginning = f"{number}lab_" if is_lab(self.path) else number
-        if not name.startswith(beginning) or (name.startswith(f"{number}lab_") and not is_lab(self.path)):
-            raise ValueError(
-                f"the name of figure {name} does not begin with {beginning}, or says lab without being one"
-            )
+        beginning = self.path.name[:3] + "lab_" * is_lab(self.path)
+        if not name.startswith(beginning):
+            raise ValueError(f"the name of figure {name} does not begin with {beginning}")
         if (self.folder / f"{name}.svg").exists():
             raise ValueError(f"there are two figures {name}")
         self.end_text()
@@ -144,10 +134,7 @@ class Output(io.StringIO):
 
 
 def run(path: Path, folder: Path) -> list[list[Item]]:
-    """Run the lesson as Python would run the script. -> for each cell what it put out, in order
-
-    Raises LessonError with the line of the lesson that failed.
-    """
+    """Run the lesson as Python would run the script -> the outputs of each cell, in order."""
     module = ModuleType("__main__")
     module.__file__ = str(path)
     sys.modules["__main__"], sys.path[0], sys.argv = module, str(path.parent), [str(path)]

@@ -1,13 +1,9 @@
-"""Build the pages of the lessons and of their lab notes, or check that the committed ones are what these say today.
+"""Build the pages of the lessons and of their lab notes.
 
     python tools/lessons.py               run lessons/NN_*.py and lessons/lab/NN_*.py; write docs/lessons/
     python tools/lessons.py --only 05     the same for some lessons and their lab notes; other pages stay
-    python tools/lessons.py --check       run them, write nothing, print where the pages in docs/lessons/ differ
 
-Prose and code must be equal. Of what a lesson prints, a measured number may be any in its band, which the lesson itself
-checks, and other numbers may differ by 5 %, from one machine to another; times, rounding errors and whatever says that
-yours may differ, by any amount. The exit status is 1 if --check found something, and 2 if a lesson did not run through:
-then no page is written.
+If a lesson does not run through, the exit status is 2 and no page is written.
 """
 
 from __future__ import annotations
@@ -23,8 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from difflib import SequenceMatcher
-from itertools import count, zip_longest
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,7 +35,7 @@ SECONDS = 300
 """A lesson that runs longer hangs."""
 
 Outputs = list[list[Item]]
-"""What each cell put out."""
+"""The outputs of each cell."""
 
 # Sources --------------------------------------------------------------------------------------------------------------
 
@@ -63,21 +58,21 @@ def lessons_of(root: Path, only: Sequence[str] = ()) -> list[Path]:
 
 
 def lab_of(lesson: Path) -> Path:
-    """Where the lab notes of a lesson are, if it has any."""
+    """The path of a lesson's lab notes, which may not exist."""
     return lesson.parent / "lab" / lesson.name
 
 
-def labs_of(root: Path, only: Sequence[str] = ()) -> list[Path]:
-    """The lab notes, in order. Raises LessonError for some without a lesson."""
+def labs_of(root: Path) -> list[Path]:
+    """The lab notes, in order."""
     labs = sorted((root / "lessons" / "lab").glob("[0-9][0-9]_*.py"))
     for path in labs:
         if not (path.parents[1] / path.name).exists():
             raise LessonError(path, 1, f"there is no lesson lessons/{path.name}")
-    return [path for path in labs if not only or path.name[:2] in only]
+    return labs
 
 
 def require_shape(path: Path) -> None:
-    """Raises LessonError for a header, code or <details> that are not as on every page."""
+    """Refuse a header, code or <details> that differ from those of every page."""
     cells = cells_of(path)
     if not is_lab(path):
         header(path)
@@ -85,25 +80,19 @@ def require_shape(path: Path) -> None:
         for line, text in enumerate(cell.source.splitlines(), cell.line):
             if not cell.is_prose and len(text) > COLUMNS:
                 raise LessonError(path, line, f"{len(text)} columns of code, and a page shows {COLUMNS}")
-    depth = 0
-    for cell in (cell for cell in cells if cell.is_prose):
-        for piece in PIECE.finditer(cell.source):
-            tag = (piece["details"] or "")[:9]
-            depth += (tag == "<details>") - (tag == "</details")
-            if depth < 0:
-                raise LessonError(path, line_of(cell, piece), "</details> closes nothing")
-    if depth:
-        raise LessonError(path, cells[-1].line, f"{depth} <details> without </details>")
+    text = "\n".join(cell.source for cell in cells if cell.is_prose)
+    if text.count("<details>") != text.count("</details>"):
+        raise LessonError(path, cells[-1].line, "a <details> or a </details> too many")
 
 
 def header(path: Path) -> re.Match[str]:
     """The title, the question and what is needed, from a lesson's first cell."""
     cells = cells_of(path)
-    found = HEADER.match(cells[0].source) if cells and cells[0].is_prose else None
+    found = HEADER.match(cells[0].source)
     if not found or found["number"] != path.name[:2] or len(found["question"]) > QUESTION:
         raise LessonError(
             path,
-            cells[0].line if cells else 1,
+            cells[0].line,
             f"a lesson begins with a cell of prose: '# {path.name[:2]} · Title', then '**One question, in one line of"
             f" at most {QUESTION} characters?**', then '*Needs ... · you will ...*', with empty lines between them",
         )
@@ -114,10 +103,7 @@ def header(path: Path) -> re.Match[str]:
 
 
 def run_lesson(path: Path, folder: Path) -> Outputs:
-    """Run a lesson in full, in a process of its own, on one thread. -> what each of its cells put out
-
-    The figures are written into the folder. Raises LessonError if the lesson ends with an error, or does not end.
-    """
+    """Run a lesson in full, in a process of its own, on one thread -> its outputs; the figures go into the folder."""
     folder.mkdir(parents=True)
     environment = os.environ | {"MPLBACKEND": "Agg", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     environment.pop("SCRATCHFORMER_QUICK", None)
@@ -147,40 +133,30 @@ PIECE = re.compile(
     r"|\n*(?P<details>(?:<details>\s*)?<summary>(?P<summary>.*?)</summary>|</details>)\n*",
     re.MULTILINE | re.DOTALL,
 )
-"""What is said otherwise in docs/lessons/, and code, in which nothing is."""
-
-BACKSLASHED = r"\\\1"
+"""Parts that docs/lessons/ writes differently, and code, which stays as it is."""
 
 
 def prose(path: Path, cell: Cell) -> str:
-    """A cell's Markdown for its page in docs/lessons/.
-
-    Raises LessonError for what GitHub would show wrongly.
-    """
+    """A cell's Markdown for its page in docs/lessons/."""
 
     def translate(piece: re.Match[str]) -> str:
         try:
             return translated(piece, posixpath.dirname(in_project(path)))
         except ValueError as error:
-            raise LessonError(path, line_of(cell, piece), f"{piece[0].strip()}: {error}") from None
+            line = cell.line + cell.source.count("\n", 0, piece.end() - len(piece[0].lstrip("\n")))
+            raise LessonError(path, line, f"{piece[0].strip()}: {error}") from None
 
     return PIECE.sub(translate, cell.source).strip()
-
-
-def line_of(cell: Cell, piece: re.Match[str]) -> int:
-    return cell.line + cell.source.count("\n", 0, piece.end() - len(piece[0].lstrip("\n")))
 
 
 def translated(piece: re.Match[str], folder: str) -> str:
     """Maths goes between dollar and backtick or into ```math, where GitHub leaves `_`, `*`, `<` and backslashes alone.
     Links lead from the page. Blank lines stand where Markdown inside <details> needs them.
-
-    Raises ValueError for what would be shown wrongly.
     """
     if piece["display"]:
         require_maths(piece["display"])
-        lines = [piece["indent"] + line.strip() for line in ["```math", *piece["display"].strip().splitlines(), "```"]]
-        return "\n".join(lines)
+        lines = ["```math", *piece["display"].strip().splitlines(), "```"]
+        return "\n".join(piece["indent"] + line.strip() for line in lines)
     if piece["inline"]:
         latex = " ".join(piece["inline"].split())
         require_maths(latex)
@@ -199,27 +175,16 @@ def translated(piece: re.Match[str], folder: str) -> str:
     return piece[0]
 
 
-REFUSED = {
-    r"\operatorname": r"GitHub refuses it; \mathrm{...}",
-    r"\mbox": r"GitHub refuses it; \text{...}",
-    r"\phantom": "GitHub refuses it",
-    r"\bm": r"GitHub does not know it; \boldsymbol{...}",
-    r"\begin{align}": r"\begin{aligned}, without numbers",
-    r"\begin{align*}": r"\begin{aligned}",
-    r"\\[": r"a distance after \\ is shown as text",
-    r"\mathbb{1}": r"no font has it; \mathbf{1}",
-    r"\tag": "shown differently on GitHub",
-    r"\def": "no macros",
-    r"\newcommand": "no macros",
-}
-"""What GitHub or the site cannot show -> why, and what they can."""
+REFUSED = re.compile(
+    r"\\(?:operatorname|mbox|phantom|bm|tag|def|newcommand)(?![A-Za-z])|\\begin\{align\*?\}|\\\\\[|\\mathbb\{1\}"
+)
+r"""LaTeX that GitHub or the site cannot show. They know \mathrm, \text, \boldsymbol, \mathbf{1} and aligned."""
 
 
 def require_maths(latex: str) -> None:
-    """Raises ValueError for a formula that GitHub or the site would show wrongly."""
-    for command, reason in REFUSED.items():
-        if re.search(re.escape(command) + r"(?![A-Za-z])", latex):
-            raise ValueError(f"{command}: {reason}")
+    """Refuse a formula that GitHub or the site would show wrongly."""
+    if found := REFUSED.search(latex):
+        raise ValueError(f"GitHub or the site cannot show {found[0]}")
     if latex.replace(r"\{", "").count("{") != latex.replace(r"\}", "").count("}"):
         raise ValueError("a brace too many or too few")
     if len(re.findall(r"\\left(?![a-z])", latex)) != len(re.findall(r"\\right(?![a-z])", latex)):
@@ -229,7 +194,7 @@ def require_maths(latex: str) -> None:
 
 
 def target_from_page(target: str, folder: str = "lessons") -> str:
-    """What a source in lessons/ or lessons/lab/ links to -> the link from its page."""
+    """Turn a link of a source in lessons/ or lessons/lab/ into the link of its page."""
     if re.match(r"[a-z]+:|#", target):
         return target
     file, hash_sign, anchor = target.partition("#")
@@ -263,20 +228,13 @@ def assembled(path: Path, parts: Iterable[str]) -> str:
 
 
 def lab_page(lesson: Path, lab_outputs: Outputs | None, outputs: Outputs) -> str:
-    """The page of a lesson's lab notes, which end with the bands of the lesson: docs/lessons/lab/NN_slug.md.
-
-    `lab_outputs` is what the notes put out, or None for a lesson that has no notes but this list.
-    """
+    """The page of a lesson's lab notes, if it has any, and the bands of its numbers: docs/lessons/lab/NN_slug.md."""
     measurements = [row for items in outputs for item in items for row in item.get("measured", [])]
-    parts = ["## Numbers of the page and their bands"]
+    text = "The page has no measured numbers."
     if measurements:
-        parts += [
-            "When the page is built, each number is computed again. Outside its band the lesson ends with an error.",
-            measured_table(measurements, with_bands=True),
-        ]
-    else:
-        parts.append("The page has no measured numbers.")
-    bands = "\n\n".join(parts)
+        text = "When the page is built, each number is computed again. Outside its band the lesson ends with an error."
+        text += "\n\n" + measured_table(measurements, with_bands=True)
+    bands = f"## Numbers of the page and their bands\n\n{text}"
     if lab_outputs is not None:
         return f"{page(lab_of(lesson), lab_outputs)}\n{bands}\n"
     title, number = header(lesson)["title"], lesson.name[:2]
@@ -285,7 +243,7 @@ def lab_page(lesson: Path, lab_outputs: Outputs | None, outputs: Outputs) -> str
 
 
 def shown(path: Path, cell: Cell, item: Item, numbers: Iterator[int]) -> str:
-    """What a cell put out, as Markdown."""
+    """One output of a cell as Markdown."""
     if str(ROOT) in json.dumps(item, ensure_ascii=False):
         raise LessonError(path, cell.line, f"the output names a directory of this machine, {ROOT}")
     if "text" in item:
@@ -300,7 +258,7 @@ def shown(path: Path, cell: Cell, item: Item, numbers: Iterator[int]) -> str:
 
 
 MEASURED, TABLE = "<!-- measured -->", "<!-- table -->"
-"""By these --check tells a table that was put out from one of the prose. Of a measured one it ignores the values."""
+"""Marks of tables that a lesson has put out; a test ignores the values of a measured one."""
 
 
 def measured_table(measurements: Iterable[Sequence[str]], with_bands: bool) -> str:
@@ -320,13 +278,16 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: set[int]
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 
+NUMBER = re.compile(r"(?<![\w.])[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+
+
 def is_number(cell: str) -> bool:
     return re.fullmatch(rf"[-+−±]?\s?{NUMBER.pattern}(\s?(%|×|s|ms))?|[-–—]?", cell.strip()) is not None
 
 
 def escaped(text: str) -> str:
     """Plain text as Markdown, also in a cell of a table."""
-    return re.sub(r"([]\\$&*<>[_`|~])", BACKSLASHED, " ".join(text.split()))
+    return re.sub(r"([]\\$&*<>[_`|~])", r"\\\1", " ".join(text.split()))
 
 
 def code(cell: Cell) -> str:
@@ -365,15 +326,13 @@ def about(number: str, parts: Sequence[str]) -> str:
     """About 24 minutes, and 30 for the 3 exercises."""
     exercises = sum(name.startswith(f"{number}_") for name in EXERCISES)
     minutes = max(1, round(reading_seconds(parts) / 60))
-    text = f"About {minutes} minute{'s' * (minutes > 1)}"
-    if exercises:
-        which = f"{exercises} exercises" if exercises > 1 else "exercise"
-        text += f", and {exercises * MINUTES_OF_EXERCISE} for the {which}"
-    return text
+    which = f"{exercises} exercises" if exercises > 1 else "exercise"
+    also = f", and {exercises * MINUTES_OF_EXERCISE} for the {which}" * (exercises > 0)
+    return f"About {minutes} minute{'s' * (minutes > 1)}{also}"
 
 
 def reading_seconds(parts: Iterable[str]) -> float:
-    """How long it takes to read a page once, with what is folded away, but without the exercises."""
+    """Seconds to read a page once, with its folded parts, without the exercises."""
     seconds, words, block = 0.0, 0, ""
     folded = False
     for line in "\n\n".join(parts).splitlines():
@@ -416,36 +375,36 @@ def index(pages: dict[str, str]) -> str:
         "The script opens as a notebook too. The minutes are those of reading and those of the exercises. Controls,\n"
         "further seeds and the band of every number are in the *lab notes*, to which each lesson links.",
     ]
-    for first, end in zip(PARTS, [*list(PARTS)[1:], 100]):
-        rows = [
-            index_row(name, text)
-            for name, text in sorted(pages.items())
-            if re.match(r"\d\d_", name) and first <= int(name[:2]) < end
-        ]
-        if rows:
-            parts.append(f"## {PARTS[first]}")
-            parts.append("\n".join(["| | lesson | minutes |", "|---|---|--:|", *rows]))
+    for first, names in by_part(pages).items():
+        rows = [index_row(name, pages[name]) for name in names]
+        parts += [f"## {PARTS[first]}", "\n".join(["| | lesson | minutes |", "|---|---|--:|", *rows])]
     parts.append("What readers who had not seen a page before said of it: [readers](readers.md).")
     return "\n\n".join(parts) + "\n"
+
+
+def by_part(pages: Iterable[str]) -> dict[int, list[str]]:
+    """The names of the pages of each part that has some, by the number of its first lesson."""
+    parts: dict[int, list[str]] = {}
+    for name in sorted(pages):
+        parts.setdefault(max(first for first in PARTS if first <= int(name[:2])), []).append(name)
+    return parts
 
 
 def index_row(name: str, text: str) -> str:
     """Picture, title, question and minutes of a lesson, as they are on its page."""
     found = PAGE_HEADER.search(text)
-    if not found:  # an older page
-        title = re.search("^# (.+)$", text, re.MULTILINE)
-        return f"| | [{title[1] if title else name}]({name}) | |"
+    assert found, name
     figure = re.search(r"^!\[.*\]\((figures/[^)]+)\)$", text, re.MULTILINE)
     picture = f'<img src="{figure[1]}" width="160" alt=""> ' if figure else ""
     minutes = " + ".join(filter(None, [found["reading"], found["exercises"]]))
     return f"| {picture}| [{found['title']}]({name})<br>{found['question']} | {minutes} |"
 
 
-# Building and checking ------------------------------------------------------------------------------------------------
+# Building ------------------------------------------------------------------------------------------------------------
 
 
 class Made(NamedTuple):
-    """What the lessons say today."""
+    """The pages and figures that the lessons make today."""
 
     pages: dict[str, str]
     """The name of each page in docs/lessons/ -> its text."""
@@ -464,10 +423,7 @@ def made(lesson: Path, folder: Path) -> dict[str, str]:
 
 
 def make(root: Path, only: Sequence[str], folder: Path) -> Made:
-    """Run the lessons, two at a time.
-
-    Raises LessonError of the first lesson that failed.
-    """
+    """Run the lessons, two at a time."""
     labs_of(root)
     paths = lessons_of(root, only)
     with ThreadPoolExecutor(2) as pool:
@@ -493,10 +449,7 @@ def left_over(root: Path, only: Sequence[str], made: Made) -> list[Path]:
 
 
 def build(root: Path, only: Sequence[str] = ()) -> None:
-    """Write docs/lessons/.
-
-    Raises LessonError, and writes nothing, if a lesson fails.
-    """
+    """Write docs/lessons/, or nothing if a lesson fails."""
     docs = root / "docs" / "lessons"
     with tempfile.TemporaryDirectory() as folder:
         made = make(root, only, Path(folder))
@@ -510,112 +463,16 @@ def build(root: Path, only: Sequence[str] = ()) -> None:
             shutil.copyfile(figure, docs / "figures" / figure.name)
 
 
-def check(root: Path, only: Sequence[str] = ()) -> list[str]:
-    """Run the lessons and compare. -> the differences from docs/lessons/, each with its page and line
-
-    Figures are compared by name: their bytes depend on the machine's fonts. Raises LessonError if a lesson fails.
-    """
-    docs = root / "docs" / "lessons"
-    with tempfile.TemporaryDirectory() as folder:
-        made = make(root, only, Path(folder))
-    found = [f"{path.relative_to(root)}: no lesson makes it" for path in left_over(root, only, made)]
-    found += [
-        f"docs/lessons/figures/{figure.name}: missing"
-        for figure in made.figures
-        if not (docs / "figures" / figure.name).exists()
-    ]
-    for name, text in made.pages.items():
-        if not (docs / name).exists():
-            found.append(f"docs/lessons/{name}: missing")
-            continue
-        found += [
-            f"docs/lessons/{name}, line {line}:\n    committed: {before}\n    now:       {now}"
-            for line, before, now in differences((docs / name).read_text(encoding="utf-8"), text)
-        ]
-    return found
-
-
-NUMBER = re.compile(r"(?<![\w.])[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-OF_THE_MACHINE = re.compile(r"(?<=:\ )backward\ .*(?=\ ok$)|^.*(?=\ {3}\(yours\ may\ differ\)$)")
-"""What depends on the machine in the lines of a gradient check, which shows the direction with the largest rounding
-error, and of `varying`.
-"""
-
-
-def differences(before: str, now: str) -> Iterator[tuple[int, str, str]]:
-    """Where two texts of a page disagree: the number of the line, the line, and what it is now ("" for no line)."""
-    old, new = before.splitlines(), now.splitlines()
-    old_lines, new_lines = comparable(old), comparable(new)
-    matcher = SequenceMatcher(
-        None, [words for words, _ in old_lines], [words for words, _ in new_lines], autojunk=False
-    )
-    for tag, start, end, new_start, new_end in matcher.get_opcodes():
-        pairs = zip_longest(range(start, end), range(new_start, new_end))
-        for i, j in pairs:
-            if tag != "equal" or not all(map(agree, old_lines[i][1], new_lines[j][1])):
-                yield (start if i is None else i) + 1, "" if i is None else old[i], "" if j is None else new[j]
-
-
-def comparable(lines: list[str]) -> list[tuple[str, list[float]]]:
-    """What must be equal in each line, and the numbers that must nearly be so.
-
-    Of output these are the words, without the spaces, which depend on the numbers; of a table of measurements all
-    columns but the values.
-    """
-    found: list[tuple[str, list[float]]] = []
-    closing = kind = ""
-
-    for line in lines:
-        opening = re.fullmatch("(`{3,})text", line)
-        if closing:
-            closing = "" if line == closing else closing
-            found.append(as_output(line) if closing else (line, []))
-        elif opening:
-            closing = opening[1]
-            found.append((line, []))
-        elif line in (MEASURED, TABLE):
-            kind = line
-            found.append((line, []))
-        elif kind and line.startswith("|"):
-            cells = re.split(r"(?<!\\)\|", line)
-            found.append(as_output(line) if kind == TABLE else ("|".join([*cells[:2], *cells[3:]]), []))
-
-        else:
-            kind = kind if not line and found and found[-1][0] == kind else ""
-
-            found.append((line, []))
-    return found
-
-
-def as_output(line: str) -> tuple[str, list[float]]:
-    line = OF_THE_MACHINE.sub("…", line)
-    numbers = [float(number.replace(",", "")) for number in NUMBER.findall(line)]
-    return "output " + "".join(NUMBER.sub("#", line).split()), numbers
-
-
-def agree(x: float, y: float) -> bool:
-    """To 5 %; below 1e-8 any two do: nearly all such are errors of rounding, or of finite differences."""
-    largest = max(abs(x), abs(y))
-    return x == y or abs(x - y) <= 0.05 * largest or largest < 1e-8  # in hexadecimal, 20e387 is infinite
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="compare with docs/lessons/ and write nothing")
     parser.add_argument("--only", nargs="+", default=[], metavar="NN", help="the numbers of some lessons")
     arguments = parser.parse_args()
-    if unknown := set(arguments.only) - {path.name[:2] for path in lessons_of(ROOT)}:
-        parser.error(f"no lesson {', '.join(sorted(unknown))}")
     try:
-        if not arguments.check:
-            build(ROOT, arguments.only)
-            return 0
-        found = check(ROOT, arguments.only)
+        build(ROOT, arguments.only)
     except LessonError as error:
         print(f"lessons.py: {error}", file=sys.stderr)
         return 2
-    print("\n".join(found) if found else "the pages are what the lessons say")
-    return 1 if found else 0
+    return 0
 
 
 if __name__ == "__main__":

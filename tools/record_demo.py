@@ -58,7 +58,7 @@ def record() -> dict[str, Any]:
 
 
 def printed(terminal: int) -> Iterator[str]:
-    """What arrives in the terminal, piece by piece, until its program has ended."""
+    """Yield the text that arrives in the terminal until its program has ended."""
     rest = b""
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What the site does to the Markdown of docs/ beyond what MyST does.
+"""Changes to the Markdown of docs/ for the site, beyond those of MyST.
 
 GitHub's maths, links to files of the repository, figures with captions, places for widgets, links from code in a text
 to the API, the order of the pages, and the explorer of the model that the repository holds.
@@ -22,7 +22,7 @@ from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.nodes import make_refnode
 
-from lessons import PAGE_HEADER, PARTS
+from lessons import PAGE_HEADER, PARTS, by_part, committed_pages
 from scratchformer.explorer.model_data import describe
 from scratchformer.explorer.page import WEB, bundle, write_explorer
 from scratchformer.training.run import RunDirectory
@@ -104,17 +104,17 @@ def toctree(entries: list[str], caption: str = "") -> str:
 
 def course(docs: Path) -> Iterator[str]:
     """The parts of the course as Markdown: the picture of one lesson, and title and question of each."""
-    pages = {path: path.read_text(encoding="utf-8") for path in sorted(docs.glob("lessons/[0-9][0-9]_*.md"))}
-    for first, end in zip(PARTS, [*list(PARTS)[1:], 100]):
-        part = {path: text for path, text in pages.items() if first <= int(path.name[:2]) < end}
-        lines = []
-        for path, text in part.items():
-            if header := PAGE_HEADER.search(text):
-                lines.append(f"- [{header['title']}](lessons/{path.name}) {header['question']}")
-        picture = re.search(rf"^!\[(.*)\]\((figures/{PICTURES[first]}.svg)\)$", "\n".join(part.values()), re.MULTILINE)
+    pages = committed_pages(docs / "lessons")
+    for first, names in by_part(pages).items():
+        text = "\n".join(pages[name] for name in names)
+        headers = {name: PAGE_HEADER.search(pages[name]) for name in names}
+        lines = [
+            f"- [{header['title']}](lessons/{name}) {header['question']}" for name, header in headers.items() if header
+        ]
+        picture = re.search(rf"^!\[(.*)\]\((figures/{PICTURES[first]}.svg)\)$", text, re.MULTILINE)
         image = f"![{picture[1]}](lessons/{picture[2]})" if picture else ""
         yield f"### {PARTS[first]}\n\n:::{{container}} part\n{image}\n\n" + "\n".join(lines) + "\n:::\n"
-        yield toctree([f"lessons/{path.stem}" for path in part], PARTS[first])
+        yield toctree([f"lessons/{name.removesuffix('.md')}" for name in names], PARTS[first])
 
 
 # When a page has been parsed ------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class CodeToApi(SphinxPostTransform):
 
 
 def names_of_api(env: BuildEnvironment) -> dict[str, tuple[str, str]]:
-    """What a text may call the things in the API -> page and anchor. One word alone is enough only for a class."""
+    """Names that a text may use for the things in the API -> page and anchor. One word is enough only for a class."""
     if not hasattr(env, "names_of_api"):
         found = []
         for name, entry in env.domaindata["py"]["objects"].items():

@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import sys
 from pathlib import Path
-from typing import Any, Callable
+from statistics import mean
+from typing import Any, Callable, Iterable, Sequence
 
-from scratchformer.experiments import ablation_tables
 from scratchformer.experiments.markdown import markup_table as table
+from scratchformer.experiments.paper import PAPER_TABLE3
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "benchmarks"))
+
+from ablation import INCONCLUSIVE, METRICS, judge_claims  # noqa: E402
+
 RESULTS = ROOT / "benchmarks" / "results"
 PAGES = [ROOT / "docs" / f"{name}.md" for name in ("performance", "ablations", "reproduction", "table1")]
 OURS, EAGER = "scratchformer", "pytorch"
@@ -27,107 +33,85 @@ def number(value: float | None, form: str = ".2f") -> str:
     return "–" if value is None else format(value, form)
 
 
+Column = tuple[str, Callable[[dict[str, Any]], Any]]
+"""The head of a column, and its entry for a cell of the result."""
+
+
+def table_of(cells: Iterable[dict[str, Any]], columns: Sequence[Column]) -> str:
+    return table([head for head, _ in columns], ([entry(cell) for _, entry in columns] for cell in cells))
+
+
+def key(*names: str) -> list[Column]:
+    """Columns that show a setting of the cell as it is."""
+    return [(name, lambda cell, name=name: cell[name]) for name in names]
+
+
 # One function for each table, from a result to Markdown ---------------------------------------------------------------
 
-
-def aim(cell: dict[str, Any]) -> float:
-    """The ratio of eager PyTorch's time to ours that we aim at, in float32 and with MKL where that is faster."""
-    without, with_padding = {"tiny": (1.2, 1.2), "multi30k": (1.35, 1.35), "small": (1.15, 1.35), "base": (1.02, 1.2)}[
-        cell["model"]
-    ]
-    return with_padding if cell["padding"] == "with" else without
+AIMS = {"tiny": (1.2, 1.2), "multi30k": (1.35, 1.35), "small": (1.15, 1.35), "base": (1.02, 1.2)}
+"""Eager PyTorch's time over ours that we aim at, in float32: without, with padding"""
 
 
 def step_time(result: dict[str, Any]) -> str:
     measured = {name for cell in result["cells"] for name in cell["seconds"]}
-    others = [name for name in ("pytorch_cut", "compile", "bf16", "mkl", "mkl_bf16", "one_batch") if name in measured]
-    return table(
-        [
-            "model",
-            "padding",
-            "threads",
-            "ours, ms",
-            "**pytorch / ours**",
-            "medians",
-            "aim",
-            *(f"{name} / ours" for name in others),
-            "tokens/s",
-            "of sgemm's peak",
-        ],
-        (
-            [
-                cell["model"],
-                cell["padding"],
-                cell["threads"],
-                number(1000 * cell["seconds"][OURS]["minimum"], ".0f"),
-                f"**{number(cell['time_over_ours']['minimum'][EAGER])}**",
-                number(cell["time_over_ours"]["median"][EAGER]),
-                number(aim(cell)),
-                *(number(cell["time_over_ours"]["minimum"].get(name)) for name in others),
-                f"{cell['target_tokens_per_second'][OURS]:,}",
-                number(cell["share_of_sgemm_peak"], ".0%"),
-            ]
-            for cell in result["cells"]
-        ),
-    )
+    others = [name for name in ("pytorch_cut", "compile", "bf16", "one_batch") if name in measured]
+
+    def over_ours(cell: dict[str, Any], name: str, of: str = "minimum") -> str:
+        return number(cell["time_over_ours"][of].get(name))
+
+    columns: list[Column] = [
+        *key("model", "padding", "threads"),
+        ("ours, ms", lambda cell: number(1000 * cell["seconds"][OURS]["minimum"], ".0f")),
+        ("**pytorch / ours**", lambda cell: f"**{over_ours(cell, EAGER)}**"),
+        ("medians", lambda cell: over_ours(cell, EAGER, "median")),
+        ("aim", lambda cell: number(AIMS[cell["model"]][cell["padding"] == "with"])),
+        *((f"{name} / ours", lambda cell, name=name: over_ours(cell, name)) for name in others),
+        ("tokens/s", lambda cell: f"{cell['target_tokens_per_second'][OURS]:,}"),
+        ("of sgemm's peak", lambda cell: number(cell["share_of_sgemm_peak"], ".0%")),
+    ]
+    return table_of(result["cells"], columns)
 
 
 def step_memory(result: dict[str, Any]) -> str:
     rivals = EAGER, "pytorch_cut"
-    return table(
+    heads = [f"{name}, MB" for name in (OURS, *rivals)]
+    heads += [f"ours / {name}{what}" for name in rivals for what in ("", ", beyond imports")]
+    heads += [f"page faults, {name}" for name in (OURS, *rivals)]
+    settings = key("model", "padding", "threads")
+    rows = [
         [
-            "model",
-            "padding",
-            "threads",
-            *(f"{name}, MB" for name in (OURS, *rivals)),
-            *(f"ours / {name}{what}" for name in rivals for what in ("", ", beyond imports")),
-            *(f"page faults, {name}" for name in (OURS, *rivals)),
-        ],
-        (
-            [
-                cell["model"],
-                cell["padding"],
-                cell["threads"],
-                *(number(cell["alone"][name]["peak"] / 1e6, ",.0f") for name in (OURS, *rivals)),
-                *(number(ratio) for name in rivals for ratio in cell["our_memory_over_theirs"][name].values()),
-                *(f"{cell['alone'][name]['page_faults']:,}" for name in (OURS, *rivals)),
-            ]
-            for cell in result["cells"]
-        ),
-    )
+            *(entry(cell) for _, entry in settings),
+            *(number(cell["alone"][name]["peak"] / 1e6, ",.0f") for name in (OURS, *rivals)),
+            *(number(ratio) for name in rivals for ratio in cell["our_memory_over_theirs"][name].values()),
+            *(f"{cell['alone'][name]['page_faults']:,}" for name in (OURS, *rivals)),
+        ]
+        for cell in result["cells"]
+    ]
+    return table([*(head for head, _ in settings), *heads], rows)
 
 
 def decode(result: dict[str, Any]) -> str:
     others = sorted({name for cell in result["cells"] for name in cell["seconds"]} - {OURS})
-    in_fp32 = [name for name in others if name.startswith(EAGER) and not name.endswith("bf16")]
     timed = {f"{name} / ours": ("minimum", name) for name in others}
-    timed |= {f"{name} / ours, medians": ("median", name) for name in in_fp32}
-    fastest = list(dict.fromkeys(pair for cell in result["cells"] for pair in cell.get("fastest_over_fastest", {})))
-    return table(
-        [
-            "model",
-            "weights",
-            "beam",
-            "threads",
-            "ours, sentences/s",
-            *sorted(timed),
-            *(f"**fastest PyTorch / ours, {pair}**" for pair in fastest),
-            "same translations",
-        ],
-        (
-            [
-                cell["model"],
-                cell["weights"],
-                cell["beam"],
-                cell["threads"],
-                number(cell["sentences_per_second"][OURS], ".0f"),
-                *(number(cell["time_over_ours"][label].get(name)) for _, (label, name) in sorted(timed.items())),
-                *(number(cell.get("fastest_over_fastest", {}).get(pair)) for pair in fastest),
-                number(cell["identical_share"], ".1%"),
-            ]
-            for cell in sorted(result["cells"], key=lambda cell: (cell["model"], cell["threads"], cell["beam"]))
+    timed |= {f"{name} / ours, medians": ("median", name) for name in others if re.match(f"{EAGER}(?!.*bf16$)", name)}
+    pairs = dict.fromkeys(pair for cell in result["cells"] for pair in cell.get("fastest_over_fastest", {}))
+    columns: list[Column] = [
+        *key("model", "weights", "beam", "threads"),
+        ("ours, sentences/s", lambda cell: number(cell["sentences_per_second"][OURS], ".0f")),
+        *(
+            (head, lambda cell, of=of, name=name: number(cell["time_over_ours"][of].get(name)))
+            for head, (of, name) in sorted(timed.items())
         ),
-    )
+        *(
+            (
+                f"**fastest PyTorch / ours, {pair}**",
+                lambda cell, pair=pair: number(cell.get("fastest_over_fastest", {}).get(pair)),
+            )
+            for pair in pairs
+        ),
+        ("same translations", lambda cell: number(cell["identical_share"], ".1%")),
+    ]
+    return table_of(sorted(result["cells"], key=lambda cell: (cell["model"], cell["threads"], cell["beam"])), columns)
 
 
 def run(result: dict[str, Any]) -> str:
@@ -284,6 +268,49 @@ def table1_crossings(result: dict[str, Any]) -> str:
     )
 
 
+def ablations_rows(results: dict[str, Any]) -> str:
+    """Table 3 with our columns beside the paper's: means over the seeds, and the range."""
+    rows = []
+    for row, described in results["rows"].items():
+        loss, bleu = ([run[metric] for run in results["runs"] if run["row"] == row] for metric in METRICS)
+        rows.append(
+            {
+                "row": row,
+                "changes": ", ".join(f"{name} = {value}" for name, value in described["changes"].items()) or "–",
+                "parameters": f"{described['parameters']:,}",
+                "runs": len(loss),
+                "loss, nats": f"{mean(loss):.3f} ({min(loss):.3f} to {max(loss):.3f})",
+                "perplexity": f"{math.exp(mean(loss)):.3f}",
+                "BLEU": f"{mean(bleu):.1f} ({min(bleu):.1f} to {max(bleu):.1f})",
+                "the paper's perplexity": f"{PAPER_TABLE3[row].ppl:.2f}",
+                "the paper's BLEU": f"{PAPER_TABLE3[row].bleu:.1f}",
+            }
+        )
+    return table(rows[0], [row.values() for row in rows])
+
+
+def ablations_claims(results: dict[str, Any]) -> str:
+    """The paper's claims, how large the differences are there and here, and the verdicts."""
+    rows = []
+    for judgement in judge_claims(results):
+        digits = 3 if judgement["metric"] == "loss" else 1
+        here = f"{judgement['difference']:+.{digits}f}"
+        if math.isfinite(judgement["margin"]):
+            here += f" ± {judgement['margin']:.{digits}f}"
+        emphasis = "" if judgement["verdict"] == INCONCLUSIVE else "**"
+        rows.append(
+            [
+                judgement["claim"],
+                " : ".join(judgement["rows"]),
+                METRICS[judgement["metric"]],
+                f"{judgement['paper']:+.{digits}f}",
+                here,
+                f"{emphasis}{judgement['verdict']}{emphasis}",
+            ]
+        )
+    return table(["claim", "rows", "measured in", "in the paper", "here", "verdict"], rows)
+
+
 def source(name: str, result: dict[str, Any]) -> str:
     """The line below a table: the file, date, commit, machine and versions."""
     around = result.get("provenance", result)
@@ -310,8 +337,8 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "table1_path": ("table1", table1_path),
     "table1_crossings": ("table1", table1_crossings),
     "pipeline": ("pipeline", pipeline),
-    "ablations_rows": ("ablations", ablation_tables.rows_table),
-    "ablations_claims": ("ablations", ablation_tables.claims_table),
+    "ablations_rows": ("ablations", ablations_rows),
+    "ablations_claims": ("ablations", ablations_claims),
 }
 """The name in a mark -> the result's file, and the function that makes the table."""
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from exercises.diagnosis import TOLERANCE, Unlike, as_array, error
 from exercises.exercise import Backward, Break, Build, Result
-from scratchformer.nn.attention import CrossAttention, ScaledDotProductAttention, transposed
-from scratchformer.nn.ops import Ops
+from scratchformer.nn.attention import CrossAttention, ScaledDotProductAttention
+from scratchformer.nn.ops import Ops, transposed
 
 REFERENCE = Ops(np)
 
@@ -76,7 +76,7 @@ ATTENTION = Backward(
             "made of dweights: q and k made the scores, so their gradients come from dscores":
                 lambda dweights, q: transposed(dweights) @ q / math.sqrt(q.shape[-1])})),
     solution=attention_backward,
-    library=(ScaledDotProductAttention.backward, Ops.masked_softmax_backward),
+    library=(Ops.attention_backward, Ops.masked_softmax_backward),
     hints=(
         "Go back one line at a time. y = weights v gives dv (B, S, d_v) and dweights (B, T, S); softmax gives dscores "
         "(B, T, S); scores = q k^T / sqrt(d_k) gives dq (B, T, d_k) and dk (B, S, d_k). For each product only one "
@@ -143,7 +143,7 @@ LOOKUP = Build(
                 lambda q, v: np.repeat(v.mean(axis=1, keepdims=True), q.shape[1], axis=1),
             "the value of the best key alone, a hard lookup": lambda q, k, v: blend(q, k, v, 1e9)}),
     solution=attention,
-    library=(ScaledDotProductAttention.forward, Ops.masked_softmax),
+    library=(ScaledDotProductAttention.forward, Ops.attention, Ops.masked_softmax),
     hints=(
         "scores and weights are (B, T, S), the result (B, T, d_v). `@` multiplies the last two axes, so one of its "
         "factors has these two swapped: k.swapaxes(-1, -2).",

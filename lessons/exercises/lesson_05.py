@@ -10,9 +10,8 @@ import numpy as np
 from exercises.diagnosis import TOLERANCE, Unlike, as_array, error
 from exercises.exercise import Backward, Break, Build, Result
 from exercises.numeric import numeric_gradient
-from scratchformer.nn.attention import ScaledDotProductAttention, by_head, transposed
 from scratchformer.nn.gradcheck import gradcheck
-from scratchformer.nn.ops import Ops
+from scratchformer.nn.ops import Ops, by_head, transposed
 
 REFERENCE = Ops(np)
 
@@ -104,7 +103,7 @@ SCALING = Build(
             "the heads are added up: each head has scores of its own":
                 lambda q, k: dot_products(q, k).sum(axis=1) / math.sqrt(q.shape[-1])}),
     solution=scaled_scores,
-    library=(ScaledDotProductAttention.forward, by_head, transposed, Ops.masked_softmax),
+    library=(Ops.attention, by_head, transposed, Ops.masked_softmax),
     hints=(
         "The result is (B, H, T, S): for each head of each sentence a matrix of queries and keys. Bring q to "
         "(B, H, T, d_k) first, k to (B, H, S, d_k).",

@@ -10,8 +10,8 @@ import numpy as np
 from exercises.diagnosis import TOLERANCE, Unlike, as_array, error
 from exercises.exercise import Backward, Break, Build, Result
 from scratchformer.nn import attention
-from scratchformer.nn.attention import CrossAttention, ScaledDotProductAttention, by_head, transposed
-from scratchformer.nn.ops import Ops
+from scratchformer.nn.attention import CrossAttention, ScaledDotProductAttention
+from scratchformer.nn.ops import Ops, by_head, transposed
 
 REFERENCE = Ops(np)
 
@@ -139,7 +139,7 @@ HEADS = Backward(
                    "this is the share of the first head only; memory went into the values of all heads":
                        lambda dv, W_V: dv[:, 0] @ W_V[:, :dv.shape[-1]].T})),
     solution=heads_backward,
-    library=(CrossAttention.backward, attention.join_heads, ScaledDotProductAttention.backward, Ops.linear_backward),
+    library=(CrossAttention.backward, attention.join_heads, Ops.attention_backward, Ops.linear_backward),
     hints=(
         "djoined is (B, T, h d_v), like joined; dheads is (B, h, T, d_v). dv is (B, h, S, d_v): the product of a "
         "transposed `weights` and dheads. Before W_V comes its turn, dv must be (B, S, h d_v).",
@@ -223,7 +223,7 @@ WRONG_SPLIT = Break(
     arguments=("q", "k", "v", "h"),
     complaint=mending_complaint,
     solution=multi_head,
-    library=(ScaledDotProductAttention.forward, by_head),
+    library=(Ops.attention, by_head),
     hints=(
         "All shapes in it are right, and that is why nobody noticed. Take B = 1, T = 4, h = 2, d_k = 1, number the "
         "elements 0 to 7, and print what head 0 gets.",

@@ -10,6 +10,7 @@ from exercises.exercise import Backward, Break, Build, Result
 from library.positions import shift_matrix
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
 from scratchformer.nn.layers import LearnedPositions, sinusoids
+from scratchformer.nn.ops import Ops
 from scratchformer.nn.parameter import Array
 
 # 09_sinusoids ---------------------------------------------------------------------------------------------------------
@@ -283,7 +284,7 @@ ORDER_BLIND = Break(
     arguments=("ids", "at", "causal"),
     complaint=blindness_complaint,
     solution=other_sentence,
-    library=(ScaledDotProductAttention.forward,),
+    library=(Ops.attention,),
     hints=(
         "`ids` is a list of different words. The result is a list of the same length; the word at index `at` must stay "
         "where it is, since it asks the query that is looked at.",

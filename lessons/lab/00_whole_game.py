@@ -61,7 +61,7 @@ def pronouns(memories, written):
     x, _ = model.target_embedding.forward(ids)
     x, _ = model.target_positions.forward(x)
     mask = Mask(key_lengths=lengths)
-    states, _ = model.decoder.forward(x, padded, memory_mask=mask)
+    states, _ = model.decoder.forward(x, padded, Mask(causal=True), mask)
     logits, _ = model.unembedding.forward(states[:, -1])
     return [PRONOUN_OF.get(best, "") for best in logits.argmax(axis=1).tolist()]
 

@@ -1,4 +1,4 @@
-"""Where a word stands: what a shift does to sinusoids; rotary positions and ALiBi, and how a model gets them.
+"""Positions of words: a shift of sinusoids; rotary positions and ALiBi, and how a model gets them.
 
 Sinusoids and learned tables add the position to the word, below the first layer. Rotary positions and ALiBi leave the
 words alone and change the scores of every self-attention:
@@ -21,10 +21,10 @@ from typing import Any, Callable, Sequence
 
 import numpy as np
 
-from scratchformer.nn.attention import AttentionCache, Mask, ScaledDotProductAttention, by_head, transposed
+from scratchformer.nn.attention import AttentionCache, Mask, ScaledDotProductAttention
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import PositionalEncoding, sinusoids
-from scratchformer.nn.ops import ops_of
+from scratchformer.nn.ops import by_head, ops_of, transposed
 from scratchformer.nn.parameter import Array, Layer
 from scratchformer.nn.transformer import Transformer
 
@@ -112,7 +112,7 @@ def alibi_slopes(h: int) -> np.ndarray:
 
 
 def alibi_bias(T: int, S: int, h: int) -> np.ndarray:
-    """What each head adds to its scaled scores: -slope |t - s|, (h, T, S).
+    """Build the bias that each head adds to its scaled scores: -slope |t - s|, (h, T, S).
 
     Under a causal mask no key lies ahead and this is the published form; without, both directions cost the same.
     """
@@ -141,14 +141,14 @@ class AlibiAttention(ScaledDotProductAttention):
         weights = ops.masked_softmax(scores, scale, mask.key_lengths, mask.causal)
         dropped, kept = ops.dropout(weights, self.attention_dropout, rng)
         y = by_head(ops.matmul(dropped, by_head(v)))  # (B, T, H, d_v)
-        return y, AttentionCache(q, k, v, weights, dropped, kept)
+        return y, AttentionCache(q, k, v, scale, weights, dropped, kept)
 
 
 # In a model -----------------------------------------------------------------------------------------------------------
 
 
 class NoPositions(Layer):
-    """What stands at the bottom of a stack whose attention knows the distances, or which has no positions at all.
+    """The bottom of a stack whose attention knows the distances, or which has no positions at all.
 
         y = dropout(x)
 
@@ -221,7 +221,7 @@ TOLERANCE = 1e-9
 
 
 def is_relative(scores: Scores, x: np.ndarray, shifts: Sequence[int] = SHIFTS) -> bool:
-    """Whether all scores stay what they are, but for rounding, when the whole sequence moves to later positions."""
+    """Test that all scores stay equal, but for rounding, when the whole sequence moves to later positions."""
     before = scores(x, 0)
     largest = np.abs(before).max()
     return all(np.abs(scores(x, shift) - before).max() <= TOLERANCE * largest for shift in shifts)

@@ -31,12 +31,12 @@ ROUNDING = 1e-9
 class NoUpdate(Layer):
     """Stands for a sublayer, and adds nothing.
 
-    forward(x (..., D), *others) -> zeros (..., D), cache;   masks among `others` are passed over
+    forward(x (..., D), *others) -> zeros (..., D), cache;   others that are not arrays are passed over
     backward(dy (..., D), cache) -> zeros for x, and for every other array
     """
 
     def forward(self, x: Array, *others: Any, rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        arrays = [x, *(other for other in others if not isinstance(other, Mask))]
+        arrays = [x, *(other for other in others if hasattr(other, "shape"))]
         return ops_of(x).xp.zeros_like(x), [array.shape for array in arrays]
 
     def backward(self, dy: Array, cache: Any) -> Any:
@@ -56,16 +56,16 @@ class OtherMasks(Layer):
             raise AttributeError(name)
         return getattr(self.stack, name)
 
-    def forward(self, *inputs: Any, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+    def forward(self, *inputs: Any, kv_caches: Any = None, rng: DropoutKey | None = None) -> tuple[Array, Any]:
         changed = [value._replace(**self.changes) if isinstance(value, Mask) else value for value in inputs]
-        return self.stack.forward(*changed, rng=rng)
+        return self.stack.forward(*changed, kv_caches=kv_caches, rng=rng)
 
 
 # Cutting --------------------------------------------------------------------------------------------------------------
 
 
 class Wire(NamedTuple):
-    """What is gone if the wire is cut, and how to cut it."""
+    """A wire: the words for what is lost without it, and a function that cuts it."""
 
     words: str
     cut: Callable[[Transformer], None]
@@ -158,7 +158,7 @@ def which_wire(logits: Callable[[Array, Array], Array]) -> str:
     before = logits(SOURCE, TARGET)
 
     def moved(source: Array = SOURCE, target: Array = TARGET) -> Array:
-        """Which positions of the logits change: bool (T,)"""
+        """Mark the positions of the logits that change: bool (T,)"""
         return (np.abs(logits(source, target) - before) > ROUNDING).any(axis=(0, 2))
 
     if not moved(source=with_id(SOURCE, 1, 10)).any():

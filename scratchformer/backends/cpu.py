@@ -1,4 +1,4 @@
-"""The operations of `nn/ops.py`, faster with NumPy on a CPU. They are in use where a `CpuDevice` computes in float32.
+"""The operations of `nn/ops.py`, faster with NumPy on a CPU. They are in use where a `Device` computes in float32.
 
 Matrix products take about the same time whoever calls them. The rest of a step is limited by memory: each NumPy call
 reads its arguments and writes its result, and an array of some megabytes has left the cache when it is read next. So
@@ -42,12 +42,8 @@ class FastOps(Ops):
         for block in blocks(total, PRODUCT_BLOCK):
             total[block] += self.matmul(a[block], b)
 
-    def linear_backward(self, dy: Array, x: Array, W: Array, dW: Array, db: Array | None) -> Array:
-        x_rows, dy_rows = rows_of(x), rows_of(dy)
-        self.add_product_inplace(dW, x_rows.T, dy_rows)
-        if db is not None:
-            db += ones_like_rows(dy_rows) @ dy_rows
-        return self.matmul(dy_rows, W.T).reshape(x.shape)
+    def add_rows_inplace(self, total: Array, rows: Array) -> None:
+        total += ones_like_rows(rows) @ rows
 
     def gelu(self, x: Array) -> Array:
         """With (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)), since `exp` takes half the time of `tanh`."""

@@ -1,4 +1,4 @@
-"""Where a model computes: on the CPU, or on a GPU (`backends/cuda`). One place chooses the operations: `Device.ops`."""
+"""The devices that compute: the CPU, or a GPU (`backends/cuda`). `Device.ops` are the operations for its arrays."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from scratchformer.backends import mkl
 from scratchformer.backends.cpu import FAST, FrozenOps
-from scratchformer.backends.products import choose, slow_bf16
 from scratchformer.errors import UserError
 from scratchformer.nn.model import Model
 from scratchformer.nn.ops import Ops
@@ -25,13 +23,11 @@ class Device:
     ops           the operations for its arrays: whoever computes there does so inside `using(*device.ops)`
     is_async      whether it computes in the background, so that the host should begin a step before the last one ends
     batch_factor  sentences to translate at once, as a multiple of the CPU's
-    products      the library for matrix products on a CPU, numpy or mkl; "" elsewhere
     """
 
     ops: tuple[Ops, ...] = (FAST,)
     is_async = False
     batch_factor = 1
-    products = "numpy"
 
     def to_device(self, model: Model) -> None:
         """Move the weights of a model here, in the device's precision. New models are on the CPU already."""
@@ -55,11 +51,11 @@ class Device:
         """After a step with fp16: choose the loss scale of the next step."""
 
     def overflow_is_normal(self) -> bool:
-        """Whether a gradient that is not finite is expected now and then, and its step may be skipped."""
+        """True if gradients overflow now and then, so that a step may be skipped."""
         return False
 
     def state(self) -> list[float]:
-        """What a checkpoint must hold to resume here bit for bit: the loss scale with fp16, otherwise nothing."""
+        """State of the device for a checkpoint: the loss scale with fp16, otherwise empty."""
         return []
 
     def restore(self, state: list[float]) -> None:
@@ -70,50 +66,18 @@ class Device:
         return None
 
     def describe(self) -> str:
-        """The device in words for the user: its name, and what its products are computed with."""
+        """The name of the device, and its precision, for the user."""
         return "NumPy on the CPU"
 
-    def drawback(self) -> str:
-        """What the user should know about the precision chosen; "" if there is nothing."""
-        return ""
 
-
-class MklDevice(Device):
-    """The CPU, with matrix products by MKL; in bfloat16 if that is the precision."""
-
-    products = "mkl"
-
-    def __init__(self, bf16: bool = False) -> None:
-        self.mkl, self.bf16 = mkl.load(), bf16
-        self.ops = (mkl.Bf16Ops(self.mkl) if bf16 else mkl.MklOps(self.mkl),)
-
-    def to_device(self, model: Model) -> None:
-        (ops,) = self.ops
-        if isinstance(ops, mkl.Bf16Ops):
-            ops.hold(model.store)
-
-    def frozen_ops(self) -> tuple[Ops, ...]:
-        return (mkl.PackedOps(self.mkl, self.bf16),)
-
-    def describe(self) -> str:
-        return f"NumPy on the CPU, products by MKL{' in bf16' * self.bf16}"
-
-    def drawback(self) -> str:
-        return slow_bf16() if self.bf16 else ""
-
-
-def open_device(name: str, precision: str = "", local_rank: int = 0, products: str = "auto") -> Device:
-    """The device of this rank, as `TrainingConfig.device`, `precision` and `products` say.
+def open_device(name: str, precision: str = "", local_rank: int = 0) -> Device:
+    """The device of this rank, as `TrainingConfig.device` and `precision` say.
 
     local_rank  of this process among those on the machine: `gpu` without a number is the GPU of this rank
-    Raises UserError if there is no such device.
     """
     kind, _, number = name.partition(":")
     if kind == "cpu":
-        if precision == "bf16":
-            choose("mkl")
-            return MklDevice(bf16=True)
-        return MklDevice() if choose(products).name == "mkl" else Device()
+        return Device()
     from scratchformer.backends.cuda.device import Gpu
 
     return Gpu(int(number) if number else None, precision or "tf32", local_rank)

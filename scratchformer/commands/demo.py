@@ -18,7 +18,7 @@ def demo(args: argparse.Namespace) -> int:
     """
     from scratchformer.backends.cpu import keep_freed_memory
     from scratchformer.experiments.demo import run_demo
-    from scratchformer.parallel import launcher
+    from scratchformer.parallel import job
 
     keep_freed_memory()
-    return 0 if run_demo(args.out) else launcher.INTERRUPTED
+    return 0 if run_demo(args.out) else job.INTERRUPTED

@@ -25,7 +25,8 @@ def fill(args: argparse.Namespace) -> None:
     scratchformer fill runs/bert-tiny "The [MASK] sleeps."
     scratchformer fill runs/bert-tiny --top 3 < sentences.txt
     """
-    from scratchformer.backends.mkl import product_threads
+    from threadpoolctl import threadpool_limits
+
     from scratchformer.decoding.filling import Filler
     from scratchformer.nn.text_encoder import TextEncoder
     from scratchformer.text.tokenizer import Tokenizer
@@ -39,7 +40,7 @@ def fill(args: argparse.Namespace) -> None:
     lines = InputLines([STANDARD_INPUT])
     if interactive := not args.texts and lines.are_typed():
         tell("Type a text with [MASK] and press Enter to fill it in; Ctrl-D ends.")
-    with product_threads(threads):
+    with threadpool_limits(threads, "blas"):
         for index, text in enumerate(args.texts or lines):
             place = "the text" if len(args.texts) == 1 else f"text {index + 1}" if args.texts else lines.place(index)
             if not text.strip():

@@ -40,7 +40,8 @@ def generate(args: argparse.Namespace) -> None:
     scratchformer generate runs/gpt-tiny --prompt "Attention is" --temperature 0.8 --top-k 50
     scratchformer generate runs/gpt-tiny --tokens 500 --samples 3 --seed 7
     """
-    from scratchformer.backends.mkl import product_threads
+    from threadpoolctl import threadpool_limits
+
     from scratchformer.decoding.generation import Sampling
     from scratchformer.decoding.generation import generate as write
     from scratchformer.decoding.translator import CONTROLS
@@ -70,7 +71,7 @@ def generate(args: argparse.Namespace) -> None:
     steps = write(model, prompt, args.tokens, sampling, args.seed, args.samples, config.data.max_length)
     shown_ids: list[int] = prompt
     new_ids: list[int] = []  # not shown yet: they may end in the middle of a character
-    with using(*device.frozen_ops()), product_threads(threads):
+    with using(*device.frozen_ops()), threadpool_limits(threads, "blas"):
         for drawn in steps:
             for ids, token in zip(texts, drawn.tolist()):
                 if token != PAD:

@@ -141,7 +141,7 @@ def add_search(parser: argparse.ArgumentParser) -> None:
 
 
 def add_machine(parser: argparse.ArgumentParser, precision: str, resumed: str = "", threads: bool = True) -> None:
-    """--device, --precision, --products and --threads.
+    """--device, --precision and --threads.
 
     precision  the default on a GPU
     resumed    an addition to the help text about the defaults of a resumed run
@@ -150,9 +150,7 @@ def add_machine(parser: argparse.ArgumentParser, precision: str, resumed: str = 
     add_option(parser, "--device D", word, f"cpu, gpu, or gpu:N for GPU number N from 0 (default: cpu{resumed})")
     choices = "fp32, tf32, bf16 or fp16"
     default = f"(default: {precision}{resumed})"
-    add_option(parser, "--precision P", word, f"on a GPU {choices} {default}; on the CPU fp32, or bf16 with MKL")
-    libraries = "the library for matrix products on the CPU: numpy, mkl, or auto for the faster of the two"
-    add_option(parser, "--products L", word, f"{libraries} (default: auto{resumed})")
+    add_option(parser, "--precision P", word, f"on a GPU {choices} {default}; on the CPU fp32")
     if threads:
         add_option(parser, "--threads N", setting("threads"), f"cores to use, 0 for all (default: all{resumed})")
 

@@ -49,7 +49,7 @@ def add(commands: Commands) -> None:
     share = "each with its own GPU or its share of the cores"
     add_nproc(parser, f"train with N processes on this machine, {share}")
     timeout = (
-        "end the job when one of its processes shows no sign of life for S seconds; S must be more than it takes "
+        "end the job when one of its processes exchanges nothing for S seconds; S must be more than it takes "
         "to read the text, to train the tokenizer, to validate or to save (default: 1800; 0: never)"
     )
     add_option(parser, "--timeout S", whole(0, 10**7), timeout, 1800)
@@ -67,27 +67,24 @@ def train(args: argparse.Namespace) -> int:
     scratchformer train --resume runs/m30k --minutes 30
     scratchformer train multi30k --data DIR --dry-run
     """
-    from scratchformer.nn.sizes import require_memory
-    from scratchformer.parallel import launcher
+    from scratchformer.parallel import job
+    from scratchformer.parallel.communicator import Communicator
 
-    # First of all: if anything fails from here on, all ranks end and one of them says why.
-    with launcher.join_job(args.timeout) as ranks:
-        run, config = requested_run(args)
-        configs.require_work_for(config, args.nproc)
-        require_memory(config)
-        if args.dry_run:
-            return measure_cost(args, config, ranks.size)
-        if args.nproc > 1 and not launcher.is_rank():
-            return train_as_ranks(args, run, config)
-        return train_as_one(args, run, config, ranks)
+    if job.is_rank():  # if anything fails from here on, all ranks end and one of them says why
+        with job.join(args.timeout, args.nproc) as ranks:
+            return train_as_one(args, *requested_run(args), ranks)
+    run, config = requested_run(args)
+    if args.dry_run:
+        return measure_cost(args, config)
+    return train_as_ranks(args, run, config) if args.nproc > 1 else train_as_one(args, run, config, Communicator())
 
 
-def measure_cost(args: argparse.Namespace, config: Config, n_ranks: int) -> int:
+def measure_cost(args: argparse.Namespace, config: Config) -> int:
     """Print what the run would cost -> exit code"""
     from scratchformer.backends.cpu import keep_freed_memory
     from scratchformer.experiments.dry_run import dry_run
 
-    if args.resume or max(args.nproc, n_ranks) > 1:
+    if args.resume or args.nproc > 1:
         raise UserError("--dry-run measures a new run in one process: no --resume, no --nproc")
     keep_freed_memory()
     print("\n".join(dry_run(adapt_to_data(config, args)[0])))
@@ -96,6 +93,7 @@ def measure_cost(args: argparse.Namespace, config: Config, n_ranks: int) -> int:
 
 def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
     """The run's directory and the configuration that the arguments ask for."""
+    from scratchformer.nn.sizes import require_memory
     from scratchformer.training.run import RunDirectory
 
     if args.resume:
@@ -111,6 +109,8 @@ def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
         require_text(name, with_options(config, args))
     config = with_options(config, args)
     require_effect(config, args)
+    configs.require_work_for(config, args.nproc)
+    require_memory(config)
     return run, config
 
 
@@ -130,7 +130,7 @@ def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) 
     for name in configs.named_paths(config):
         if Path(name).exists() and not (Path(name).is_file() or Path(name).is_dir()):
             raise UserError(f"{name}: {args.nproc} processes cannot all read it, since it is not a file on disk")
-    code = launcher.launch(launcher.command_of(args.arguments), args.nproc, args.timeout)
+    code = launcher.launch(launcher.command_of(args.arguments), args.nproc)
     if code != 0 and run.config_file.exists():
         with suppress(UserError):  # another job trains in this run
             run.lock()
@@ -161,7 +161,7 @@ def how_to_resume(args: argparse.Namespace, run: RunDirectory) -> str:
 def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ranks: Communicator) -> int:
     """Train in this process, alone or as one of several ranks; rank 0 writes the messages. -> exit code"""
     from scratchformer.backends.cpu import keep_freed_memory
-    from scratchformer.parallel import launcher
+    from scratchformer.parallel import job
     from scratchformer.tasks import start
     from scratchformer.tasks.table import task_of
     from scratchformer.training import loop
@@ -187,7 +187,7 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
     reason = loop.train(trainer)
     if not trainer.progress.step:
         say(f"{run.path}: {reason}, before the first step was done; {how_to_resume(args, run)}")
-        return launcher.INTERRUPTED if reason == loop.INTERRUPTED else 0
+        return job.INTERRUPTED if reason == loop.INTERRUPTED else 0
     if ranks.rank == 0:
         from scratchformer.commands.plot import draw_training  # Matplotlib is only for rank 0
 
@@ -200,4 +200,4 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
         f"{run.path}: {reason}; step {trainer.progress.step}, {trainer.progress.target_tokens} target tokens. "
         f"Now try: scratchformer {task_of(config).command} {shlex.quote(str(run.path))}; {how_to_resume(args, run)}"
     )
-    return launcher.INTERRUPTED if reason == loop.INTERRUPTED else 0
+    return job.INTERRUPTED if reason == loop.INTERRUPTED else 0

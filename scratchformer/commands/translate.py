@@ -124,8 +124,5 @@ def machine_of(args: argparse.Namespace) -> tuple[Device, int]:
 
     keep_freed_memory()
     name = "cpu" if args.device is None else args.device
-    machine = TrainingConfig(device=name, precision=args.precision or "", products=args.products or "auto")
-    device = open_device(machine.device, machine.precision or "fp32", products=machine.products)
-    if device.drawback():
-        tell(device.drawback())
-    return device, args.threads or available_cores()
+    machine = TrainingConfig(device=name, precision=args.precision or "")
+    return open_device(machine.device, machine.precision or "fp32"), args.threads or available_cores()

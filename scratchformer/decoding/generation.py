@@ -96,12 +96,12 @@ def generate(
         limit = min(limit, model.config.max_positions)
     randoms = [np.random.default_rng([seed, number]) for number in range(samples)]
     text = np.tile(np.asarray(prompt), (samples, 1))  # (R, t)
-    unread, kv_cache = text[:, -limit:], begin_generation(model, samples)
+    unread, kv_caches = text[:, -limit:], begin_generation(model, samples)
     writing = np.ones(samples, bool)
     for _ in range(n_tokens):
-        if kv_cache[0].t + unread.shape[1] > limit:
-            unread, kv_cache = text[:, -max(1, limit // 2) :], begin_generation(model, samples)
-        logits, kv_cache = generation_step(model, unread, kv_cache)
+        if kv_caches[0].t + unread.shape[1] > limit:
+            unread, kv_caches = text[:, -max(1, limit // 2) :], begin_generation(model, samples)
+        logits = generation_step(model, unread, kv_caches)
         p = probabilities(ops_of(logits).on_host(logits), sampling)
         drawn = np.array([random.choice(len(row), p=row) for random, row in zip(randoms, p)])
         drawn[~writing] = PAD

@@ -6,9 +6,9 @@ from itertools import islice
 from typing import Any, Callable, Iterable, Iterator, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from scratchformer.backends.device import Device
-from scratchformer.backends.mkl import product_threads
 from scratchformer.decoding.search import Hypothesis, Rules, search
 from scratchformer.errors import UserError, require_list
 from scratchformer.nn.ops import Ops, using
@@ -153,5 +153,5 @@ class Translator:
     def _at_once(self, work: Callable[[np.ndarray], Any], groups: list[np.ndarray]) -> list[Any]:
         """Map over the groups, up to `threads` at once. With fewer groups, matrix products use the other cores."""
         at_once = max(1, min(self.threads, len(groups)))
-        with product_threads(self.threads // at_once):
+        with threadpool_limits(self.threads // at_once, "blas"):
             return map_in_processes(work, groups, at_once)

@@ -4,22 +4,22 @@ forward and backward must share."""
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
-from typing import Any, Callable
+from functools import cache, partial
+from typing import Any, Callable, Sequence
 
 import numpy as np
 
 from scratchformer.config import ModelConfig
-from scratchformer.doctor.findings import COMPONENTS, CheckFailed, CodeProbe, expect, expect_close
-from scratchformer.doctor.fixtures import SOURCE, TARGET, DropoutRecorder, random, shifted, with_random_vectors
+from scratchformer.doctor.findings import ROUNDING, CheckFailed, CodeProbe, expect, expect_close
+from scratchformer.doctor.fixtures import SOURCE, TARGET, TARGET_OUT, DropoutRecorder, random, with_random_vectors
 from scratchformer.nn import gradient_cases
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradcheck import arrays_in, gradcheck, map_arrays, random_arrays
-from scratchformer.nn.gradient_cases import CASES, FLOAT64, SMALL, B, D, F, GradientCase, H, S, T
+from scratchformer.nn.gradient_cases import CASES, FLOAT64, SMALL, B, D, F, GradientCase, H, S, T, V
 from scratchformer.nn.layers import AddNorm, FeedForward, LearnedPositions, PositionalEncoding
 from scratchformer.nn.loss import forward_loss
-from scratchformer.nn.ops import Ops, using
-from scratchformer.nn.parameter import Layer, as_tuple
+from scratchformer.nn.ops import Ops, ops_of, using
+from scratchformer.nn.parameter import Layer, ParameterStore, as_tuple
 from scratchformer.nn.residual import PostNorm, PreNorm
 from scratchformer.nn.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer, Transformer
 
@@ -32,6 +32,10 @@ def probes(config: ModelConfig) -> list[CodeProbe]:
 # Gradients ------------------------------------------------------------------------------------------------------------
 
 
+RENAMED = {"CrossEntropy": "cross_entropy", "ModelLoss": "Transformer"}
+"""The components that these layers of the cases stand for."""
+
+
 def gradients(config: ModelConfig) -> CodeProbe:
     """Run the cases of `scratchformer gradcheck` in one random direction each, since a wrong gradient shows in almost
     every direction. The whole model, which takes longest, is checked only as configured."""
@@ -40,10 +44,9 @@ def gradients(config: ModelConfig) -> CodeProbe:
         gradient_cases.case(Transformer, "as configured", gradient_cases.transformer(**changes), 0.0),
         gradient_cases.case(gradient_cases.ModelLoss, "as configured", gradient_cases.transformer_loss(**changes), 0.3),
     ]
-    renamed = {"CrossEntropy": "cross_entropy", "ModelLoss": "Transformer"}
     by_component: dict[str, list[GradientCase]] = {}
     for case in cases:
-        by_component.setdefault(renamed.get(case.layer, case.layer), []).append(case)
+        by_component.setdefault(RENAMED.get(case.layer, case.layer), []).append(case)
     return CodeProbe(
         "gradients",
         "backward is the derivative of forward: it agrees with finite differences to 6 digits, with or without dropout",
@@ -74,75 +77,146 @@ def check_gradients(cases: list[GradientCase]) -> str:
 # The layer contract ---------------------------------------------------------------------------------------------------
 
 
+@cache
 def contract() -> CodeProbe:
-    """Check one case of each layer, with dropout, so that backward needs the mask as well."""
-    cases: dict[str, GradientCase] = {}
+    cases: dict[str, list[GradientCase]] = {}
     for case in CASES:
-        if case.description.endswith("dropout 0.3") and case.layer in COMPONENTS:
-            cases.setdefault(case.layer, case)
+        cases.setdefault(RENAMED.get(case.layer, case.layer), []).append(case)
     return CodeProbe(
         "layer contract",
         "forward and backward change nothing except gradients, to which they add in place; everything backward needs "
-        "is in the cache; float32 stays float32",
+        "is in the cache; float32 stays float32; the layout in memory does not matter",
         "a layer stores something in `self` from one call to the next; `p.grad = p.grad + g` makes a new array, so the "
         "optimizer, which reads the flat buffer, no longer sees the gradient; an in-place operation on an argument; "
         "multiplication by a float64 NumPy scalar",
-        [(layer, partial(check_contract, case)) for layer, case in cases.items()]
+        [(component, partial(check_contract, cases)) for component, cases in cases.items()]
         + [(component, partial(check_arguments_unchanged, call)) for component, call in operations()],
     )
 
 
-def check_contract(case: GradientCase) -> None:
-    layer, inputs, rng = case.make()
-    parameters = layer.parameters()
-    arrays = {name: parameter.grad for name, parameter in parameters.items()}
-    y, cache = layer.forward(*inputs, rng=rng)
-    dy = random_arrays(seed=0)(y.shape)
-    freeze(inputs, cache, dy)
-    dx = as_tuple(layer.backward(dy, cache))
-    gradient = {name: parameter.grad.copy() for name, parameter in parameters.items()}
-    for name, parameter in parameters.items():
-        expect(parameter.grad is arrays[name], f"backward makes a new gradient array for {name}")
+def check_contract(cases: list[GradientCase]) -> None:
+    for case in cases:
+        try:
+            for check in (check_calls, check_layouts, check_float32):
+                check(*case.make())
+        except CheckFailed as failed:
+            raise CheckFailed(f"{case.description}: {failed.problem}", failed.also) from None
 
-    y_again, cache = layer.forward(*inputs, rng=rng)
-    reversed_inputs = map_arrays(lambda array: array[::-1], inputs)
-    layer.forward(*reversed_inputs, rng=rng and rng._replace(step=rng.step + 1))  # another call, with another mask
-    dx_again = as_tuple(layer.backward(dy, cache))
-    expect_close("output of a second, equal call", y_again, y)
-    for first, second in zip(dx, dx_again):
-        if first is not None:
-            expect_close("gradient of an input after another call of forward", second, first)
-    for name, parameter in parameters.items():
-        what = f"gradient of {name} after two equal calls and another in between, compared with twice that of one"
-        expect_close(what, parameter.grad, 2 * gradient[name])
 
-    for parameter in parameters.values():
+def upstream(y: np.ndarray) -> np.ndarray:
+    """A random gradient of y."""
+    return random_arrays(seed=0)(y.shape).astype(y.dtype)
+
+
+def results(
+    layer: Layer, calls: Sequence[tuple[tuple, DropoutKey | None]], order: Sequence[int]
+) -> list[list[np.ndarray]]:
+    """Call forward for each (inputs, key), then backward in this order, with arguments and caches read-only.
+
+    -> for each call, its output and the gradients of its inputs
+    """
+    made = [layer.forward(*inputs, rng=key) for inputs, key in calls]
+    gradients = [upstream(y) for y, _ in made]
+    freeze(made, gradients, [inputs for inputs, _ in calls])
+    found = {number: as_tuple(layer.backward(gradients[number], made[number][1])) for number in order}
+    return [[y, *(dx for dx in found[number] if dx is not None)] for number, (y, _) in enumerate(made)]
+
+
+def check_calls(layer: Layer, inputs: tuple, rng: DropoutKey | None) -> None:
+    """Another call makes no difference, whichever backward comes first, and gradients accumulate."""
+    parameters = layer.parameters().values()
+    store = ParameterStore(layer.parameters()) if parameters else None
+    freeze([parameter.data for parameter in parameters])
+    grad = store.grad if store else np.zeros(0)
+    call = inputs, rng
+    reordered = map_arrays(lambda array: array[::-1] * 0.5 if array.dtype.kind == "f" else array[::-1], inputs)
+    other = reordered, rng and rng._replace(step=9)
+
+    (alone,) = results(layer, [call], [0])
+    gradient = grad.copy()
+    expect(gradient.any() or not store, "no parameter gets a gradient")
+    (again,) = results(layer, [call], [0])
+    expect_all_close("a second, equal call", again, alone)
+    expect_close("gradients after two equal calls, compared with twice those of one", grad, 2 * gradient)
+    for parameter in parameters:
+        expect(store and np.shares_memory(parameter.grad, store.grad), "backward makes a new gradient array")
+
+    after = []
+    for order in ([0, 1], [1, 0]):
+        grad[...] = 0
+        first, second = results(layer, [call, other], order)
+        expect_all_close("a call with another one before its backward", first, alone)
+        after.append((*second, grad.copy()))
+    expect_all_close("gradients of two calls, compared with those of backward in the other order", after[0], after[1])
+
+    expect_all_close("output of a second call with the same key", layer.forward(*inputs, rng=rng)[:1], alone[:1], 0)
+    without_key = [layer.forward(*inputs, rng=None)[0] for _ in range(2)]
+    expect_all_close("output of a second call without a key", without_key[:1], without_key[1:], 0)
+
+
+def check_layouts(layer: Layer, inputs: tuple, rng: DropoutKey | None) -> None:
+    found = []
+    for layout in (np.ascontiguousarray, every_second):
+        layer.zero_grad()
+        y, cache = layer.forward(*map_arrays(layout, inputs), rng=rng)
+        dx = as_tuple(layer.backward(map_arrays(layout, upstream(y)), cache))
+        found.append([y, *(each for each in dx if each is not None), *copies_of_gradients(layer)])
+    expect_all_close("results for arrays with gaps in memory", found[0], found[1])
+
+
+def every_second(array: np.ndarray) -> np.ndarray:
+    """The same numbers, with gaps between them and the axes laid out in reverse order."""
+    return np.repeat(array.T, 2, axis=-1)[..., ::2].T if array.ndim else array
+
+
+def copies_of_gradients(layer: Layer) -> list[np.ndarray]:
+    return [parameter.grad.copy() for parameter in layer.parameters().values()]
+
+
+def check_float32(layer: Layer, inputs: tuple, rng: DropoutKey | None) -> None:
+    for parameter in layer.parameters().values():
         parameter.data, parameter.grad = parameter.data.astype("float32"), parameter.grad.astype("float32")
     y, cache = layer.forward(*map_arrays(to_float32, inputs), rng=rng)
-    for array in (y, *as_tuple(layer.backward(to_float32(dy), cache))):
-        expect(array is None or array.dtype == np.float32, f"float32 becomes {getattr(array, 'dtype', None)}")
+    arrays = [y, *arrays_in(cache)]  # now: backward empties some caches
+    arrays += [*as_tuple(layer.backward(upstream(y), cache)), *copies_of_gradients(layer)]
+    for array in arrays:
+        expect(array is None or array.dtype.kind != "f" or array.dtype == "float32", "float32 does not stay float32")
+
+
+def expect_all_close(
+    what: str, found: Sequence[np.ndarray], expected: Sequence[np.ndarray], tolerance: float = ROUNDING
+) -> None:
+    """`expect_close` for each pair of arrays."""
+    expect(len(found) == len(expected), f"{what}: {len(found)} arrays instead of {len(expected)}")
+    for one, other in zip(found, expected):
+        expect_close(what, one, other, tolerance)
 
 
 def operations() -> list[tuple[str, Callable[[Ops], Any]]]:
     """Calls of operations in `nn/ops.py` on read-only arrays. A layer may not notice that an operation changes one of
     these arguments."""
     x, kept, scores = np.ones((B, T)), np.ones((B, T), bool), np.ones((B, H, T, T))
-    freeze(x, kept, scores)
+    row, saved, ids = x[0], (x, x[:, :1]), np.ones(B, int)
+    freeze(x, kept, scores, ids)
+    new = partial(np.zeros, T)
     return [
         ("dropout", lambda ops: ops.dropout(x, 0.3, KEY)),
         ("dropout", lambda ops: ops.dropout_backward(x, kept, 0.3)),
-        ("Linear", lambda ops: ops.linear_backward(x, x, np.eye(T), np.zeros((T, T)), np.zeros(T))),
-        ("LayerNorm", lambda ops: ops.layer_norm_backward(x, (x, x[:, :1]), x[0], np.zeros(T), np.zeros(T))),
+        ("Embedding", lambda ops: ops.embedding_backward(x, ids, 2.0, np.zeros((V, T)))),
+        ("Linear", lambda ops: ops.linear_backward(x, x, np.eye(T), np.zeros((T, T)), new())),
+        ("LayerNorm", lambda ops: ops.layer_norm_backward(x, saved, row, new(), new())),
+        ("AddNorm", lambda ops: ops.add_norm_backward(x, (kept, saved), row, new(), new(), 0.3)),
         ("FeedForward", lambda ops: ops.relu(x)),
         ("FeedForward", lambda ops: ops.relu_backward(x, x)),
-        ("ScaledDotProductAttention", lambda ops: ops.masked_softmax(scores, 0.5, None, True)),
+        ("FeedForward", lambda ops: ops.gelu_backward(x, x)),
+        ("ScaledDotProductAttention", lambda ops: ops.masked_softmax(scores, 0.5, np.array([T, 0, 2]), True)),
         ("ScaledDotProductAttention", lambda ops: ops.masked_softmax_backward(scores, scores, 0.5)),
     ]
 
 
 def check_arguments_unchanged(call: Callable[[Ops], Any]) -> None:
     """NumPy raises an exception where the operation writes into a read-only argument."""
-    call(Ops(np))
+    call(ops_of(np.zeros(1)))
 
 
 def freeze(*things: Any) -> None:
@@ -236,5 +310,5 @@ def check_no_dropout_without_key(config: ModelConfig) -> None:
     without_dropout = replace(config, P_drop=0.0, attention_dropout=0.0, relu_dropout=0.0)
     model, expected = (with_random_vectors(Transformer(each, dtype=FLOAT64)) for each in (config, without_dropout))
     expect_close("logits without a key", model.forward(SOURCE, TARGET)[0], expected.forward(SOURCE, TARGET)[0])
-    batch = SOURCE, TARGET, shifted(TARGET)
+    batch = SOURCE, TARGET, TARGET_OUT
     expect_close("validation loss", forward_loss(model, *batch)[0], forward_loss(expected, *batch)[0])

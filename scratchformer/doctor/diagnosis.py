@@ -14,7 +14,7 @@ from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.doctor import backward_probes, data_probes, flow_probes, layer_probes, setup_probes, training_probes
 from scratchformer.doctor.data_probes import Text, read_text
-from scratchformer.doctor.findings import COMPONENTS, Finding, one_line, suspects
+from scratchformer.doctor.findings import COMPONENTS, CodeProbe, Finding, one_line, suspects
 from scratchformer.doctor.fixtures import small_config
 from scratchformer.errors import UserError
 from scratchformer.tasks.table import task_of
@@ -67,16 +67,20 @@ def read_data(config: Config, tokenizer: Tokenizer | None) -> Any:
     return read_text(config.data) if config.data.task == "translation" else task_of(config).read(config)
 
 
-def probe_code(config: Config) -> Iterator[Finding]:
-    """Run the probes of layers, backward, flow and training, one after another as the caller asks for findings."""
+def code_probes(config: Config) -> list[CodeProbe]:
+    """The table of checks of the code: layers, backward, flow and training. The tests run it, too."""
     small = small_config(config.model)
-    for probe in chain(
-        layer_probes.probes(small),
-        backward_probes.probes(small),
-        flow_probes.probes(small),
-        training_probes.probes(config),
-    ):
-        yield probe.run()
+    return [
+        *layer_probes.probes(small),
+        *backward_probes.probes(small),
+        *flow_probes.probes(small),
+        *training_probes.probes(config),
+    ]
+
+
+def probe_code(config: Config) -> Iterator[Finding]:
+    """Run the probes of the code one after another, as the caller asks for findings."""
+    return (probe.run() for probe in code_probes(config))
 
 
 def catch_errors(findings: Iterator[Finding]) -> Iterator[Finding]:
@@ -227,11 +231,5 @@ def row(label: str, text: str) -> str:
 
 def as_record(finding: Finding) -> dict[str, Any]:
     """For programs."""
-    return {
-        "probe": finding.probe,
-        "verdict": finding.verdict,
-        "expected": finding.expected,
-        "seen": finding.seen,
-        "causes": finding.causes,
-        "suspects": finding.suspects,
-    }
+    fields = "probe", "verdict", "expected", "seen", "causes", "suspects"
+    return {field: getattr(finding, field) for field in fields}

@@ -39,10 +39,10 @@ COMPONENTS: dict[str, Component] = {
     "SelfAttention": Component("nn/attention.py", ("Linear", "ScaledDotProductAttention")),
     "CrossAttention": Component("nn/attention.py", ("Linear", "ScaledDotProductAttention")),
     "HeadGate": Component("nn/head_gate.py"),
-    "GatedAttention": Component("nn/head_gate.py", ("HeadGate", "ScaledDotProductAttention")),
+    "GatedAttention": Component("nn/head_gate.py", ("HeadGate", "CrossAttention")),
     "Convolution": Component("nn/sequence_layers.py"),
     "SeparableConvolution": Component("nn/sequence_layers.py", ("Linear",)),
-    "RestrictedAttention": Component("nn/sequence_layers.py"),
+    "RestrictedAttention": Component("nn/sequence_layers.py", ("ScaledDotProductAttention",)),
     "RestrictedSelfAttention": Component("nn/sequence_layers.py", ("SelfAttention", "RestrictedAttention")),
     "PostNorm": Component("nn/residual.py", ("AddNorm", "FeedForward", "CrossAttention")),
     "PreNorm": Component("nn/residual.py", ("LayerNorm", "FeedForward", "CrossAttention")),
@@ -82,9 +82,9 @@ COMPONENTS: dict[str, Component] = {
     "Trainer.step": Component("training/trainer.py", ("Transformer", "Adam", "noam", "batches")),
     "beam search": Component("decoding/search.py", ("decoding step", "Trainer.step")),
 }
-"""Each component comes after its parts. An operation of `nn/ops.py` counts as part of the layer that calls it. Adam has
-the Transformer as a part because it is checked on the flat buffers of a model, and beam search has Trainer.step because
-it is checked on a model after a little training."""
+"""Each component comes after its parts. An operation of `nn/ops.py` counts as part of the layer that calls it. A part
+may also be a component that another is checked with: Adam on the flat buffers of a Transformer, beam search on a model
+after a little training, gates within CrossAttention."""
 
 
 def all_parts(name: str) -> set[str]:
@@ -213,7 +213,7 @@ def expect(condition: object, problem: str, also: tuple[str, ...] = ()) -> None:
         raise CheckFailed(problem, also)
 
 
-ROUNDING = 1e-9
+ROUNDING = 1e-12
 """The largest error that rounding in float64 can explain, relative to the largest number compared."""
 
 

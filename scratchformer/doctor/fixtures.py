@@ -15,9 +15,9 @@ from scratchformer.nn.parameter import Array
 
 
 def small_config(config: ModelConfig) -> ModelConfig:
-    """Small sizes, no dropout; the configuration's normalization, tying, positions, biases, activation."""
+    """Small sizes, no dropout; the configuration's normalization, tying, positions, biases, activation and tags."""
     choices = "norm", "tied", "positions", "attention_bias", "activation"
-    return replace(SMALL, **{name: getattr(config, name) for name in choices})
+    return replace(SMALL, n_tags=min(config.n_tags, 3), **{name: getattr(config, name) for name in choices})
 
 
 def random() -> np.random.Generator:
@@ -35,12 +35,9 @@ def with_random_vectors(layer: Any) -> Any:
 
 
 SOURCE = np.array([[3, 5, 2, 5, 7], [4, 1, 6, 0, 0], [9, 8, 9, 1, 0]])  # (B, S), with different padding in every row
-TARGET = np.array([[2, 6, 4, 8], [2, 7, 7, 3], [2, 10, 1, 5]])  # (B, T)
-
-
-def shifted(target: np.ndarray) -> np.ndarray:
-    """What the decoder should predict for `target` (B, T): the next token, and the end symbol 1 after the last."""
-    return np.concatenate([target[:, 1:], np.ones((len(target), 1), target.dtype)], axis=1)
+TYPES = np.array([[0, 0, 0, 1, 1], [0, 1, 0, 0, 0], [0, 0, 0, 0, 0]])  # (B, S), the segment of each token of SOURCE
+TARGET = np.array([[2, 6, 4, 8], [2, 7, 7, 0], [2, 10, 1, 5]])  # (B, T)
+TARGET_OUT = np.array([[6, 4, 8, 1], [7, 7, 1, 0], [10, 1, 5, 1]])  # (B, T), what the decoder should predict for TARGET
 
 
 class DropoutRecorder(Ops):

@@ -6,25 +6,33 @@ function. So these probes change one position at a time and look at which output
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, Callable
+from typing import Any, Callable, get_args
 
 import numpy as np
 
 from scratchformer.config import ModelConfig
-from scratchformer.doctor.findings import ROUNDING, CheckFailed, CodeProbe, expect, expect_close
-from scratchformer.doctor.fixtures import SOURCE, TARGET, random, shifted, with_random_vectors
+from scratchformer.doctor.findings import CheckFailed, CodeProbe, expect, expect_close
+from scratchformer.doctor.fixtures import SOURCE, TARGET, TARGET_OUT, TYPES, random, with_random_vectors
 from scratchformer.nn import gradient_cases
-from scratchformer.nn.attention import Mask, ScaledDotProductAttention
-from scratchformer.nn.gradient_cases import FLOAT64, B, D, F, S, T, V, lengths
+from scratchformer.nn.attention import Mask, ScaledDotProductAttention, attention_weights
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.gradient_cases import FLOAT64, B, D, F, H, S, T, V, lengths
 from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.layers import FeedForward, LayerNorm, Linear, PositionalEncoding
-from scratchformer.nn.loss import cross_entropy, forward_loss, loss_backward
+from scratchformer.nn.loss import Smoothing, batch_loss_backward, cross_entropy, forward_loss, loss_backward
+from scratchformer.nn.model import Model
 from scratchformer.nn.next_word import NextWord
-from scratchformer.nn.ops import PAD
-from scratchformer.nn.parameter import Array
-from scratchformer.nn.sequence_layers import Convolution, RestrictedAttention, SeparableConvolution
+from scratchformer.nn.ops import PAD, ops_of, using
+from scratchformer.nn.parameter import Array, Layer
+from scratchformer.nn.sequence_layers import (
+    Convolution,
+    RestrictedAttention,
+    RestrictedSelfAttention,
+    SeparableConvolution,
+)
 from scratchformer.nn.text_encoder import TextEncoder
 from scratchformer.nn.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer, Transformer
 from scratchformer.nn.vision import VisionTransformer
@@ -51,6 +59,7 @@ def dependence(config: ModelConfig) -> CodeProbe:
         ("ScaledDotProductAttention", lambda: attention(Mask()), np.ones((T, S), bool)),
         ("ScaledDotProductAttention", lambda: attention(Mask(lengths(S))), padded),
         ("ScaledDotProductAttention", lambda: attention(Mask(causal=True)), causal),
+        ("ScaledDotProductAttention", lambda: attention(Mask(causal=True)), np.tri(T, S, S - T, dtype=bool)),
         ("SelfAttention", lambda: self_attention(Mask(lengths(S))), padded | itself & ~empty),
         ("SelfAttention", lambda: self_attention(Mask(causal=True)), causal),
         ("CrossAttention", lambda: cross_attention_from_memory, padded),
@@ -78,6 +87,7 @@ def dependence(config: ModelConfig) -> CodeProbe:
         [(name, partial(check_dependence, make, allowed)) for name, make, allowed in functions]
         + [
             ("Transformer", partial(check_token_dependence, config)),
+            ("Transformer", partial(check_attention_masks, config)),
             ("Transformer", partial(check_word_order, config)),
             ("LanguageModel", partial(check_language_model, config)),
             ("TextEncoder", partial(check_text_encoder, config)),
@@ -89,42 +99,59 @@ def dependence(config: ModelConfig) -> CodeProbe:
 def check_dependence(make: Callable[[], Callable], allowed: np.ndarray) -> None:
     """make() -> function (B, S, D) -> (B, T, ...) or (y, cache); allowed (T, S) or (B, T or 1, S), True = depends."""
     function, n_positions = make(), allowed.shape[-1]
-    found = dependence_of(function, random().normal(size=(B, n_positions, D)))
+    found = changes_of(function, random().normal(size=(B, n_positions, D)))
     expect_dependence(found, np.broadcast_to(allowed, (B, found.shape[1], n_positions)))
 
 
-def dependence_of(function: Callable[[np.ndarray], Any], x: np.ndarray) -> np.ndarray:
-    """Which outputs change when one input position changes? x (B, S, ...) -> bool (B, T, B, S)"""
+def another(value: Any) -> Any:
+    """Another number, or the id of another word; padding stays padding."""
+    if not isinstance(value, (int, np.integer)):
+        return 1 - 2 * value
+    return value if value == PAD else value % (V - 1) + 1
+
+
+def another_word(token: int) -> int:
+    """The id of another word, also instead of padding."""
+    return token % (V - 1) + 1
+
+
+def changes_of(
+    function: Callable[[np.ndarray], Any], x: np.ndarray, change: Callable[[Any], Any] = another
+) -> np.ndarray:
+    """Change one position of x at a time: how much does each output move? x (B, S, ...) -> (B, T, B, S)"""
 
     def output(x: np.ndarray) -> np.ndarray:
         y = function(x)
         return y[0] if isinstance(y, tuple) else y
 
     y = output(x)
-    depends = np.zeros((*y.shape[:2], *x.shape[:2]), bool)
+    moves = np.zeros((*y.shape[:2], *x.shape[:2]))
     for b, s in np.ndindex(x.shape[:2]):
         changed = x.copy()
-        changed[b, s] = another_id(int(x[b, s])) if x.dtype.kind == "i" else 1 - 2 * x[b, s]
-        moved = np.abs(output(changed) - y) > ROUNDING
-        depends[:, :, b, s] = moved.reshape(*y.shape[:2], -1).any(axis=-1)
-    return depends
+        changed[b, s] = change(x[b, s])
+        moves[:, :, b, s] = np.abs(output(changed) - y).reshape(*y.shape[:2], -1).max(axis=-1)
+    return moves
 
 
-def another_id(token: int) -> int:
-    """Another word; padding stays padding."""
-    return token if token == PAD else token % (V - 1) + 1
+def dependence_of(function: Callable[[np.ndarray], Any], x: np.ndarray) -> np.ndarray:
+    """Find the outputs that depend, by more than rounding, on a position. x (B, S, ...) -> bool (B, T, B, S)"""
+    return changes_of(function, x) > 1e-9
 
 
-def expect_dependence(found: np.ndarray, allowed: np.ndarray, what: str = "") -> None:
-    """Raise CheckFailed unless dependence (B, T, B, S) is as allowed (B, T, S), which is within each sentence."""
+NOTICEABLE = 1e-6
+"""An output that depends on a position changes by more than this. One that does not changes by nothing at all."""
+
+
+def expect_dependence(moves: np.ndarray, allowed: np.ndarray, what: str = "") -> None:
+    """Raise CheckFailed unless the changes (B, T, B, S) are as allowed (B, T, S), which is within each sentence."""
     n_sentences = len(allowed)
-    expected = np.zeros_like(found)
+    expected = np.zeros(moves.shape, bool)
     expected[np.arange(n_sentences), :, np.arange(n_sentences)] = allowed
-    for b, t, other, s in np.argwhere(found & ~expected):
+    for b, t, other, s in np.argwhere((moves != 0) & ~expected):
         expect(other == b, f"{what}a sentence depends on other sentences of its batch")
         expect(allowed[b, :, s].any(), f"{what}output {t} depends on position {s}, which is padding")
         raise CheckFailed(f"{what}output {t} depends on {'the later ' if s > t else ''}position {s}")
-    for _, t, _, s in np.argwhere(expected & ~found):
+    for _, t, _, s in np.argwhere(expected & ~(moves > NOTICEABLE)):
         raise CheckFailed(f"{what}output {t} does not depend on position {s}")
 
 
@@ -176,54 +203,71 @@ def decoder_from_x(layer: DecoderLayer | Decoder) -> Callable:
 
 def decoder_from_memory(layer: DecoderLayer | Decoder) -> Callable:
     x = random().normal(size=(B, T, D))
-    return lambda memory: layer.forward(x, memory, memory_mask=Mask(lengths(S)))
+    return lambda memory: layer.forward(x, memory, Mask(causal=True), Mask(lengths(S)))
 
 
 def check_token_dependence(config: ModelConfig) -> None:
-    model = with_random_vectors(Transformer(config, dtype=FLOAT64))
-    found = dependence_of(lambda target: model.forward(SOURCE, target), TARGET)
-    expect_dependence(found, np.broadcast_to(np.tri(T, dtype=bool), (B, T, T)), "from target to logits: ")
-    found = dependence_of(lambda source: model.forward(source, TARGET), SOURCE)
+    """Use sources of S and of T tokens: a model that mixes up the two sides may run for equal lengths only."""
+    model = transformer(config)
+    for source in (SOURCE, SOURCE[:, :T]):
+        found = changes_of(lambda target: model.forward(source, target), TARGET, another_word)
+        expect_dependence(found, np.broadcast_to(np.tri(T, dtype=bool), (B, T, T)), "from target to logits: ")
+    found = changes_of(lambda source: model.forward(source, TARGET), SOURCE)
     expect_dependence(found, np.broadcast_to((SOURCE != PAD)[:, None], (B, T, S)), "from source to logits: ")
+
+
+def check_attention_masks(config: ModelConfig) -> None:
+    """The weights of all 3 N attentions are 0 where they are masked, and only there."""
+    source, N = SOURCE * [[1], [0], [1]], config.N  # the second sentence is empty
+    weights = attention_weights(transformer(config).forward(source, TARGET)[1])
+    expect(len(weights) == 3 * N, f"{len(weights)} attentions, expected {3 * N}")
+    to_source, to_target = (source != PAD)[:, None, None], np.tri(T, dtype=bool)
+    for name, group, shape, may in [
+        ("the encoder", weights[:N], (B, H, S, S), to_source),
+        ("the decoder", weights[N::2], (B, H, T, T), to_target),
+        ("the decoder to the source", weights[N + 1 :: 2], (B, H, T, S), to_source),
+    ]:
+        for found in group:
+            expect(found.shape == shape, f"attention weights of {name} have shape {found.shape}, expected {shape}")
+            expect(
+                np.array_equal(found != 0, np.broadcast_to(may, shape)), f"attention of {name} does not obey its mask"
+            )
 
 
 def check_word_order(config: ModelConfig) -> None:
     """Use one layer only: from the second layer on, the causal mask alone is enough to tell the order of the target."""
-    model = with_random_vectors(Transformer(replace(config, N=1), dtype=FLOAT64))
+    model = transformer(replace(config, N=1))
     logits = model.forward(SOURCE, TARGET)[0]
     for side, source, target in [("source", swapped(SOURCE), TARGET), ("target", SOURCE, swapped(TARGET))]:
         change = np.abs(model.forward(source, target)[0] - logits)[:, 2:].max(axis=(1, 2))
-        expect((change > ROUNDING).all(), f"the order of the {side}'s words makes no difference")
-
-
-def check_text_encoder(config: ModelConfig) -> None:
-    """Every token reaches every state, also that which a class is read from; more padding changes none."""
-    real = SOURCE != PAD
-    for n_classes in (0, 2):
-        sizes = replace(config, architecture="encoder", n_classes=n_classes)
-        model = with_random_vectors(TextEncoder(sizes, dtype=FLOAT64))
-        logits = model.forward(SOURCE, np.zeros_like(SOURCE))[0]
-        found = dependence_of(lambda ids: model.forward(ids, np.zeros_like(ids))[0][:, :1], SOURCE)
-        expect_dependence(found, real[:, None], "from tokens to the first state: ")
-        padded = np.pad(SOURCE, ((0, 0), (0, 2)))
-        again = model.forward(padded, np.zeros_like(padded))[0][:, : logits.shape[1]]
-        kept = real[:, : logits.shape[1], None]
-        expect_close("logits with two more columns of padding", kept * again, kept * logits)
+        expect((change > NOTICEABLE).all(), f"the order of the {side}'s words makes no difference")
 
 
 def check_language_model(config: ModelConfig) -> None:
-    """Raises CheckFailed unless a logit of a new model depends on all tokens up to its own, and on no later one."""
-    model = with_random_vectors(LanguageModel(config, dtype=FLOAT64))
-    expect_dependence(dependence_of(model.forward, TARGET), np.tri(T, dtype=bool)[None].repeat(B, axis=0))
+    """A logit of a new model depends on all tokens up to its own, and on no later one."""
+    moves = changes_of(language_model(config).forward, TARGET, another_word)
+    expect_dependence(moves, np.broadcast_to(np.tri(T, dtype=bool), (B, T, T)))
+
+
+def check_text_encoder(config: ModelConfig) -> None:
+    """Every token and its type reach every state of their text."""
+    real = SOURCE != PAD
+    for n_classes in (0, 2):
+        model = text_encoder(config, n_classes)
+        for what, moves, may in [
+            ("tokens", changes_of(lambda ids: model.forward(ids, TYPES), SOURCE), real),
+            ("types", changes_of(lambda types: model.forward(SOURCE, types), TYPES, lambda type: 1 - type), real),
+        ]:
+            n_states = moves.shape[1]
+            allowed = may[:, None] | np.eye(S, dtype=bool)[:n_states] & (what == "types")  # padding has a type, too
+            expect_dependence(moves, np.broadcast_to(allowed, (B, n_states, S)), f"from {what} to states: ")
 
 
 def check_vision_transformer(config: ModelConfig) -> None:
     """Every pixel reaches the class; patches that change places with their positions change nothing."""
-    sizes = replace(config, architecture="vision", n_classes=3, image_size=4, positions="learned", max_positions=5)
-    model, images = with_random_vectors(VisionTransformer(sizes, dtype=FLOAT64)), random().normal(size=(B, 4, 4))
-    pixels = images.reshape(B, 16)
-    found = dependence_of(lambda pixels: model.forward(pixels.reshape(B, 4, 4))[0], pixels)
-    expect_dependence(found, np.ones((B, 1, 16), bool), "from pixels to the class: ")
+    model, images = vision_transformer(config), random().normal(size=(B, 4, 4))
+    moves = changes_of(lambda pixels: model.forward(pixels.reshape(B, 4, 4))[0], images.reshape(B, 16))
+    expect_dependence(moves, np.ones((B, 1, 16), bool), "from pixels to the class: ")
     logits, P = model.forward(images)[0], model.positions.parameters()["weight"].data
     P[...] = P[[0, 2, 1, 4, 3]]
     found = model.forward(images[:, :, [2, 3, 0, 1]])[0]
@@ -235,19 +279,72 @@ def swapped(ids: np.ndarray) -> np.ndarray:
     return np.concatenate([ids[:, 1::-1], ids[:, 2:]], axis=1)
 
 
+def transformer(config: ModelConfig) -> Transformer:
+    return with_random_vectors(Transformer(config, dtype=FLOAT64))
+
+
+def language_model(config: ModelConfig) -> LanguageModel:
+    return with_random_vectors(LanguageModel(config, dtype=FLOAT64))
+
+
+def text_encoder(config: ModelConfig, n_classes: int) -> TextEncoder:
+    config = replace(config, architecture="encoder", n_classes=n_classes, n_tags=0)
+    return with_random_vectors(TextEncoder(config, dtype=FLOAT64))
+
+
+def vision_transformer(config: ModelConfig) -> VisionTransformer:
+    """For images of 4 x 4 pixels, which are four patches."""
+    config = replace(config, n_tags=0, positions="learned", max_positions=5)
+    sizes = replace(config, architecture="vision", n_classes=3, image_size=4)
+    return with_random_vectors(VisionTransformer(sizes, dtype=FLOAT64))
+
+
 # Padding --------------------------------------------------------------------------------------------------------------
 
 
 def padding(config: ModelConfig) -> CodeProbe:
-    checks = (check_extra_padding, check_sentence_alone, check_empty_source, check_losses_agree)
+    checks = (check_extra_padding, check_sentence_alone, check_empty_source, check_losses_agree, check_gradient_adds_up)
+    layers: list[tuple[str, Callable[[], Layer]]] = [
+        ("SelfAttention", lambda: gradient_cases.self_attention(random(), 0.0)),
+        ("Convolution", lambda: Convolution(D, 3, random(), FLOAT64, 2)),
+        ("SeparableConvolution", lambda: SeparableConvolution(D, 3, random(), FLOAT64, 2)),
+        ("RestrictedSelfAttention", lambda: RestrictedSelfAttention(D, H, 3, random(), FLOAT64)),
+        ("EncoderLayer", lambda: EncoderLayer(config, random(), FLOAT64)),
+        ("Encoder", lambda: Encoder(config, random(), FLOAT64)),
+    ]
     return CodeProbe(
         "padding and batch",
         "more padding and other sentences in the batch do not change logits, loss, number of tokens or gradient; a "
         "source of padding only gives finite numbers",
         "a place without the padding mask; a loss averaged over padding; positions counted from the right; a softmax "
         "over no keys, which is 0/0",
-        [("Transformer", partial(check, config)) for check in checks],
+        [(name, partial(check_layer_padding, make)) for name, make in layers]
+        + [("Transformer", partial(check, config)) for check in checks]
+        + [
+            ("LanguageModel", lambda: check_text_alone(language_model(config), TARGET)),
+            ("TextEncoder", lambda: check_text_alone(text_encoder(config, 0), SOURCE, TYPES)),
+            ("TextEncoder", lambda: check_text_alone(text_encoder(config, 2), SOURCE, TYPES)),
+            ("VisionTransformer", partial(check_image_alone, config)),
+        ],
     )
+
+
+def check_layer_padding(make: Callable[[], Any]) -> None:
+    """Padding gets no gradient, and what it contains or how much there is of it makes no difference."""
+    layer, x = make(), random().normal(size=(B, T, D))
+    real = np.arange(T) < lengths(T)[:, None]
+    for mask in (Mask(lengths(T)), Mask(lengths(T), causal=True)):
+        y, cache = layer.forward(x, mask)
+        dx = layer.backward(random().normal(size=y.shape)[::-1] * real[..., None], cache)
+        expect(np.isfinite(y).all(), "NaN or infinity for a sentence of padding only")
+        expect((dx[~real] == 0).all() and (dx[real] != 0).all(), "the gradient is not 0 for padding, and only there")
+        other, _ = layer.forward(np.where(real[..., None], x, 99), mask)
+        expect(np.array_equal(other[real], y[real]), "outputs depend on what is in the place of padding")
+        more, _ = layer.forward(np.pad(x, ((0, 0), (0, 5), (0, 0))), mask)
+        expect_close("outputs with five more positions of padding", more[:, :T][real], y[real])
+        for row in (0, 2):
+            alone, _ = layer.forward(x[[row], : lengths(T)[row]], Mask(causal=mask.causal))
+            expect_close("outputs of a sentence alone", alone[0], y[row, : lengths(T)[row]])
 
 
 def loss_and_gradient(
@@ -265,11 +362,11 @@ def check_extra_padding(config: ModelConfig) -> None:
     def pad(ids: np.ndarray, n_columns: int) -> np.ndarray:
         return np.pad(ids, ((0, 0), (0, n_columns)))
 
-    model = with_random_vectors(Transformer(config, dtype=FLOAT64))
+    model = transformer(config)
     logits = model.forward(SOURCE, TARGET)[0]
-    loss, n_tokens, gradient = loss_and_gradient(model, SOURCE, TARGET, shifted(TARGET))
+    loss, n_tokens, gradient = loss_and_gradient(model, SOURCE, TARGET, TARGET_OUT)
     for side, in_source, in_target in [("source", 2, 0), ("target", 0, 2)]:
-        source, target_in, target_out = pad(SOURCE, in_source), pad(TARGET, in_target), pad(shifted(TARGET), in_target)
+        source, target_in, target_out = pad(SOURCE, in_source), pad(TARGET, in_target), pad(TARGET_OUT, in_target)
         padded = f"with two more columns of padding in the {side}"
         expect_close(f"logits {padded}", model.forward(source, target_in)[0][:, :T], logits)
         new_loss, new_n_tokens, new_gradient = loss_and_gradient(model, source, target_in, target_out)
@@ -279,27 +376,78 @@ def check_extra_padding(config: ModelConfig) -> None:
 
 
 def check_sentence_alone(config: ModelConfig) -> None:
-    model = with_random_vectors(Transformer(config, dtype=FLOAT64))
+    model = transformer(config)
     logits = model.forward(SOURCE, TARGET)[0]
-    for b, length in enumerate((SOURCE != PAD).sum(axis=1)):
-        alone = model.forward(SOURCE[b : b + 1, :length], TARGET[b : b + 1])[0]
-        expect_close("logits of a sentence alone, compared with those in a batch", alone[0], logits[b])
+    for b, (s, t) in enumerate(zip((SOURCE != PAD).sum(axis=1), (TARGET != PAD).sum(axis=1))):
+        alone = model.forward(SOURCE[[b], :s], TARGET[[b], :t])[0]
+        expect_close("logits of a sentence alone, compared with those in a batch", alone[0], logits[b, :t])
+
+
+def check_text_alone(model: Model, *inputs: np.ndarray) -> None:
+    """Compare each text alone with the same text in a batch with more padding."""
+    together, _ = model.forward(*(np.pad(each, ((0, 0), (0, 2))) for each in inputs))
+    for b, length in enumerate((inputs[0] != PAD).sum(axis=1)):
+        alone, _ = model.forward(*(each[[b], :length] for each in inputs))
+        what = "logits of a text alone, compared with those in a padded batch"
+        expect_close(what, alone[0], together[b, : alone.shape[1]])
+
+
+def check_image_alone(config: ModelConfig) -> None:
+    model, images = vision_transformer(config), random().normal(size=(B, 4, 4))
+    logits, _ = model.forward(images)
+    for b in range(B):
+        alone = model.forward(images[[b]])[0]
+        expect_close("logits of an image alone, compared with those in a batch", alone[0], logits[b])
+    expect_gradient_adds_up(model, (images,), np.array([[2], [PAD], [3]]))
+
+
+def expect_gradient_adds_up(model: Model, inputs: tuple[np.ndarray, ...], targets: np.ndarray) -> None:
+    """Raise CheckFailed unless the gradient of the batch is the sum of those of its rows."""
+    batch_loss_backward(model, inputs, targets, 0.1)
+    together = model.store.grad.copy()
+    model.zero_grad()
+    for b in range(B):
+        batch_loss_backward(model, tuple(each[[b]] for each in inputs), targets[[b]], 0.1)
+    expect_close("sum of the gradients of each sentence, compared with that of the batch", model.store.grad, together)
+
+
+def check_gradient_adds_up(config: ModelConfig) -> None:
+    expect_gradient_adds_up(transformer(config), (SOURCE, TARGET), TARGET_OUT)
 
 
 def check_empty_source(config: ModelConfig) -> None:
-    model = with_random_vectors(Transformer(config, dtype=FLOAT64))
-    source = SOURCE * [[1], [0], [1]]
-    logits = model.forward(source, TARGET)[0]
-    expect(np.isfinite(logits).all(), "a source of padding only gives NaN or infinity in the logits")
-    gradient = loss_and_gradient(model, source, TARGET, shifted(TARGET))[2]
-    expect(np.isfinite(gradient).all(), "a source of padding only gives NaN or infinity in the gradient")
+    model = transformer(config)
+    for source in (SOURCE * [[1], [0], [1]], 0 * SOURCE):
+        logits = model.forward(source, TARGET)[0]
+        expect(np.isfinite(logits).all(), "a source of padding only gives NaN or infinity in the logits")
+        gradient = loss_and_gradient(model, source, TARGET, TARGET_OUT)[2]
+        expect(np.isfinite(gradient).all(), "a source of padding only gives NaN or infinity in the gradient")
 
 
 def check_losses_agree(config: ModelConfig) -> None:
-    model = with_random_vectors(Transformer(config, dtype=FLOAT64))
-    batch = SOURCE, TARGET, shifted(TARGET)
-    expected, n_tokens, _ = cross_entropy(model.forward(SOURCE, TARGET)[0], batch[2], 0.1)
-    for function in (forward_loss, loss_backward):
-        found, counted = function(model, *batch, 0.1)
-        expect_close(f"loss of {function.__name__}, compared with that of the logits", found, expected)
-        expect(counted == n_tokens, f"{function.__name__} counts {counted} tokens instead of {n_tokens}")
+    """Compare the loss of a model, which never keeps all logits, with that of all its logits, with dropout on."""
+    model, key, nothing = transformer(replace(config, P_drop=0.3)), DropoutKey(1, 2), 0 * TARGET
+    for spread in get_args(Smoothing):
+        logits, cache = model.forward(SOURCE, TARGET, rng=key)
+        expected, n_tokens, dlogits = cross_entropy(logits, TARGET_OUT, 0.1, spread)
+        model.zero_grad()
+        model.backward(dlogits, cache)
+        gradient = model.store.grad.copy()
+        for rows_at_once in (1, 2, 1000):
+            ops = copy.copy(ops_of(logits))
+            ops.logits_at_once = rows_at_once * V
+            model.zero_grad()
+            with using(ops):
+                found, counted = loss_backward(model, SOURCE, TARGET, TARGET_OUT, 0.1, key, spread)
+            expect_close("loss of loss_backward, compared with that of the logits", found, expected)
+            expect(counted == n_tokens, f"loss_backward counts {counted} tokens instead of {n_tokens}")
+            expect_close("gradient of loss_backward, compared with that of backward", model.store.grad, gradient)
+        model.zero_grad()
+        without_gradient = forward_loss(model, SOURCE, TARGET, TARGET_OUT, 0.1, spread)
+        expect(not model.store.grad.any(), "forward_loss changes gradients")
+        what = "loss and number of tokens of forward_loss, compared with those of loss_backward"
+        expect_close(what, without_gradient, loss_backward(model, SOURCE, TARGET, TARGET_OUT, 0.1, None, spread))
+        model.zero_grad()
+        for function in (forward_loss, loss_backward):
+            expect(function(model, SOURCE, nothing, nothing) == (0, 0), "padding as the target has a loss")
+        expect(not model.store.grad.any(), "padding as the target has a gradient")

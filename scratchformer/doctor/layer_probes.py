@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
-from typing import Literal
+from functools import cache, partial
+from itertools import product
+from typing import Any, Iterator, Literal
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from scratchformer.doctor.fixtures import random, with_random_vectors
 from scratchformer.nn import gradient_cases
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
 from scratchformer.nn.gradient_cases import D_K, D_V, FLOAT64, SMALL, B, D, F, H, S, T, V, lengths
-from scratchformer.nn.head_gate import HeadGate
+from scratchformer.nn.head_gate import HeadGate, gated
 from scratchformer.nn.layers import (
     AddNorm,
     Embedding,
@@ -33,6 +34,12 @@ from scratchformer.nn.layers import (
 from scratchformer.nn.ops import PAD
 from scratchformer.nn.parameter import Layer
 from scratchformer.nn.residual import PostNorm, PreNorm
+from scratchformer.nn.sequence_layers import (
+    Convolution,
+    RestrictedAttention,
+    RestrictedSelfAttention,
+    SeparableConvolution,
+)
 from scratchformer.nn.text_encoder import TokenTypes
 from scratchformer.nn.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer, Transformer
 from scratchformer.nn.vision import ClassToken, PatchEmbedding
@@ -79,8 +86,11 @@ def check_model_size(config: ModelConfig) -> None:
     model = Transformer(config)
     found, in_buffer = size(model), model.store.data.size
     expect(found == in_buffer, f"{found} parameters, {in_buffer} in the flat buffer")
+    views = model.store.named_views(model.store.data)
+    expect(list(views) == list(model.parameters()), "the flat buffer has other names than the model")
     for name, parameter in model.parameters().items():
-        expect(np.shares_memory(parameter.data, model.store.data), f"{name} is not in the flat buffer")
+        same = np.shares_memory(parameter.data, views[name]) and np.array_equal(parameter.data, views[name])
+        expect(same, f"{name} is not in the flat buffer")
 
 
 def check_tied_embeddings(config: ModelConfig) -> None:
@@ -97,11 +107,14 @@ def check_seed(config: ModelConfig) -> None:
     first, again, other = (Transformer(config, seed).store.data for seed in (1, 1, 2))
     expect(np.array_equal(first, again), "the same seed gives different weights")
     expect(not np.array_equal(first, other), "two seeds give the same weights")
+    in_float64 = Transformer(config, 1, FLOAT64).store.data
+    expect(np.array_equal(first, in_float64.astype("float32")), "float32 and float64 begin with different weights")
 
 
 # Initial sizes --------------------------------------------------------------------------------------------------------
 
 
+@cache
 def initial_sizes() -> CodeProbe:
     return CodeProbe(
         "initial sizes",
@@ -116,6 +129,7 @@ def initial_sizes() -> CodeProbe:
             ("LearnedPositions", check_learned_positions_size),
             ("LayerNorm", check_layer_norm_size),
             ("ScaledDotProductAttention", check_attention_scale),
+            ("Transformer", check_first_weights),
         ],
     )
 
@@ -153,8 +167,10 @@ def check_layer_norm_size() -> None:
     y, _ = LayerNorm(16, FLOAT64).forward(3 + 5 * random().normal(size=(B, T, 16)))
     expect_close("mean of a normalized row", y.mean(axis=-1), np.zeros((B, T)))
     expect_close("variance (divided by n) of a normalized row", y.var(axis=-1), np.ones((B, T)), 1e-3)
-    y, _ = LayerNorm(16, FLOAT64).forward(np.full((B, 16), 3.0))
+    layer = with_random_vectors(LayerNorm(16))
+    y, _ = layer.forward(np.full((B, 16), 3.0, "float32"))
     expect(np.isfinite(y).all(), "a row of equal numbers gives NaN or infinity: eps belongs under the square root")
+    expect(np.array_equal(y, np.tile(layer.beta.data, (B, 1))), "a row of equal numbers does not give beta")
 
 
 def check_attention_scale() -> None:
@@ -167,9 +183,28 @@ def check_attention_scale() -> None:
         expect(0.7 < variance < 1.4, problem)
 
 
+def check_first_weights() -> None:
+    """Check the distribution of every parameter of a new model, by its name."""
+    D = 64
+    model = Transformer(ModelConfig(vocab_size=500, N=1, d_model=D, d_ff=256, h=4, positions="learned"))
+    for name, parameter in model.parameters().items():
+        data, kind = parameter.data, name.split(".")[-1]
+        if kind in ("bias", "beta", "gamma"):
+            expect((data == (kind == "gamma")).all(), f"{name} does not begin with {float(kind == 'gamma')}")
+            continue
+        expected = D**-0.5 if "embedding" in name or "positions" in name else math.sqrt(2 / sum(data.shape))
+        deviation, mean = float(data.std()), abs(float(data.mean()))
+        problem = f"{name}: standard deviation {deviation:.4f} and mean {mean:.4f}, expected {expected:.4f} and 0"
+        expect(abs(deviation / expected - 1) < 0.02 and mean < 0.01, problem)
+        if expected != D**-0.5:  # Glorot's, of the fused shape: uniform
+            limit, largest = expected * math.sqrt(3), np.abs(data).max()
+            expect(0.99 * limit < largest <= limit, f"{name}: numbers up to {largest:.4f}, expected {limit:.4f}")
+
+
 # Formulas -------------------------------------------------------------------------------------------------------------
 
 
+@cache
 def formulas() -> CodeProbe:
     return CodeProbe(
         "formulas",
@@ -193,6 +228,11 @@ def formulas() -> CodeProbe:
             ("ScaledDotProductAttention", check_large_scores),
             ("SelfAttention", check_self_attention),
             ("CrossAttention", check_cross_attention),
+            ("GatedAttention", check_gates),
+            ("Convolution", partial(check_convolution, Convolution)),
+            ("SeparableConvolution", partial(check_convolution, SeparableConvolution)),
+            ("RestrictedAttention", check_restricted_attention),
+            ("RestrictedSelfAttention", check_restricted_self_attention),
             ("PostNorm", check_post_norm),
             ("PreNorm", check_pre_norm),
         ],
@@ -308,6 +348,7 @@ MASKS = [
     ("with padding", Mask(lengths(S)), T, S),
     ("with the causal mask", Mask(causal=True), T, T),
     ("with the causal mask and padding", Mask(lengths(T), causal=True), T, T),
+    ("with the causal mask for the last queries of more keys", Mask(causal=True), T, S),
 ]
 
 
@@ -315,10 +356,15 @@ def check_attention() -> None:
     for what, mask, t, s in MASKS:
         generator = random()
         q, k, v = (generator.normal(size=shape) for shape in [(B, t, H, D_K), (B, s, H, D_K), (B, s, H, D_V)])
-        y, _ = ScaledDotProductAttention().forward(q, k, v, mask)
+        y, cache = ScaledDotProductAttention().forward(q, k, v, mask)
         only_padding_is_nan = np.isnan(y[1]).any() and np.isfinite(y[[0, 2]]).all()
         expect(not only_padding_is_nan, f"{what}: NaN for a sentence of padding only")
         expect_close(f"softmax(Q K^T / sqrt(d_k)) V, {what}", y, attended(q, k, v, mask.as_array(t, s)))
+        may = np.broadcast_to(mask.as_array(t, s), cache.weights.shape)
+        expect(
+            np.array_equal(cache.weights != 0, may), f"{what}: weights are not exactly 0 where masked, and only there"
+        )
+        expect_close(f"sum of the weights of a query, {what}", cache.weights.sum(axis=-1), may.any(axis=-1))
 
 
 def check_large_scores() -> None:
@@ -352,6 +398,78 @@ def check_cross_attention() -> None:
         y = joined @ layer.output.weight.data + layer.output.bias.data
         found, _ = layer.forward(x, memory, mask)
         expect_close(f"attention with queries from x, keys and values from memory{what}", found, y)
+
+
+def check_gates() -> None:
+    """Open gates change no bit, closed ones leave nothing but the bias of the output, and all go after the block."""
+    layer = with_random_vectors(gradient_cases.cross_attention(random(), 0.0))
+    x, memory = random().normal(size=(B, T, D)), random().normal(1, 1, size=(B, S, D))
+    before, names = layer.forward(x, memory)[0], list(layer.parameters())
+    with gated([layer]) as (gate,):
+        expect(np.array_equal(layer.forward(x, memory)[0], before), "an open gate changes the output")
+        gate.xi.data[...] = 0
+        with gated([layer]):  # an open one behind a closed one
+            closed = layer.forward(x, memory)[0]
+    expect(
+        np.array_equal(closed, np.broadcast_to(layer.output.bias.data, closed.shape)), "closed gates leave something"
+    )
+    same = np.array_equal(layer.forward(x, memory)[0], before) and list(layer.parameters()) == names
+    expect(same, "a gate stays after its block")
+
+
+LONG = 9
+WINDOWS = [  # size, dilation, mask -> which positions are read, counted from one's own
+    (3, 1, Mask(), [-1, 0, 1]),
+    (4, 1, Mask(), [-1, 0, 1, 2]),
+    (1, 1, Mask(causal=True), [0]),
+    (4, 1, Mask(causal=True), [-3, -2, -1, 0]),
+    (3, 2, Mask(), [-2, 0, 2]),
+    (2, 3, Mask(), [-1, 2]),
+    (3, 3, Mask(causal=True), [-6, -3, 0]),
+    (2, LONG, Mask(causal=True), [-LONG, 0]),
+]
+
+
+def check_convolution(kind: type[Convolution] | type[SeparableConvolution]) -> None:
+    x = random().normal(size=(2, LONG, D))
+    for size, dilation, mask, window in WINDOWS:
+        layer: Any = with_random_vectors(kind(D, size, random(), FLOAT64, dilation))
+        y, W = np.zeros_like(x), layer.weight.data
+        for t, (i, offset) in product(range(LONG), enumerate(window)):
+            if 0 <= t + offset < LONG:
+                y[:, t] += x[:, t + offset] @ W[i] if kind is Convolution else x[:, t + offset] * W[i]
+        if kind is Convolution:
+            y += layer.bias.data
+        else:
+            y = y @ layer.pointwise.weight.data + layer.pointwise.bias.data
+        expect_close(f"sum over the window {window} of x W_i", layer.forward(x, mask)[0], y)
+
+
+def band_masks() -> Iterator[tuple[int, Mask, np.ndarray]]:
+    """-> the size of a window, the mask to call a layer with, and which key each query may attend to, as an array"""
+    ahead = np.arange(LONG) - np.arange(LONG)[:, None]
+    for size, dilation, mask, window in WINDOWS:
+        for key_lengths in (None, np.array([LONG, 0, 4])) if dilation == 1 else ():
+            mask = mask._replace(key_lengths=key_lengths)
+            yield size, mask, mask.as_array(LONG, LONG) & np.isin(ahead, window)
+
+
+def check_restricted_attention() -> None:
+    generator = random()
+    q, k, v = (generator.normal(size=(B, LONG, H, width)) for width in (D_K, D_K, D_V))
+    for size, mask, may in band_masks():
+        y, _ = RestrictedAttention(size).forward(q, k, v, mask)
+        expect_close(f"softmax(Q K^T / sqrt(d_k)) V in windows of {size}", y, attended(q, k, v, may))
+
+
+def check_restricted_self_attention() -> None:
+    x = random().normal(size=(B, LONG, D))
+    for size, mask, may in band_masks():
+        layer = with_random_vectors(RestrictedSelfAttention(D, H, size, random(), FLOAT64, D_K, D_V))
+        q, k, v = heads(x, layer.qkv, D_K, D_K, D_V)
+        joined = attended(q, k, v, may).reshape(B, LONG, -1)
+        y = joined @ layer.output.weight.data + layer.output.bias.data
+        expect_close(f"Concat(head_1, ..., head_h) W_O in windows of {size}", layer.forward(x, mask)[0], y)
 
 
 def check_post_norm() -> None:

@@ -1,1 +1,1 @@
-"""The cost of a training, evaluation, ablations, head statistics, figures and the demo."""
+"""The cost of a training, evaluation, head statistics, figures and the demo."""

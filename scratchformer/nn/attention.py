@@ -13,7 +13,7 @@ import numpy as np
 
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Linear
-from scratchformer.nn.ops import allowed, ops_of
+from scratchformer.nn.ops import allowed, by_head, ops_of
 from scratchformer.nn.parameter import Array, Layer
 
 
@@ -53,37 +53,12 @@ class ScaledDotProductAttention(Layer):
     ) -> tuple[Array, Any]:
         if not (q.size and k.size and v.size):
             raise ValueError(f"attention to an empty array: queries {q.shape}, keys {k.shape}, values {v.shape}")
-        ops = ops_of(q)
         scale = 1 / math.sqrt(q.shape[-1])
-        at_once = ops.attention(q, k, v, scale, mask.key_lengths, mask.causal, self.attention_dropout, rng)
-        if at_once:  # on a GPU
-            y, *saved = at_once
-            return y, AttentionCache(q, k, v, *saved)
-        scores = ops.matmul(by_head(q), transposed(by_head(k)))  # (B, H, T, S)
-        weights = ops.masked_softmax(scores, 1 / math.sqrt(q.shape[-1]), mask.key_lengths, mask.causal)
-        dropped, kept = ops.dropout(weights, self.attention_dropout, rng)
-        y = ops.xp.empty((*q.shape[:-1], v.shape[-1]), v.dtype)  # (B, T, H, d_v)
-        ops.matmul(dropped, by_head(v), out=by_head(y))
-        return y, AttentionCache(q, k, v, weights, dropped, kept)
+        y, *saved = ops_of(q).attention(q, k, v, scale, mask.key_lengths, mask.causal, self.attention_dropout, rng)
+        return y, AttentionCache(q, k, v, scale, *saved)
 
     def backward(self, dy: Array, cache: AttentionCache) -> tuple[Array, Array, Array]:
-        q, k, v, weights, dropped, kept = cache
-        ops = ops_of(dy)
-        if kept is None:
-            at_once = ops.attention_backward(dy, q, k, v, weights, 1 / math.sqrt(q.shape[-1]))
-            if at_once:
-                return at_once
-        dq, dk, dv = (ops.xp.empty(x.shape, x.dtype) for x in (q, k, v))
-        # y = dropped v
-        ops.matmul(transposed(dropped), by_head(dy), out=by_head(dv))
-        ddropped = ops.matmul(by_head(dy), transposed(by_head(v)))  # (B, H, T, S)
-        # dropped = dropout(softmax(scores / sqrt(d_k)))
-        dweights = ops.dropout_backward(ddropped, kept, self.attention_dropout)
-        dscores = ops.masked_softmax_backward(dweights, weights, 1 / math.sqrt(q.shape[-1]))
-        # scores = q k^T
-        ops.matmul(dscores, by_head(k), out=by_head(dq))
-        ops.matmul(transposed(dscores), by_head(q), out=by_head(dk))
-        return dq, dk, dv
+        return ops_of(dy).attention_backward(dy, *cache, self.attention_dropout)
 
 
 class AttentionCache(NamedTuple):
@@ -92,6 +67,7 @@ class AttentionCache(NamedTuple):
     q: Array
     k: Array
     v: Array
+    scale: float
     weights: Array
     dropped: Array
     kept: Array | None
@@ -107,16 +83,6 @@ def attention_weights(cache: Any) -> list[Array]:
     if isinstance(cache, (tuple, list)):
         return [weights for part in cache for weights in attention_weights(part)]
     return []
-
-
-def by_head(x: Array) -> Array:
-    """View (B, T, H, K) as (B, H, T, K)."""
-    return x.swapaxes(1, 2)
-
-
-def transposed(x: Array) -> Array:
-    """View (..., m, n) as (..., n, m)."""
-    return x.swapaxes(-1, -2)
 
 
 def split_heads(x: Array, h: int, *widths: int) -> list[Array]:
@@ -142,6 +108,44 @@ def head_sizes(d_model: int, h: int, d_k: int | None, d_v: int | None) -> tuple[
     return d_k or d_model // h, d_v or d_model // h
 
 
+class KeyValueCache:
+    """The keys and values of the positions read so far: a new position needs no other work than its own.
+
+    keys (R, t, H, d_k) and values (R, t, H, d_v) of R sequences are the first rows and positions of arrays that have
+    room for more. Methods change the cache in place.
+    """
+
+    INITIAL_POSITIONS = 32
+    """A new cache has room for this many positions. It doubles when it is full."""
+
+    def __init__(self, keys: Array, values: Array, rows: int, t: int) -> None:
+        self.arrays = keys, values
+        self.rows, self.t = rows, t
+
+    @property
+    def keys_and_values(self) -> tuple[Array, Array]:
+        """Those in use."""
+        keys, values = self.arrays
+        return keys[: self.rows, : self.t], values[: self.rows, : self.t]
+
+    def extend(self, k: Array, v: Array) -> tuple[Array, Array]:
+        """Append n positions, k (R, n, H, d_k) and v (R, n, H, d_v) -> all keys and values"""
+        start, (self.rows, n) = self.t, k.shape[:2]
+        self.t = start + n
+        while self.t > self.arrays[0].shape[1]:
+            xp = ops_of(k).xp
+            self.arrays = tuple(xp.concatenate([x, xp.empty_like(x)], axis=1) for x in self.arrays)
+        for array, new in zip(self.arrays, (k, v)):
+            array[: self.rows, start : self.t] = new
+        return self.keys_and_values
+
+    def select(self, rows: int, source: Array, to: Array) -> None:
+        """Leave this many rows, of which to[i] is what source[i] was, and the others stay. Arrays of our library."""
+        self.rows = rows
+        for array in self.arrays:
+            array[to, : self.t] = array[source, : self.t]
+
+
 class SelfAttention(Layer):
     """Multi-head attention of a sequence to itself (paper §3.2.2 and §3.2.3): q, k and v are all projections of x.
 
@@ -149,8 +153,11 @@ class SelfAttention(Layer):
 
     W_QKV (D, H (2 d_k + d_v)): W_Q, W_K and W_V of all heads side by side; W_O (H d_v, D); biases b_QKV and b_O.
 
-    forward(x (B, T, D), mask) -> y (B, T, D), cache
+    forward(x (B, T, D), mask, kv_cache) -> y (B, T, D), cache
     backward(dy (B, T, D), cache) -> dx (B, T, D)
+
+    With a `kv_cache`, which is for decoding only, x continues the positions in it: it attends to them and to itself,
+    and its keys and values are appended.
 
     Keeps:    x, q, k, v, the weights (B, H, T, S) and the joined heads.
     Raises:   ValueError if d_model is not a multiple of h and d_k or d_v is not given, and if x (or memory) is empty.
@@ -175,9 +182,13 @@ class SelfAttention(Layer):
         self.attention = ScaledDotProductAttention(attention_dropout)
         self.output = Linear(h * self.d_v, d_model, init, dtype, bias)
 
-    def forward(self, x: Array, mask: Mask = Mask(), rng: DropoutKey | None = None) -> tuple[Array, Any]:
+    def forward(
+        self, x: Array, mask: Mask = Mask(), kv_cache: KeyValueCache | None = None, rng: DropoutKey | None = None
+    ) -> tuple[Array, Any]:
         projected, qkv_cache = self.qkv.forward(x)  # (B, T, H (2 d_k + d_v))
         q, k, v = split_heads(projected, self.h, self.d_k, self.d_k, self.d_v)
+        if kv_cache:
+            k, v = kv_cache.extend(k, v)  # S positions
         heads, attention_cache = self.attention.forward(q, k, v, mask, rng=rng)  # (B, T, H, d_v)
         y, output_cache = self.output.forward(join_heads(heads))  # (B, T, D)
         return y, (qkv_cache, attention_cache, output_cache)
@@ -191,6 +202,12 @@ class SelfAttention(Layer):
         # q, k, v = split_heads(x W_QKV + b_QKV)
         return self.qkv.backward(join_heads(dq, dk, dv), qkv_cache)
 
+    def new_kv_cache(self, rows: int) -> KeyValueCache:
+        """An empty cache with room for this many sequences."""
+        weight = self.qkv.weight.data
+        empty, shape = ops_of(weight).xp.empty, (rows, KeyValueCache.INITIAL_POSITIONS, self.h)
+        return KeyValueCache(empty((*shape, self.d_k), weight.dtype), empty((*shape, self.d_v), weight.dtype), rows, 0)
+
 
 class CrossAttention(Layer):
     """Multi-head attention of the decoder to the encoder's output, `memory` (paper §3.2.2 and §3.2.3): queries are
@@ -198,8 +215,11 @@ class CrossAttention(Layer):
 
     W_Q (D, H d_k); W_KV (D, H (d_k + d_v)): W_K and W_V of all heads side by side; W_O (H d_v, D); a bias for each.
 
-    forward(x (B, T, D), memory (B, S, D), mask) -> y (B, T, D), cache
+    forward(x (B, T, D), memory (B, S, D), mask, kv_cache) -> y (B, T, D), cache
     backward(dy (B, T, D), cache) -> dx (B, T, D), dmemory (B, S, D)
+
+    With a `kv_cache`, which is for decoding only, keys and values are taken from it, and memory is not read. Several
+    rows of x may belong to one row of the cache: the hypotheses of a sentence.
 
     Keeps:    x, memory, q, k, v, the weights (B, H, T, S) and the joined heads.
     Raises and Differs:  as SelfAttention.
@@ -223,22 +243,44 @@ class CrossAttention(Layer):
         self.attention = ScaledDotProductAttention(attention_dropout)
         self.output = Linear(h * self.d_v, d_model, init, dtype, bias)
 
-    def forward(self, x: Array, memory: Array, mask: Mask = Mask(), rng: DropoutKey | None = None) -> tuple[Array, Any]:
+    def forward(
+        self,
+        x: Array,
+        memory: Array | None,
+        mask: Mask = Mask(),
+        kv_cache: KeyValueCache | None = None,
+        rng: DropoutKey | None = None,
+    ) -> tuple[Array, Any]:
         projected, q_cache = self.q.forward(x)  # (B, T, H d_k)
         (q,) = split_heads(projected, self.h, self.d_k)
-        projected, kv_cache = self.kv.forward(memory)  # (B, S, H (d_k + d_v))
-        k, v = split_heads(projected, self.h, self.d_k, self.d_v)
+        if kv_cache:
+            (k, v), memory_cache = kv_cache.keys_and_values, None
+            q = q.reshape(len(k), -1, *q.shape[2:])
+        else:
+            k, v, memory_cache = self.keys_and_values(memory)
         heads, attention_cache = self.attention.forward(q, k, v, mask, rng=rng)  # (B, T, H, d_v)
-        y, output_cache = self.output.forward(join_heads(heads))  # (B, T, D)
-        return y, (q_cache, kv_cache, attention_cache, output_cache)
+        y, output_cache = self.output.forward(join_heads(heads).reshape(*x.shape[:-1], -1))  # (B, T, D)
+        return y, (q_cache, memory_cache, attention_cache, output_cache)
+
+    def keys_and_values(self, memory: Array) -> tuple[Array, Array, Any]:
+        """memory (B, S, D) -> k (B, S, H, d_k), v (B, S, H, d_v), cache"""
+        projected, cache = self.kv.forward(memory)  # (B, S, H (d_k + d_v))
+        k, v = split_heads(projected, self.h, self.d_k, self.d_v)
+        return k, v, cache
 
     def backward(self, dy: Array, cache: Any) -> tuple[Array, Array]:
-        q_cache, kv_cache, attention_cache, output_cache = cache
+        q_cache, memory_cache, attention_cache, output_cache = cache
         # y = join_heads(heads) W_O + b_O
         (dheads,) = split_heads(self.output.backward(dy, output_cache), self.h, self.d_v)
         # heads = attention(q, k, v)
         dq, dk, dv = self.attention.backward(dheads, attention_cache)
         # k, v = split_heads(memory W_KV + b_KV)
-        dmemory = self.kv.backward(join_heads(dk, dv), kv_cache)
+        dmemory = self.kv.backward(join_heads(dk, dv), memory_cache)
         # q = split_heads(x W_Q + b_Q)
         return self.q.backward(join_heads(dq), q_cache), dmemory
+
+    def new_kv_cache(self, memory: Array) -> KeyValueCache:
+        """The keys and values of memory (B, S, D), head by head in memory: products with them are faster so."""
+        k, v, _ = self.keys_and_values(memory)
+        k, v = (by_head(ops_of(x).xp.ascontiguousarray(by_head(x))) for x in (k, v))
+        return KeyValueCache(k, v, *memory.shape[:2])

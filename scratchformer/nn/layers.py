@@ -101,8 +101,7 @@ class Unembedding(Layer):
 
     def backward(self, dlogits: Array, cache: Any) -> Array:
         (y,) = cache
-        ops = ops_of(dlogits)
-        rows = ops.for_products(rows_of(dlogits))
+        ops, rows = ops_of(dlogits), rows_of(dlogits)
         # logits = y E^T
         ops.add_product_inplace(self.weight.grad, rows.T, rows_of(y))
         return ops.matmul(rows, self.weight.data).reshape(y.shape)

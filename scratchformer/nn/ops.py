@@ -46,7 +46,7 @@ class Ops:
         self.xp, self.dtypes = xp, dtypes
 
     def works_on(self, kind: type, dtype: np.dtype) -> bool:
-        """Whether arrays of this type and dtype are for these operations."""
+        """True if arrays of this type and dtype are for these operations."""
         return kind is self.xp.ndarray and (self.dtypes is None or dtype in self.dtypes)
 
     def __repr__(self) -> str:
@@ -59,19 +59,23 @@ class Ops:
         """Matrix product over the last two axes. Transposed and strided views are read without a copy."""
         return self.xp.matmul(a, b, out=out)
 
-    def for_products(self, x: Array) -> Array:
-        """A matrix as products read it, so that what they would do to it each time is done once."""
-        return x
-
     def add_product_inplace(self, total: Array, a: Array, b: Array) -> None:
         """total += a b, in place, for matrices. This is how gradients of weights are added up."""
         total += self.matmul(a, b)
+
+    def add_to_rows_inplace(self, rows: Array, b: Array) -> None:
+        """Add b (d,) to each of the rows (n, d), in place."""
+        rows += b
+
+    def add_rows_inplace(self, total: Array, rows: Array) -> None:
+        """total (d,) += the sum of rows (n, d), in place. This is how gradients of biases are added up."""
+        total += rows.sum(axis=0)
 
     def linear(self, x: Array, W: Array, b: Array | None) -> Array:
         """y = x W + b.   x (..., in), W (in, out), b (out,) or None -> y (..., out)"""
         y = self.matmul(rows_of(x), W)
         if b is not None:
-            y += b
+            self.add_to_rows_inplace(y, b)
         return y.reshape(*x.shape[:-1], W.shape[1])
 
     def linear_backward(self, dy: Array, x: Array, W: Array, dW: Array, db: Array | None) -> Array:
@@ -79,7 +83,7 @@ class Ops:
         x_rows, dy_rows = rows_of(x), rows_of(dy)
         self.add_product_inplace(dW, x_rows.T, dy_rows)
         if db is not None:
-            db += dy_rows.sum(axis=0)
+            self.add_rows_inplace(db, dy_rows)
         return self.matmul(dy_rows, W.T).reshape(x.shape)
 
     # Activation and dropout -------------------------------------------------------------------------------------------
@@ -182,18 +186,44 @@ class Ops:
         causal: bool,
         P_drop: float,
         rng: DropoutKey | None,
-    ) -> tuple[Array, Array, Array, Array | None] | None:
-        """The whole of `ScaledDotProductAttention`, where that is one operation -> y, weights, dropped, kept
+    ) -> tuple[Array, Array, Array, Array | None]:
+        """y = dropout(softmax(scale q k^T)) v in all heads, with the mask of `masked_softmax` (equation 1).
 
-        None, as here: it takes the steps that the layer shows.
+        q (B, T, H, K), k (B, S, H, K), v (B, S, H, d_v) -> y (B, T, H, d_v); the weights before and after dropout
+        (B, H, T, S), and what dropout saves
         """
-        return None
+        scores = self.matmul(by_head(q), transposed(by_head(k)))  # (B, H, T, S)
+        weights = self.masked_softmax(scores, scale, key_lengths, causal)
+        dropped, kept = self.dropout(weights, P_drop, rng)
+        y = self.xp.empty((*q.shape[:-1], v.shape[-1]), v.dtype)  # (B, T, H, d_v)
+        self.matmul(dropped, by_head(v), out=by_head(y))
+        return y, weights, dropped, kept
 
     def attention_backward(
-        self, dy: Array, q: Array, k: Array, v: Array, weights: Array, scale: float
-    ) -> tuple[Array, Array, Array] | None:
-        """dy -> dq, dk, dv; or None, as here: it takes the steps that the layer shows."""
-        return None
+        self,
+        dy: Array,
+        q: Array,
+        k: Array,
+        v: Array,
+        scale: float,
+        weights: Array,
+        dropped: Array,
+        kept: Array | None,
+        P_drop: float,
+    ) -> tuple[Array, Array, Array]:
+        """dy (B, T, H, d_v) -> dq, dk, dv, of the shapes of q, k and v."""
+        dq, dk, dv = (self.xp.empty(x.shape, x.dtype) for x in (q, k, v))
+        # y = dropped v
+        self.matmul(transposed(dropped), by_head(dy), out=by_head(dv))
+        ddropped = self.matmul(by_head(dy), transposed(by_head(v)))  # (B, H, T, S)
+        # dropped = dropout(weights)
+        dweights = self.dropout_backward(ddropped, kept, P_drop)
+        # weights = softmax(scale scores)
+        dscores = self.masked_softmax_backward(dweights, weights, scale)
+        # scores = q k^T
+        self.matmul(dscores, by_head(k), out=by_head(dq))
+        self.matmul(transposed(dscores), by_head(q), out=by_head(dk))
+        return dq, dk, dv
 
     def side_by_side(self, rows: list[Array]) -> Array:
         """(..., m), (..., n), ... -> (..., m + n + ...)"""
@@ -345,21 +375,31 @@ def rows_of(x: Array) -> Array:
     return x.reshape(-1, x.shape[-1])
 
 
+def by_head(x: Array) -> Array:
+    """View (B, T, H, K) as (B, H, T, K)."""
+    return x.swapaxes(1, 2)
+
+
+def transposed(x: Array) -> Array:
+    """View (..., m, n) as (..., n, m)."""
+    return x.swapaxes(-1, -2)
+
+
 def chunks(length: int, size: int) -> Iterator[slice]:
     """Slices that cut `length` elements into pieces of `size`."""
     return (slice(start, start + size) for start in range(0, length, size))
 
 
 def allowed(xp: ModuleType, T: int, S: int, key_lengths: Array | None, causal: bool) -> Array:
-    """Which query may attend to which key: bool (B or 1, 1, T, S), True = may attend."""
+    """Attention mask: bool (B or 1, 1, T, S), True = the query may attend to the key."""
     key = xp.arange(S)
-    may = xp.ones((1, 1, T, S), bool)
+    mask = xp.ones((1, 1, T, S), bool)
     if key_lengths is not None:
         key_lengths = xp.asarray(key_lengths)
-        may = may & (key < key_lengths[:, None])[:, None, None, :]
+        mask = mask & (key < key_lengths[:, None])[:, None, None, :]
     if causal:
-        may = may & (key <= xp.arange(S - T, S)[:, None])
-    return may
+        mask = mask & (key <= xp.arange(S - T, S)[:, None])
+    return mask
 
 
 # Which operations are in use ------------------------------------------------------------------------------------------

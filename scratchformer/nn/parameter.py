@@ -166,15 +166,9 @@ class ParameterStore:
         data = np.concatenate([parameter.data.reshape(-1) for parameter in parameters.values()])
         self.hold(data, np.zeros(data.shape, data.dtype, like=data))
 
-    def hold(
-        self, data: Array, grad: Array, stored: Array | None = None, after_change: Callable[[], None] | None = None
-    ) -> None:
-        """Use these flat arrays from now on, and make the parameters views into them. Models may share `data`.
-
-        after_change  is called now, and whenever `data` has changed
-        """
+    def hold(self, data: Array, grad: Array, stored: Array | None = None) -> None:
+        """Use these flat arrays from now on, and make the parameters views into them. Models may share `data`."""
         self.data, self.grad, self.stored = data, grad, data if stored is None else stored
-        self.after_change = after_change
         self.refresh()
         weights, gradients = self.named_views(self.stored), self.named_views(grad)
         self.views = {name: (weights[name], gradients[name]) for name in self.parameters}
@@ -185,7 +179,7 @@ class ParameterStore:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """A copy, by `copy.deepcopy` or pickle, makes views into its own arrays."""
         vars(self).update(state)
-        self.hold(self.data, self.grad, None if self.stored is self.data else self.stored, self.after_change)
+        self.hold(self.data, self.grad, None if self.stored is self.data else self.stored)
 
     def require(self, parameters: dict[str, Parameter]) -> None:
         """Raises ValueError unless these are the parameters of the store, and still views into its arrays.
@@ -213,8 +207,6 @@ class ParameterStore:
         """After a change of `data`: update what is made of it, such as the copy that the layers read."""
         if self.stored is not self.data:
             self.stored[...] = self.data
-        if self.after_change:
-            self.after_change()
 
     def offset_of(self, layer: Layer) -> int:
         """The index of a layer's first parameter in the flat arrays."""

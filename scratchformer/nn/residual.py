@@ -1,8 +1,7 @@
-"""Residual connections: a sublayer, the way around it, and where the normalisation stands (paper §3.1)."""
+"""Residual connections: add the sublayer's output to its input, and normalise after or before (paper §3.1)."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any, Iterator
 
 from scratchformer.config import ModelConfig
@@ -12,10 +11,8 @@ from scratchformer.nn.ops import ops_of
 from scratchformer.nn.parameter import Array, Layer, Parameter, as_tuple
 
 
-class Residual(Layer, ABC):
-    """A sublayer with a residual connection and a normalisation (paper §3.1): PostNorm or PreNorm.
-
-        h = before(x),   y = after(x, sublayer(h, ...))
+class Residual(Layer):
+    """A sublayer with a residual connection and a normalisation: PostNorm or PreNorm.
 
     forward(x (B, T, D), *others) -> y (B, T, D), cache;   others (memory, masks) go to the sublayer unchanged
     backward(dy (B, T, D), cache) -> dx, or (dx, dmemory) if the sublayer reads a memory
@@ -25,39 +22,6 @@ class Residual(Layer, ABC):
     """
 
     sublayer: Any
-    norm: Layer
-
-    def forward(self, x: Array, *others: Any, rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        h, before_cache = self.before(x)
-        update, sublayer_cache = self.sublayer.forward(h, *others, rng=rng and rng.child(0))
-        y, after_cache = self.after(x, update, rng and rng.child(1))
-        return y, (before_cache, sublayer_cache, after_cache)
-
-    def backward(self, dy: Array, cache: Any) -> Any:
-        before_cache, sublayer_cache, after_cache = cache
-        # y = after(x, update)
-        dx, dupdate = self.after_backward(dy, after_cache)
-        # update = sublayer(h, ...)
-        dh, *dothers = as_tuple(self.sublayer.backward(dupdate, sublayer_cache))
-        # h = before(x); x was used twice, so its gradients add up
-        dx = dx + self.before_backward(dh, before_cache)
-        return (dx, *dothers) if dothers else dx
-
-    @abstractmethod
-    def before(self, x: Array) -> tuple[Array, Any]:
-        """x -> what the sublayer reads, cache"""
-
-    @abstractmethod
-    def before_backward(self, dh: Array, cache: Any) -> Array:
-        """dh -> its share of dx"""
-
-    @abstractmethod
-    def after(self, x: Array, update: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        """x and the sublayer's output -> y, cache"""
-
-    @abstractmethod
-    def after_backward(self, dy: Array, cache: Any) -> tuple[Array, Array]:
-        """dy -> the part of dx that goes around the sublayer, dupdate"""
 
     def _named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         for name, parameter in super()._named_parameters():
@@ -69,24 +33,26 @@ class PostNorm(Residual):
 
         y = LayerNorm(x + dropout(sublayer(x, ...)))
 
-    Shapes and cache as Residual.
+    Shapes as Residual.
     """
 
     def __init__(self, sublayer: Layer, config: ModelConfig, dtype: str) -> None:
         self.sublayer = sublayer
         self.norm = AddNorm(config.d_model, dtype, config.ln_eps, config.P_drop)
 
-    def before(self, x: Array) -> tuple[Array, Any]:
-        return x, None
+    def forward(self, x: Array, *others: Any, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        update, sublayer_cache = self.sublayer.forward(x, *others, rng=rng and rng.child(0))
+        y, norm_cache = self.norm.forward(x, update, rng=rng and rng.child(1))
+        return y, (sublayer_cache, norm_cache)
 
-    def before_backward(self, dh: Array, cache: Any) -> Array:
-        return dh
-
-    def after(self, x: Array, update: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        return self.norm.forward(x, update, rng=rng)
-
-    def after_backward(self, dy: Array, cache: Any) -> tuple[Array, Array]:
-        return self.norm.backward(dy, cache)
+    def backward(self, dy: Array, cache: Any) -> Any:
+        sublayer_cache, norm_cache = cache
+        # y = LayerNorm(x + dropout(update))
+        dx, dupdate = self.norm.backward(dy, norm_cache)
+        # update = sublayer(x, ...); x was used twice, so its gradients add up
+        dx_through, *dothers = as_tuple(self.sublayer.backward(dupdate, sublayer_cache))
+        dx = dx + dx_through
+        return (dx, *dothers) if dothers else dx
 
 
 class PreNorm(Residual):
@@ -94,7 +60,7 @@ class PreNorm(Residual):
 
         y = x + dropout(sublayer(LayerNorm(x), ...))
 
-    Shapes and cache as Residual.
+    Shapes as Residual.
 
     Differs:  not in the paper; its public code changed to this arrangement four months later.
     """
@@ -104,20 +70,23 @@ class PreNorm(Residual):
         self.norm = LayerNorm(config.d_model, dtype, config.ln_eps)
         self.P_drop = config.P_drop
 
-    def before(self, x: Array) -> tuple[Array, Any]:
-        return self.norm.forward(x)
+    def forward(self, x: Array, *others: Any, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        n, norm_cache = self.norm.forward(x)
+        update, sublayer_cache = self.sublayer.forward(n, *others, rng=rng and rng.child(0))
+        dropped, kept = ops_of(update).dropout(update, self.P_drop, rng and rng.child(1))
+        return x + dropped, (norm_cache, sublayer_cache, kept)
 
-    def before_backward(self, dh: Array, cache: Any) -> Array:
-        return self.norm.backward(dh, cache)
-
-    def after(self, x: Array, update: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        dropped, kept = ops_of(update).dropout(update, self.P_drop, rng)
-        return x + dropped, kept
-
-    def after_backward(self, dy: Array, kept: Any) -> tuple[Array, Array]:
-        return dy, ops_of(dy).dropout_backward(dy, kept, self.P_drop)
+    def backward(self, dy: Array, cache: Any) -> Any:
+        norm_cache, sublayer_cache, kept = cache
+        # y = x + dropout(update)
+        dupdate = ops_of(dy).dropout_backward(dy, kept, self.P_drop)
+        # update = sublayer(LayerNorm(x), ...)
+        dn, *dothers = as_tuple(self.sublayer.backward(dupdate, sublayer_cache))
+        # x was used twice, so its gradients add up
+        dx = dy + self.norm.backward(dn, norm_cache)
+        return (dx, *dothers) if dothers else dx
 
 
 def residual(sublayer: Layer, config: ModelConfig, dtype: str) -> Residual:
-    """The sublayer in the arrangement that the configuration asks for."""
+    """Put the sublayer into the arrangement that the configuration asks for."""
     return (PostNorm if config.norm == "post" else PreNorm)(sublayer, config, dtype)

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scratchformer.nn.attention import Mask, ScaledDotProductAttention, SelfAttention, by_head, transposed
+from scratchformer.nn.attention import Mask, ScaledDotProductAttention, SelfAttention
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Linear
-from scratchformer.nn.ops import allowed, chunks, ops_of, rows_of
+from scratchformer.nn.ops import allowed, by_head, chunks, ops_of, rows_of, transposed
 from scratchformer.nn.parameter import Array, Layer, Parameter
 
 # Windows --------------------------------------------------------------------------------------------------------------

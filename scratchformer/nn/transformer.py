@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Iterator
 
 import numpy as np
 
 from scratchformer.config import ModelConfig
-from scratchformer.nn.attention import CrossAttention, Mask, SelfAttention
+from scratchformer.nn.attention import CrossAttention, KeyValueCache, Mask, SelfAttention
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Embedding, FeedForward, LayerNorm, LearnedPositions, PositionalEncoding, Unembedding
 from scratchformer.nn.model import Model, check_ids
 from scratchformer.nn.next_word import NextWord
 from scratchformer.nn.ops import PAD
-from scratchformer.nn.parameter import Array, Layer, ParameterStore
+from scratchformer.nn.parameter import Array, Layer, ParameterStore, as_tuple
 from scratchformer.nn.residual import residual
 
 # Layers ---------------------------------------------------------------------------------------------------------------
@@ -24,14 +25,18 @@ class EncoderLayer(Layer):
 
     forward(x (B, S, D), mask) -> y (B, S, D), cache
     backward(dy (B, S, D), cache) -> dx (B, S, D)
+
+    kv_cache  for decoding with a causal mask: the positions before x
     """
 
     def __init__(self, config: ModelConfig, init: np.random.Generator, dtype: str = "float32") -> None:
         self.self_attention = residual(attention(SelfAttention, config, init, dtype), config, dtype)
         self.feed_forward = residual(feed_forward(config, init, dtype), config, dtype)
 
-    def forward(self, x: Array, mask: Mask = Mask(), rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        x, self_attention_cache = self.self_attention.forward(x, mask, rng=rng and rng.child(0))
+    def forward(
+        self, x: Array, mask: Mask = Mask(), kv_cache: KeyValueCache | None = None, rng: DropoutKey | None = None
+    ) -> tuple[Array, Any]:
+        x, self_attention_cache = self.self_attention.forward(x, mask, kv_cache, rng=rng and rng.child(0))
         y, feed_forward_cache = self.feed_forward.forward(x, rng=rng and rng.child(1))
         return y, (self_attention_cache, feed_forward_cache)
 
@@ -47,6 +52,8 @@ class DecoderLayer(Layer):
 
     forward(x (B, T, D), memory (B, S, D), mask, memory_mask) -> y (B, T, D), cache
     backward(dy (B, T, D), cache) -> dx (B, T, D), dmemory (B, S, D)
+
+    kv_cache  for decoding: the positions before x, and the keys and values of memory
     """
 
     def __init__(self, config: ModelConfig, init: np.random.Generator, dtype: str = "float32") -> None:
@@ -60,10 +67,14 @@ class DecoderLayer(Layer):
         memory: Array,
         mask: Mask = Mask(causal=True),
         memory_mask: Mask = Mask(),
+        kv_cache: tuple[KeyValueCache | None, KeyValueCache | None] = (None, None),
         rng: DropoutKey | None = None,
     ) -> tuple[Array, Any]:
-        x, self_attention_cache = self.self_attention.forward(x, mask, rng=rng and rng.child(0))
-        x, cross_attention_cache = self.cross_attention.forward(x, memory, memory_mask, rng=rng and rng.child(1))
+        of_x, of_memory = kv_cache
+        x, self_attention_cache = self.self_attention.forward(x, mask, of_x, rng=rng and rng.child(0))
+        x, cross_attention_cache = self.cross_attention.forward(
+            x, memory, memory_mask, of_memory, rng=rng and rng.child(1)
+        )
         y, feed_forward_cache = self.feed_forward.forward(x, rng=rng and rng.child(2))
         return y, (self_attention_cache, cross_attention_cache, feed_forward_cache)
 
@@ -89,20 +100,47 @@ def feed_forward(config: ModelConfig, init: np.random.Generator, dtype: str) -> 
 # Stacks ---------------------------------------------------------------------------------------------------------------
 
 
-class Stack(Layer):
-    """N layers. With pre-norm one more LayerNorm follows, since the last layer's output is not normalised."""
+class Stack(Layer, ABC):
+    """N layers. With pre-norm one more LayerNorm follows, since the last layer's output is not normalised.
 
+    forward(x (B, T, D), *others) -> y (B, T, D), cache;   others (memory, masks) go to each layer
+    backward(dy (B, T, D), cache) -> dx, or (dx, dmemory) if the layers read a memory
+
+    kv_caches  for decoding: one for each layer. Nothing is kept for backward then.
+    """
+
+    @abstractmethod
     def __init__(self, config: ModelConfig, layers: list, dtype: str) -> None:
         self.layers = layers
         self.final_norm = LayerNorm(config.d_model, dtype, config.ln_eps) if config.norm == "pre" else None
 
-    def finish(self, x: Array) -> tuple[Array, Any]:
-        """The final LayerNorm, if there is one."""
-        return self.final_norm.forward(x) if self.final_norm else (x, None)
+    def forward(
+        self, x: Array, *others: Any, kv_caches: list | None = None, rng: DropoutKey | None = None
+    ) -> tuple[Array, Any]:
+        caches = []
+        for index, layer in enumerate(self.layers):
+            if kv_caches:
+                x, _ = layer.forward(x, *others, kv_cache=kv_caches[index])
+            else:
+                x, cache = layer.forward(x, *others, rng=rng and rng.child(index))
+                caches.append(cache)
+        y, norm_cache = self.final_norm.forward(x) if self.final_norm else (x, None)
+        return y, (caches, norm_cache)
 
-    def finish_backward(self, dy: Array, cache: Any) -> Array:
-        """dy (B, T, D) -> dx (B, T, D)"""
-        return self.final_norm.backward(dy, cache) if self.final_norm else dy
+    def backward(self, dy: Array, cache: Any) -> Any:
+        for _, *gradients in self.backward_by_layer(dy, cache):
+            pass
+        return tuple(gradients) if len(gradients) > 1 else gradients[0]
+
+    def backward_by_layer(self, dy: Array, cache: Any) -> Iterator[tuple]:
+        """Backward, last layer first: yield each layer when its gradients are complete, with dx and dmemory so far."""
+        caches, norm_cache = cache
+        dx = self.final_norm.backward(dy, norm_cache) if self.final_norm else dy
+        dothers: list[Array] = []
+        for layer in reversed(self.layers):
+            dx, *shares = as_tuple(layer.backward(dx, caches.pop()))  # pop frees the activations
+            dothers = [d + share for d, share in zip(dothers, shares)] if dothers else shares  # all read one memory
+            yield layer, dx, *dothers
 
 
 class Encoder(Stack):
@@ -115,27 +153,6 @@ class Encoder(Stack):
     def __init__(self, config: ModelConfig, init: np.random.Generator, dtype: str = "float32") -> None:
         super().__init__(config, [EncoderLayer(config, init, dtype) for _ in range(config.N)], dtype)
 
-    def forward(self, x: Array, mask: Mask = Mask(), rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        caches = []
-        for index, layer in enumerate(self.layers):
-            x, cache = layer.forward(x, mask, rng=rng and rng.child(index))
-            caches.append(cache)
-        y, norm_cache = self.finish(x)
-        return y, (caches, norm_cache)
-
-    def backward(self, dy: Array, cache: Any) -> Array:
-        for _, dx in self.backward_by_layer(dy, cache):
-            pass
-        return dx
-
-    def backward_by_layer(self, dy: Array, cache: Any) -> Iterator[tuple[Layer, Array]]:
-        """Backward, last layer first. Yields each layer when its gradients are complete, with dx of its input."""
-        caches, norm_cache = cache
-        dx = self.finish_backward(dy, norm_cache)
-        for layer in reversed(self.layers):
-            dx = layer.backward(dx, caches.pop())  # pop frees the activations
-            yield layer, dx
-
 
 class Decoder(Stack):
     """The stack that writes the target while it attends to the encoder's output (paper §3.1, Figure 1 right).
@@ -146,36 +163,6 @@ class Decoder(Stack):
 
     def __init__(self, config: ModelConfig, init: np.random.Generator, dtype: str = "float32") -> None:
         super().__init__(config, [DecoderLayer(config, init, dtype) for _ in range(config.N)], dtype)
-
-    def forward(
-        self,
-        x: Array,
-        memory: Array,
-        mask: Mask = Mask(causal=True),
-        memory_mask: Mask = Mask(),
-        rng: DropoutKey | None = None,
-    ) -> tuple[Array, Any]:
-        caches = []
-        for index, layer in enumerate(self.layers):
-            x, cache = layer.forward(x, memory, mask, memory_mask, rng=rng and rng.child(index))
-            caches.append(cache)
-        y, norm_cache = self.finish(x)
-        return y, (caches, norm_cache)
-
-    def backward(self, dy: Array, cache: Any) -> tuple[Array, Array]:
-        for _, dx, dmemory in self.backward_by_layer(dy, cache):
-            pass
-        return dx, dmemory
-
-    def backward_by_layer(self, dy: Array, cache: Any) -> Iterator[tuple[Layer, Array, Array]]:
-        """Backward, last layer first. Yields each layer when its gradients are complete, with dx and dmemory so far."""
-        caches, norm_cache = cache
-        dx = self.finish_backward(dy, norm_cache)
-        dmemory = None
-        for layer in reversed(self.layers):
-            dx, share = layer.backward(dx, caches.pop())
-            dmemory = share if dmemory is None else dmemory + share  # every layer read the same memory
-            yield layer, dx, dmemory
 
 
 # The whole model ------------------------------------------------------------------------------------------------------

@@ -13,10 +13,7 @@ from scratchformer.parallel.communicator import Communicator, name_ranks
 
 
 def require_agreement(ranks: Communicator, facts: dict[str, Any]) -> None:
-    """Compare `facts`, name -> string or number, of all ranks.
-
-    Raises UserError on every rank if they differ, naming what differs and on which ranks.
-    """
+    """Compare `facts`, name -> string or number, of all ranks; if some differ, every rank names them and stops."""
     received = [json.loads(message) for message in ranks.all_gather_bytes(json.dumps(facts).encode())]
     values = {name: [other.get(name) for other in received] for name in facts}
     differences = [f"{name} is {ranks_by_value(of)}" for name, of in values.items() if of.count(of[0]) < ranks.size]
@@ -34,12 +31,12 @@ def ranks_by_value(values: list[Any]) -> str:
 
 @functools.cache
 def code_checksum() -> int:
-    """Returns the CRC-32 of this package's sources."""
+    """Compute the CRC-32 of this package's sources."""
     return checksum_of(Path(__file__).parents[1])
 
 
 def checksum_of(directory: Path) -> int:
-    """CRC-32 over names and contents of all .py and .cu files below a directory."""
+    """Compute the CRC-32 of names and contents of all .py and .cu files below a directory."""
     crc = 0
     for path in sorted(path for path in directory.rglob("*") if path.suffix in (".py", ".cu")):
         crc = zlib.crc32(path.read_bytes(), zlib.crc32(str(path.relative_to(directory)).encode(), crc))

@@ -21,7 +21,7 @@ class PeerFailure(RuntimeError):
 def timed_out(
     rank: int, seconds: float, awaited: str = "its GPU, which may be waiting for another rank"
 ) -> PeerFailure:
-    """The exception for a rank that has waited so many seconds for others."""
+    """Build the exception for a rank that has waited so many seconds for others."""
     return PeerFailure(f"rank {rank} gave up after waiting {seconds:.0f} s for {awaited}")
 
 
@@ -58,7 +58,7 @@ class Communicator:
         """Return when all ranks have called this."""
 
     def check(self, waited: float = 0.0) -> None:
-        """Raises RuntimeError if a queued operation has failed or takes too long. Does not block.
+        """Raise RuntimeError if a queued operation has failed or takes too long. Does not block.
 
         waited  seconds that this rank has been waiting for the result
         """
@@ -66,10 +66,8 @@ class Communicator:
     def abort(self, code: int = 1) -> None:
         """Tell the other ranks that this one has failed and will exit with this code."""
 
-    # Built from the operations above, for short messages
-
     def broadcast_bytes(self, message: bytes = b"", root: int = 0) -> bytes:
-        """Returns the message of the rank `root`, on all ranks."""
+        """Give all ranks the message of the rank `root`."""
         length = np.array([len(message)], np.int64)
         self.host.broadcast_inplace(length, root)
         received = np.zeros(length[0], np.uint8)
@@ -79,7 +77,7 @@ class Communicator:
         return received.tobytes()
 
     def all_gather_bytes(self, message: bytes) -> list[bytes]:
-        """Returns the messages of all ranks, on all ranks."""
+        """Give all ranks the messages of all ranks."""
         return [self.broadcast_bytes(message, root) for root in range(self.size)]
 
 
@@ -112,13 +110,13 @@ class HostStaged(Communicator):
 
 
 def require_contiguous(x: Array) -> None:
-    """Raises ValueError if x is not contiguous, in C order."""
+    """Refuse an array that is not contiguous in C order."""
     if not x.flags.c_contiguous:
         raise ValueError(f"cannot send an array of shape {x.shape} that is not contiguous")
 
 
 def flat_view(x: np.ndarray) -> np.ndarray:
-    """x as (x.size,), sharing its memory. Raises ValueError if x is not contiguous."""
+    """View x, a contiguous array, as (x.size,)."""
     require_contiguous(x)
     return x.reshape(-1)
 

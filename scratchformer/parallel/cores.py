@@ -1,4 +1,4 @@
-"""How many cores this process may use, and its share of them when several ranks run on one machine."""
+"""Count the cores this process may use, and share them between the ranks on one machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scratchformer.parallel.communicator import Communicator
 
 
 def available_cores(root: Path = limits.ROOT) -> int:
-    """How many cores this process may use: those it may run on, or fewer if a container's quota allows less.
+    """Count the cores this process may run on, or fewer if a container's quota allows less.
 
     root  where the files of the system are
     """
@@ -20,11 +20,11 @@ def available_cores(root: Path = limits.ROOT) -> int:
 
 
 def core_numbers() -> list[int]:
-    """The numbers of these cores; empty where the system does not tell."""
+    """List the numbers of these cores; empty where the system does not tell."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
 def share_of_cores(ranks: Communicator) -> int:
-    """How many cores each rank should use: ranks that may use the same cores divide them. All ranks call this."""
+    """Count the cores for each rank: ranks that may use the same cores divide them. All ranks call this."""
     mine = f"{platform.node()} {core_numbers()}".encode()
     return max(1, available_cores() // ranks.all_gather_bytes(mine).count(mine))

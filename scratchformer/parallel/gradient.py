@@ -32,7 +32,7 @@ class GradientSum:
         self.rounded: list[tuple[Array, Array]] = []  # buckets, and their copies in self.dtype
 
     def complete_from(self, offset: int) -> None:
-        """Backward has completed grad[offset:]: send every bucket that lies in it."""
+        """Send every bucket that lies in grad[offset:], which backward has completed."""
         while self.n_sent < len(self.buckets) and self.buckets[self.n_sent].start >= offset:
             bucket = self.grad[self.buckets[self.n_sent]]
             self.n_sent += 1

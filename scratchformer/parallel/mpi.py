@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,7 @@ from scratchformer.parallel.communicator import Communicator, flat_view, timed_o
 from scratchformer.parallel.watchdog import MARGIN, Watchdog
 
 SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
-"""Where Open MPI, MPICH (and MPIs derived from it) and SLURM's srun put the number of ranks they have started.
+"""The number of started ranks, by Open MPI, MPICH (and MPIs derived from it) and SLURM's srun.
 
 SLURM comes last: under it, mpiexec may itself be a step of SLURM, with another number.
 """
@@ -29,18 +27,14 @@ OUTPUT_DELAY = 0.5
 
 
 def launched_size() -> int:
-    """Returns the number of ranks that an MPI launcher has started, by the environment; 1 without such a launcher."""
-    name = next((name for name in SIZE_VARIABLES if name in os.environ), None)
-    value = os.environ[name] if name else "1"
-    if not value.isdecimal():
-        raise UserError(f"{name}={value!r} in the environment is not a number of processes")
-    return int(value)
+    """Count the ranks that an MPI launcher has started, by the environment; 1 without such a launcher."""
+    return next((int(os.environ[name]) for name in SIZE_VARIABLES if name in os.environ), 1)
 
 
-def launch_description() -> str:
-    """The beginning of an error message: how many processes MPI has started, and which variable says so."""
+def unusable(problem: str) -> UserError:
+    """Build the error for processes that MPI has started and that cannot use it."""
     name = next(name for name in SIZE_VARIABLES if name in os.environ)
-    return f"MPI has started {launched_size()} processes (by {name} in the environment)"
+    return UserError(f"MPI has started {launched_size()} processes (by {name} in the environment), but {problem}")
 
 
 class Mpi(Communicator):
@@ -50,20 +44,16 @@ class Mpi(Communicator):
     a barrier that polls, sleeps and observes the watchdog. The first rank to exit ends the job.
     """
 
-    def __init__(self, watchdog: Watchdog | None = None) -> None:
-        self.watchdog = watchdog or Watchdog()
+    def __init__(self, watchdog: Watchdog) -> None:
+        self.watchdog = watchdog
         self.watchdog.feed()  # importing MPI waits until all ranks have started
         self.MPI = import_mpi()
         self.world = self.MPI.COMM_WORLD
         self.rank, self.size = self.world.rank, self.world.size
         if self.size != launched_size():
             remedy = "start them by the launcher of the MPI that mpi4py uses (under SLURM: srun --mpi=pmix)"
-            raise UserError(f"{launch_description()}, but MPI reports {self.size}: {remedy}")
-        machine = self.world.Split_type(self.MPI.COMM_TYPE_SHARED)
-        self.local_rank = machine.rank
-        machine.Barrier()
-        unlink_shared_memory()
-        machine.Free()
+            raise unusable(f"MPI reports {self.size}: {remedy}")
+        self.local_rank = self.world.Split_type(self.MPI.COMM_TYPE_SHARED).rank
 
     def all_reduce_inplace(self, x: np.ndarray) -> None:
         numbers = flat_view(x)
@@ -80,7 +70,6 @@ class Mpi(Communicator):
         self.world.Bcast(flat_view(x).view(np.uint8), root)
 
     def barrier(self) -> None:
-        """Raises PeerFailure if another rank does not arrive in time."""
         if waited := self.watchdog.wait_until(self.world.Ibarrier().Test):
             time.sleep(MARGIN)  # the rank that hangs prints its stacks first
             raise timed_out(self.rank, waited, "another rank")
@@ -103,21 +92,13 @@ class Mpi(Communicator):
         self.world.Abort(code)
 
 
-def unlink_shared_memory() -> None:
-    """Unlink MPICH's shared-memory files, which all ranks have open, so that none is left behind if they are killed."""
-    maps = Path("/proc/self/maps")
-    for path in re.findall(r"/dev/shm/mpich_\S+", maps.read_text()) if maps.exists() else ():
-        Path(path).unlink(missing_ok=True)
-
-
 def import_mpi() -> Any:
-    """Returns the module mpi4py.MPI, which loads the MPI library when it is imported."""
+    """Import mpi4py.MPI, which loads the MPI library."""
     try:
         from mpi4py import MPI
 
         return MPI
     except ModuleNotFoundError:
-        problem = "is not installed: pip install 'scratchformer[mpi]'"
+        raise unusable("mpi4py is not installed: pip install 'scratchformer[mpi]'") from None
     except (ImportError, RuntimeError) as error:
-        problem = f"finds no MPI library: {in_one_line(error)}"
-    raise UserError(f"{launch_description()}, but mpi4py {problem}")
+        raise unusable(f"mpi4py finds no MPI library: {in_one_line(error)}") from None

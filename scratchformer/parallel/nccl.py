@@ -22,7 +22,6 @@ class Nccl(Communicator):
     host  sends NCCL's id to all ranks, and whatever is not on a GPU
 
     This rank's GPU must be the current device. NCCL refuses two ranks on one GPU: see `HostStaged`.
-    Raises UserError if NCCL is missing or cannot connect the ranks.
     """
 
     def __init__(self, host: Communicator, cupy: Any) -> None:
@@ -65,7 +64,7 @@ class Nccl(Communicator):
         self.host.barrier()
 
     def check(self, waited: float = 0.0) -> None:
-        """Raises NcclError if NCCL has noticed that another rank or the connection to it is gone."""
+        """Raise NcclError if NCCL has noticed that another rank or the connection to it is gone."""
         self.host.check(waited)
         try:
             self.world.check_async_error()
@@ -75,7 +74,7 @@ class Nccl(Communicator):
 
 
 def import_nccl() -> Any:
-    """Returns the module `cupy.cuda.nccl`, which loads the NCCL library when it is imported."""
+    """Import `cupy.cuda.nccl`, which loads the NCCL library."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a missing library is reported below
         nccl = importlib.import_module("cupy.cuda.nccl")

@@ -13,10 +13,10 @@ from scratchformer.parallel.communicator import Communicator, PeerFailure, flat_
 from scratchformer.parallel.watchdog import Watchdog
 
 SLOT_BYTES = 1 << 20
-"""What a rank copies at a time. Larger pieces do not stay in the cache, smaller ones need more barriers."""
+"""Bytes that a rank copies at a time. Larger pieces do not stay in the cache, smaller ones need more barriers."""
 
 CACHE_LINE = 64
-"""Bytes between two counters, so that no two ranks write to the same line of the cache."""
+"""Bytes between two counters, so that two ranks never write to the same cache line."""
 
 
 class SharedMemory(Communicator):
@@ -31,9 +31,8 @@ class SharedMemory(Communicator):
     watchdog  how long to wait for a rank
     """
 
-    def __init__(self, path: Path, rank: int, size: int, watchdog: Watchdog | None = None) -> None:
-        self.rank, self.size, self.local_rank = rank, size, rank
-        self.watchdog = watchdog or Watchdog()
+    def __init__(self, path: Path, rank: int, size: int, watchdog: Watchdog) -> None:
+        self.rank, self.size, self.local_rank, self.watchdog = rank, size, rank, watchdog
         header, self.slots = map_file(path, size)
         self.arrivals, self.failure = header[:-1, 0], header[-1, :1]
         self.slot_set, self.lock = 0, threading.Lock()
@@ -68,12 +67,12 @@ class SharedMemory(Communicator):
         return [numbers[start : start + n] for start in range(0, numbers.size, n)]
 
     def _slots(self, piece: np.ndarray) -> np.ndarray:
-        """The other set of slots, as (size + 1, piece.size) of the piece's dtype; the last slot is for the result."""
+        """Take the other set of slots, as (size + 1, piece.size) of the piece's dtype; the last is for the result."""
         self.slot_set = 1 - self.slot_set
         return self.slots[self.slot_set, :, : piece.nbytes].view(piece.dtype)
 
     def barrier(self) -> None:
-        """Raises PeerFailure if another rank has failed or does not arrive in time."""
+        """Wait for all ranks; raise PeerFailure if one has failed or does not arrive in time."""
         self._memory_fence()
         self.arrivals[self.rank] += 1
         count = self.arrivals[self.rank]
@@ -104,11 +103,8 @@ class SharedMemory(Communicator):
         self.failure[0] = 1
 
 
-# The file -------------------------------------------------------------------------------------------------------------
-
-
 def create_file(path: Path, size: int) -> None:
-    """Create the file for `size` ranks. Raises UserError if there is no room for it."""
+    """Create the file for `size` ranks."""
     try:
         with open(path, "xb") as file:
             file.truncate(file_bytes(size))
@@ -130,5 +126,5 @@ def map_file(path: Path, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def file_bytes(size: int) -> int:
-    """The length of the file for `size` ranks."""
+    """Compute the length of the file for `size` ranks."""
     return (size + 1) * (CACHE_LINE + 2 * SLOT_BYTES)

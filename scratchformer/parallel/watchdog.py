@@ -7,10 +7,10 @@ import time
 from typing import Callable
 
 SPINS = 200
-"""How often a waiting rank polls before it starts to sleep between polls."""
+"""Polls of a waiting rank before it sleeps between polls."""
 
 MARGIN = 3.0
-"""Seconds by which the watchdog of a rank that hangs fires before those of the ranks that wait for it."""
+"""Seconds between the watchdog of a rank that hangs and those of the ranks that wait for it."""
 
 
 class Watchdog:
@@ -29,7 +29,7 @@ class Watchdog:
             self.set(self.seconds)
 
     def may_wait(self, waited: float) -> bool:
-        """Whether a rank that has waited so many seconds for others may go on. While it waits, it does not hang."""
+        """Return True if a rank that has waited so many seconds for others may go on waiting."""
         if not self.seconds or waited < min(1, self.seconds):
             return True
         if time.monotonic() - self.last_set > waited:  # not set since the wait began
@@ -37,7 +37,7 @@ class Watchdog:
         return waited < self.seconds
 
     def wait_until(self, done: Callable[[], bool]) -> float:
-        """Poll done() until it is true -> 0.0; or the seconds waited, if that is too long."""
+        """Poll done() until it is true -> 0.0, or the seconds waited if that is too long"""
         spins, began = 0, time.monotonic()
         while not done():
             spins += 1

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from scratchformer.errors import UserError
-from scratchformer.parallel.launcher import stop_signals
+from scratchformer.parallel.job import stop_signals
 from scratchformer.text.batches import steps
 from scratchformer.training.saving import require_loadable, save
 from scratchformer.training.trainer import PendingStep, Trainer

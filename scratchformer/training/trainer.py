@@ -147,7 +147,6 @@ class Trainer:
         elif n_threads and n_before and n_threads != share_of_cores(self.ranks) * self.ranks.size:
             yield f"uses {n_threads} threads, as before, so that no bit differs; --threads sets another number"
         if self.is_main:
-            yield self.device.drawback()
             yield unlearned_remark(self.tokenizer) if self.tokenizer else ""
         train, val = self.data.train, self.data.val
         if isinstance(train, EncodedPairs) and are_equal(train.source, train.target):

@@ -1,11 +1,13 @@
 import importlib
+import sys
 from pathlib import Path
 
 import pytest
 
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+
 
 @pytest.fixture
-def script(monkeypatch):
+def script():
     """script("name") -> benchmarks/name.py as a module"""
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
     return importlib.import_module

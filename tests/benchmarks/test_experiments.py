@@ -138,7 +138,7 @@ def test_with_smaller_start_and_steps_training_equals_the_paper_s(script, begin)
 
 
 def test_without_warm_up_only_the_rates_before_its_end_differ(script, small_config):
-    module, config = script("norm_and_warmup"), small_config()  # warmup = 20
+    module, config = script("warm_up"), small_config()  # warmup = 20
     rates = {
         way: [module.learning_rate(step, way, 0.01, config) for step in (1, 10, 20, 80)] for way in ("warm-up", "none")
     }
@@ -147,7 +147,7 @@ def test_without_warm_up_only_the_rates_before_its_end_differ(script, small_conf
 
 
 def test_averaging_v_moves_no_weight_and_keeps_the_length_of_the_first_step(script, begin):
-    module, trainer = script("norm_and_warmup"), begin()
+    module, trainer = script("warm_up"), begin()
     store, config, optimizer = trainer.model.store, trainer.config, Adam(trainer.model)
     weights = store.data.copy()
     module.average_v(trainer.model, optimizer, trainer.data, config)
@@ -190,12 +190,6 @@ def test_each_variant_of_the_feed_forward_network_leaves_out_what_it_says(script
     assert not np.allclose(with_relu, without, atol=1e-2)  # from the same weights
 
 
-# Time and memory of a training step -----------------------------------------------------------------------------------
-
-
-# How cost grows -------------------------------------------------------------------------------------------------------
-
-
 def test_more_long_sentences_are_new_and_longer_than_those_of_training(script):
     module = script("longer")
     splits = module.bundled.read_all()
@@ -234,7 +228,7 @@ def test_losses_by_position_add_up_to_the_loss(script, monkeypatch):
 
 
 def test_every_weight_is_in_exactly_one_group_of_warm_up(script, small_config):
-    module, model = script("adam_and_warmup"), Transformer(small_config().model)
+    module, model = script("warm_up"), Transformer(small_config().model)
     sums = "none", "all", "attention", "all but values and output"
     groups = {which: module.marks(model, which).astype(int) for which in module.WARMED if which not in sums}
     assert (sum(groups.values()) == 1).all() and all(group.any() for group in groups.values())
@@ -245,7 +239,7 @@ def test_every_weight_is_in_exactly_one_group_of_warm_up(script, small_config):
 
 
 def test_adam_with_one_divisor_is_adam_when_all_gradients_are_equal(script, small_config):
-    module, config = script("adam_and_warmup"), small_config()
+    module, config = script("warm_up"), small_config()
     steps = {}
     for kind in "Adam", "one divisor for each array":
         model = Transformer(config.model)
@@ -257,12 +251,12 @@ def test_adam_with_one_divisor_is_adam_when_all_gradients_are_equal(script, smal
 
 
 def test_the_empty_translation_has_the_probability_of_its_end(script):
-    beam_sizes = script("beam_sizes")
-    translator = beam_sizes.load_run(TINY_MODEL, dtype="float64")
+    beam_lengths = script("beam_lengths")
+    translator = beam_lengths.load_run(TINY_MODEL, dtype="float64")
     source_ids = np.array([[7, 9, 11, EOS], [12, EOS, PAD, PAD]])
     logits = translator.model.forward(source_ids, np.full((2, 1), BOS))[0][:, 0]
     p = np.exp(logits)[:, EOS] / np.exp(logits).sum(axis=1)
-    assert np.allclose(np.exp(beam_sizes.log_p_of_empty(translator, source_ids)), p, rtol=1e-9)
+    assert np.allclose(np.exp(beam_lengths.log_p_of_empty(translator, source_ids)), p, rtol=1e-9)
 
 
 @pytest.mark.slow

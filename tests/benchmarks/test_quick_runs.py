@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from scratchformer.backends import mkl
-
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.slow
@@ -22,42 +20,23 @@ def quick_run(name, out, *arguments):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+EXPERIMENTS = "ablation attention_scaling averaging beam_lengths embeddings faults feed_forward first_symbol head_pruning heads label_smoothing longer one_file parsing reversal source_worth stacks table1 tiny_model training_replay vision warm_up wires"
+PARTS = {
+    "attention_scaling": ["attention_rates", "attention_without_push"],
+    "first_symbol": ["first_symbol_longer"],
+    "warm_up": ["adam_and_warmup", "norm_and_warmup"],
+}
+
+
 @pytest.mark.parametrize(
-    "name",
-    [
-        "adam_and_warmup",
-        "attention_rates",
-        "attention_scaling",
-        "attention_without_push",
-        "averaging",
-        "beam_lengths",
-        "beam_sizes",
-        "embeddings",
-        "faults",
-        "feed_forward",
-        "first_symbol",
-        "first_symbol_longer",
-        "head_pruning",
-        "heads",
-        "label_smoothing",
-        "longer",
-        "norm_and_warmup",
-        "one_file",
-        "parsing",
-        "reversal",
-        "source_worth",
-        "stacks",
-        "table1",
-        "tiny_model",
-        "training_replay",
-        "vision",
-        "warm_up",
-        "wires",
-    ],
+    "name, arguments",
+    [(name, ()) for name in EXPERIMENTS.split()]
+    + [(name, ("--part", part)) for name, parts in PARTS.items() for part in parts]
+    + [("beam_lengths", ("--sizes",))],
 )
-def test_an_experiment(name, tmp_path):
-    result = quick_run(name, tmp_path)
-    assert result["results"] and "provenance" in result
+def test_an_experiment(name, arguments, tmp_path):
+    result = quick_run(name, tmp_path, *arguments)
+    assert result["runs" if name == "ablation" else "results"] and "provenance" in result
 
 
 @pytest.mark.parametrize("name", ["masked_language_model", "antecedent"])
@@ -114,14 +93,13 @@ def test_cpu_scaling(tmp_path):
 
 def test_cpu_decode(tmp_path):
     pytest.importorskip("torch")
-    options = "--models", "small", "--threads", "1", "--without", "mkl_bf16,pytorch_usual_bf16"
+    options = "--models", "small", "--threads", "1", "--without", "pytorch_usual_bf16"
     cells = quick_run("cpu_decode", tmp_path, *options)["cells"]
     assert [cell["beam"] for cell in cells] == [1, 4]
     assert all(cell["identical_share"] >= 0.99 for cell in cells)
     for cell in cells:
-        assert cell["missing"].pop("mkl_bf16") == cell["missing"].pop("pytorch_usual_bf16") == "left out"
-        assert cell["missing"].keys() <= {"mkl"}  # if it is not installed
-        assert cell["seconds"].keys() - {"mkl"} == {"scratchformer", "pytorch", "pytorch_usual", "pytorch_bf16"}
+        assert cell["missing"] == {"pytorch_usual_bf16": "left out"}
+        assert cell["seconds"].keys() == {"scratchformer", "pytorch", "pytorch_usual", "pytorch_bf16"}
         assert cell["fastest_over_fastest"].keys() == {"fp32 over fp32"}
 
 
@@ -147,24 +125,6 @@ def test_scaling_without_a_gpu_writes_a_model(script, tmp_path):
     assert all(row["model"] for row in quick_run("scaling", tmp_path)["results"])
 
 
-def test_gpu_host(tmp_path):
-    command = [sys.executable, "benchmarks/gpu_host.py", "--models", "tiny", "--repetitions", "1", "--out", tmp_path]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if done.stderr.startswith("gpu_host.py: the driver that does nothing "):
-        pytest.skip(done.stderr)
-    assert done.returncode == 0, done.stderr
-    step, *positions = json.loads((tmp_path / "gpu_host.json").read_text(encoding="utf-8"))["results"]
-    assert step["launches"] == sum(row["launches"] for row in step["by_operation"]) and step["milliseconds"] > 0
-    assert 0 < positions[0]["launches"] < positions[1]["launches"]
-
-
-def test_a_worker_that_died_is_named(script, monkeypatch):
-    host = script("gpu_host")
-    monkeypatch.setattr(host.sys, "executable", "false")
-    with pytest.raises(SystemExit, match="gpu_host.py: the process of tiny, before ended with exit code 1"):
-        host.Worker("before", ROOT, "tiny", "bf16", "")
-
-
 def test_cpu_ranks(corpus, tmp_path):
     assert quick_run("cpu_ranks", tmp_path, "--data", corpus)["processes_have_the_losses_of_threads"]
 
@@ -175,15 +135,6 @@ def test_batch_plans(corpus, tmp_path):
     assert padding["sorted, mixed steps"] < padding["buckets, mixed steps"]
     assert [row["plan"] for row in result["longer"]["results"]] == ["buckets", "buckets, mixed steps"]
     assert str(corpus) not in json.dumps(result)
-
-
-def test_bf16_cpu(corpus, tmp_path):
-    if not mkl.installed_libraries():
-        pytest.skip("MKL is not installed")
-    looks = quick_run("bf16_cpu", tmp_path, "--data", corpus)["results"][0]["looks"]
-    assert looks[0]["loss_fp32"] == pytest.approx(looks[0]["loss_bf16"], rel=1e-3)
-    assert looks[-1]["loss_fp32"] < looks[0]["loss_fp32"] and 0 < looks[0]["relative_difference"] < 0.05
-    assert all(look["cosine"] > 0.99 for look in looks)
 
 
 def test_pipeline(tmp_path):

@@ -8,8 +8,9 @@ import pytest
 
 from scratchformer.config import ModelConfig
 from scratchformer.decoding.generation import NEVER_WRITTEN, Sampling, generate, probabilities
-from scratchformer.decoding.incremental import INITIAL_POSITIONS, begin_generation, generation_step
+from scratchformer.decoding.incremental import begin_generation, generation_step
 from scratchformer.errors import UserError
+from scratchformer.nn.attention import KeyValueCache
 from scratchformer.nn.language_model import LanguageModel
 from scratchformer.text.tokenizer import BOS, EOS, N_SPECIALS, PAD
 
@@ -45,11 +46,11 @@ def written(*arguments, **options):
 def test_the_cache_gives_the_logits_of_forward(changes):
     """The first tokens at once, then one by one, beyond the room that a new cache has, then several again."""
     model = new_model(**changes)
-    texts = np.random.default_rng(0).integers(N_SPECIALS, V, (3, INITIAL_POSITIONS + 8))
+    texts = np.random.default_rng(0).integers(N_SPECIALS, V, (3, KeyValueCache.INITIAL_POSITIONS + 8))
     expected, _ = model.forward(texts)
     cache, read = begin_generation(model, len(texts)), 0
-    for end in [5, *range(6, INITIAL_POSITIONS + 3), texts.shape[1]]:
-        logits, cache = generation_step(model, texts[:, read:end], cache)
+    for end in [5, *range(6, KeyValueCache.INITIAL_POSITIONS + 3), texts.shape[1]]:
+        logits = generation_step(model, texts[:, read:end], cache)
         np.testing.assert_allclose(logits, expected[:, end - 1], rtol=0, atol=1e-12)
         read = end
 

@@ -38,7 +38,7 @@ static std::recursive_mutex mutex;
 #define ALONE_AND_WELL ALONE; if (failure) return failure  // after a kernel's error, CUDA answers each call with it
 
 extern "C" {
-struct Counts { long launches, products, copies, synchronisations, polls, graphs; } emulated_counts;
+struct Counts { long launches, products, copies, synchronisations, polls; } emulated_counts;
 }
 
 static std::string problems, last_problem;  // a line each
@@ -71,21 +71,14 @@ struct Operation {
     std::function<void()> run;
 };
 
-struct Graph {  // what was asked for while a stream captured, in this order
-    std::vector<std::pair<std::string, std::function<void()>>> operations;
-    int mode;
-    bool broken = false;
-};
-
 struct Stream {
     bool blocking;
-    Graph* capturing = nullptr;
     long queued = 0, done = 0;
     std::deque<Operation> queue;
     Clock clock;
 };
 
-struct Event { Place place{-1, 0}; Clock clock; Graph* captured_in = nullptr; };
+struct Event { Place place{-1, 0}; Clock clock; };
 struct Past { Place place; const std::string* name; };
 
 static std::deque<Stream> streams = {{true}};  // the first is the default stream, which blocks others
@@ -130,27 +123,10 @@ static Place enqueue(int number, std::string name, std::function<void()> run, st
     return place;
 }
 
-// What CUDA forbids while a stream captures, or only while one captures that waits for the default stream.
-static Status break_captures(Status code, const std::string& what, bool only_blocking = false) {
-    Status answer = cudaSuccess;
-    for (Stream& stream : streams)
-        if (stream.capturing && (stream.blocking || !only_blocking)) {
-            stream.capturing->broken = true;
-            answer = problem(code, what, " while a stream captures");
-        }
-    return answer;
-}
-
 static Status enqueue_in(void* stream, const std::string& name, std::function<void()> run) {
     int number = stream_of(stream);
     if (number < 0) return problem(cudaErrorInvalidResourceHandle, name, ": no such stream");
-    if (number == 0)
-        if (Status code = break_captures(cudaErrorStreamCaptureImplicit, name + " in the default stream", true))
-            return code;
-    if (Graph* graph = streams[number].capturing; graph && name != FREE)
-        graph->operations.emplace_back(name, std::move(run));
-    else
-        enqueue(number, name, std::move(run));
+    enqueue(number, name, std::move(run));
     return cudaSuccess;
 }
 
@@ -177,8 +153,6 @@ static Status wait_for(Place place, const Clock& clock) {
 }
 
 static Status wait_for_stream(int number) {
-    if (streams[number].capturing)
-        return break_captures(cudaErrorStreamCaptureUnsupported, "waiting for a stream");
     return wait_for({number, streams[number].queued}, streams[number].clock);
 }
 
@@ -406,8 +380,6 @@ const char* cudaGetErrorName(Status code) {
     switch (code) {
         NAME(InvalidValue) NAME(MemoryAllocation) NAME(InvalidResourceHandle) NAME(NotReady)
         NAME(IllegalAddress) NAME(LaunchFailure) NAME(InvalidKernelImage) NAME(SymbolNotFound)
-        NAME(StreamCaptureUnsupported) NAME(StreamCaptureInvalidated) NAME(StreamCaptureIsolation) NAME(StreamCaptureImplicit)
-        NAME(CapturedEvent)
         default: return "cudaErrorUnknown";
     }
 }
@@ -457,9 +429,6 @@ Status cudaMallocAsync(void** made, size_t size, void*) { ALONE_AND_WELL; return
 
 static Status allocate_now(void** made, size_t size, bool on_device) {
     ALONE_AND_WELL;
-    for (Stream& stream : streams)
-        if (stream.capturing && stream.capturing->mode != cudaStreamCaptureModeRelaxed)
-            return break_captures(cudaErrorStreamCaptureUnsupported, "cudaMalloc");
     return allocate(made, size, on_device);
 }
 
@@ -581,7 +550,6 @@ Status cudaStreamSynchronize(void* stream) {
 
 Status cudaDeviceSynchronize() {
     ALONE_AND_WELL;
-    if (Status code = break_captures(cudaErrorStreamCaptureUnsupported, "waiting for the device")) return code;
     for (size_t i = 0; i < streams.size(); i++) wait_for_stream(i);
     return failure;
 }
@@ -594,10 +562,7 @@ Status cudaEventRecord(Event* event, void* stream) {
     ALONE_AND_WELL;
     int number = stream_of(stream);
     if (number < 0) return problem(cudaErrorInvalidResourceHandle, "cudaEventRecord: no such stream");
-    if (Graph* graph = streams[number].capturing)
-        event->captured_in = graph;
-    else
-        *event = {enqueue(number, "event", [] {}), streams[number].clock};
+    *event = {enqueue(number, "event", [] {}), streams[number].clock};
     return cudaSuccess;
 }
 
@@ -605,9 +570,7 @@ Status cudaStreamWaitEvent(void* stream, Event* event, unsigned) {
     ALONE_AND_WELL;
     int number = stream_of(stream);
     if (number < 0) return problem(cudaErrorInvalidResourceHandle, "cudaStreamWaitEvent: no such stream");
-    if (event->captured_in != streams[number].capturing)  // CUDA would let a second stream join the capture
-        return break_captures(cudaErrorStreamCaptureIsolation, "a stream that waits for an event of another");
-    if (event->captured_in || event->place.stream < 0) return cudaSuccess;  // or it was never recorded
+    if (event->place.stream < 0) return cudaSuccess;  // it was never recorded
     merge(streams[number].clock, event->clock);
     enqueue(number, "event", [] {}, {event->place});
     return cudaSuccess;
@@ -615,7 +578,6 @@ Status cudaStreamWaitEvent(void* stream, Event* event, unsigned) {
 
 Status cudaEventSynchronize(Event* event) {
     ALONE_AND_WELL;
-    if (event->captured_in) return break_captures(cudaErrorCapturedEvent, "waiting for a captured event");
     return event->place.stream < 0 ? cudaSuccess : wait_for(event->place, event->clock);
 }
 
@@ -624,7 +586,6 @@ Status cudaEventSynchronize(Event* event) {
 // between them, are a loop that waits (CuPy asks up to twice whether it can reuse a buffer, and does not wait).
 Status cudaEventQuery(Event* event) {
     ALONE_AND_WELL;
-    if (event->captured_in) return break_captures(cudaErrorCapturedEvent, "asking about a captured event");
     if (event->place.stream < 0) return cudaSuccess;
     static auto last = std::make_tuple(0, 0l, 0ul);
     static int in_a_row;
@@ -645,45 +606,7 @@ Status cudaStreamQuery(void* stream) {
     return cudaEventQuery(&now);
 }
 
-// Graphs. Arrays are made and freed at once while a stream captures, as with CuPy's pool: what is freed there must not be
-// used by the graph later, or a launch accesses freed memory.
-Status cudaStreamBeginCapture(void* stream, int mode) {
-    ALONE_AND_WELL;
-    int number = stream_of(stream);
-    if (number <= 0 || streams[number].capturing)
-        return problem(cudaErrorStreamCaptureUnsupported, "this stream cannot begin to capture");
-    streams[number].capturing = new Graph{{}, mode};
-    return cudaSuccess;
-}
-
-Status cudaStreamIsCapturing(void* stream, int* status) {
-    ALONE;
-    int number = stream_of(stream);
-    Graph* graph = number < 0 ? nullptr : streams[number].capturing;
-    return *status = graph ? 1 + graph->broken : 0, cudaSuccess;
-}
-
-Status cudaStreamEndCapture(void* stream, Graph** graph) {
-    ALONE_AND_WELL;
-    int number = stream_of(stream);
-    if (number < 0 || !streams[number].capturing) return problem(cudaErrorIllegalState, "this stream does not capture");
-    *graph = streams[number].capturing;
-    streams[number].capturing = nullptr;
-    return (*graph)->broken ? problem(cudaErrorStreamCaptureInvalidated, "the capture was broken") : cudaSuccess;
-}
-
-Status cudaGraphInstantiate(Graph** made, Graph* graph, unsigned long long) { return *made = new Graph(*graph), 0; }
-Status cudaGraphDestroy(Graph*) { return cudaSuccess; }  // events may point to it
-Status cudaGraphExecDestroy(Graph* graph) { return delete graph, cudaSuccess; }
-Status cudaGraphUpload(Graph*, void*) { return cudaSuccess; }
-
-Status cudaGraphLaunch(Graph* graph, void* stream) {
-    ALONE_AND_WELL;
-    emulated_counts.graphs++;
-    for (auto& [name, run] : graph->operations)
-        if (Status code = enqueue_in(stream, name, run)) return code;
-    return cudaSuccess;
-}
+Status cudaStreamIsCapturing(void*, int* status) { return *status = 0, cudaSuccess; }
 
 Status cudaEventElapsedTime(float* milliseconds, Event* from, Event* to) {
     return *milliseconds = 1e-3f * (to->place.position - from->place.position), cudaSuccess;
@@ -734,7 +657,7 @@ static float as_tf32(float value) {  // 11 significant bits
     return value;
 }
 
-static void multiply(float alpha, Matrix a, Matrix b, float beta, Matrix c, Matrix bias, int count, bool rounded) {
+static void multiply(float alpha, Matrix a, Matrix b, float beta, Matrix c, int count, bool rounded) {
     auto read = [](char* column, size_t n) { touch(column, n, false); };
     auto must_not_be_written = [](char* column, size_t n) {
         Allocation* own = array_of(column, n, true);
@@ -750,10 +673,6 @@ static void multiply(float alpha, Matrix a, Matrix b, float beta, Matrix c, Matr
     });
     a.for_each_column(count, must_not_be_written);
     b.for_each_column(count, must_not_be_written);
-    if (bias.begin) {
-        bias.for_each_column(1, read);
-        bias.for_each_column(1, must_not_be_written);
-    }
     for (int number = 0; number < count; number++) {
         for (int i = 0; i < c.rows; i++)
             for (int j = 0; j < c.columns; j++) {
@@ -763,13 +682,12 @@ static void multiply(float alpha, Matrix a, Matrix b, float beta, Matrix c, Matr
                     sum += rounded ? as_tf32(x) * as_tf32(y) : x * y;
                 }
                 sum = alpha * sum + (beta != 0 ? beta * c.get(number, i, j) : 0);
-                c.put(number, i, j, sum + (bias.begin ? bias.get(0, i, 0) : 0));
+                c.put(number, i, j, sum);
             }
     }
 }
 
-static Status product(void* stream, float alpha, Matrix a, Matrix b, float beta, Matrix c, Matrix bias, int count,
-                      int compute) {
+static Status product(void* stream, float alpha, Matrix a, Matrix b, float beta, Matrix c, int count, int compute) {
     ALONE;
     if (failure) return CUBLAS_EXECUTION_FAILED;
     bool full = a.type == R_32F && c.type == R_32F && (compute == COMPUTE_32F || compute == COMPUTE_32F_FAST_TF32);
@@ -784,7 +702,7 @@ static Status product(void* stream, float alpha, Matrix a, Matrix b, float beta,
     emulated_counts.products++;
     std::string name = sentence("product ", c.rows, " x ", a.columns, " x ", c.columns);
     bool rounded = compute == COMPUTE_32F_FAST_TF32;
-    Status code = enqueue_in(stream, name, [=] { multiply(alpha, a, b, beta, c, bias, count, rounded); });
+    Status code = enqueue_in(stream, name, [=] { multiply(alpha, a, b, beta, c, count, rounded); });
     return code ? CUBLAS_EXECUTION_FAILED : 0;
 }
 
@@ -805,7 +723,7 @@ Status cublasGemmStridedBatchedEx(Handle* handle, int transpose_a, int transpose
                                   int ld_c, long stride_c, int count, int compute, int) {
     return product(handle->stream, *alpha, {a, type_a, m, k, ld_a, transpose_a != 0, stride_a},
                    {b, type_b, k, n, ld_b, transpose_b != 0, stride_b}, *beta, {c, type_c, m, n, ld_c, false, stride_c},
-                   {}, count, compute);
+                   count, compute);
 }
 
 Status cublasGemmEx(Handle* handle, int transpose_a, int transpose_b, int m, int n, int k, const float* alpha, char* a,
@@ -813,92 +731,6 @@ Status cublasGemmEx(Handle* handle, int transpose_a, int transpose_b, int m, int
                     int ld_c, int compute, int algorithm) {
     return cublasGemmStridedBatchedEx(handle, transpose_a, transpose_b, m, n, k, alpha, a, type_a, ld_a, 0, b, type_b,
                                       ld_b, 0, beta, c, type_c, ld_c, 0, 1, compute, algorithm);
-}
-
-// cuBLASLt: one product with a bias -------------------------------------------------------------------------------------
-
-enum { LT_TRANSPOSE_A = 3, LT_TRANSPOSE_B, LT_EPILOGUE = 7, LT_BIAS_POINTER, LT_BIAS = 4 };
-enum { LT_MOST_WORKSPACE = 1, LT_REDUCTIONS = 3, LT_ALIGNMENT_OF_A = 5 };
-
-struct LtOperation { int compute, transposed[2], epilogue; char* bias; };
-struct LtLayout { int type; long rows, columns, ld; };
-struct LtPreference { size_t workspace; unsigned alignments[4], reductions; };
-struct LtAlgorithm { const LtOperation* made_for; size_t workspace, alignments[4], of_bias, unused; };
-struct LtResult { LtAlgorithm algorithm; size_t workspace; Status state; float waves; int reserved[4]; };
-static_assert(sizeof(LtResult) == 96);
-
-static Status set_number(void* to, size_t wanted, const void* from, size_t size) {
-    if (size != wanted) return problem(CUBLAS_INVALID_VALUE, "cuBLASLt: an attribute of ", size, " bytes");
-    return memcpy(to, from, size), 0;
-}
-
-Status cublasLtMatmulDescCreate(LtOperation** made, int compute, int scale_type) {
-    if (scale_type != R_32F) return problem(CUBLAS_NOT_SUPPORTED, "cuBLASLt: alpha of type ", scale_type);
-    return *made = new LtOperation{compute, {0, 0}, 1, nullptr}, 0;
-}
-
-Status cublasLtMatmulDescSetAttribute(LtOperation* operation, int attribute, const void* value, size_t size) {
-    switch (attribute) {
-        case LT_TRANSPOSE_A:
-        case LT_TRANSPOSE_B: return set_number(&operation->transposed[attribute - LT_TRANSPOSE_A], sizeof operation->transposed[attribute - LT_TRANSPOSE_A], value, size);
-        case LT_EPILOGUE: return set_number(&operation->epilogue, sizeof operation->epilogue, value, size);
-        case LT_BIAS_POINTER: return set_number(&operation->bias, sizeof operation->bias, value, size);
-    }
-    return problem(CUBLAS_NOT_SUPPORTED, "cuBLASLt: attribute ", attribute, " of an operation");
-}
-
-Status cublasLtMatrixLayoutCreate(LtLayout** made, int type, size_t rows, size_t columns, long ld) {
-    return *made = new LtLayout{type, (long)rows, (long)columns, ld}, 0;
-}
-
-Status cublasLtMatmulPreferenceCreate(LtPreference** made) { return *made = new LtPreference{0, {256, 256, 256, 256}, 7}, 0; }
-
-Status cublasLtMatmulPreferenceSetAttribute(LtPreference* preference, int attribute, const void* value, size_t size) {
-    if (attribute == LT_MOST_WORKSPACE) return set_number(&preference->workspace, sizeof preference->workspace, value, size);
-    if (attribute == LT_REDUCTIONS) return set_number(&preference->reductions, sizeof preference->reductions, value, size);
-    unsigned matrix = attribute - LT_ALIGNMENT_OF_A;
-    if (matrix < 4) return set_number(&preference->alignments[matrix], sizeof preference->alignments[matrix], value, size);
-    return problem(CUBLAS_NOT_SUPPORTED, "cuBLASLt: attribute ", attribute, " of a preference");
-}
-
-Status cublasLtMatmulDescDestroy(LtOperation* operation) { return delete operation, 0; }
-Status cublasLtMatrixLayoutDestroy(LtLayout* layout) { return delete layout, 0; }
-Status cublasLtMatmulPreferenceDestroy(LtPreference* preference) { return delete preference, 0; }
-
-// One algorithm for everything. It relies on what the preference says.
-Status cublasLtMatmulAlgoGetHeuristic(Handle*, LtOperation* operation, LtLayout*, LtLayout*, LtLayout*, LtLayout*,
-                                      LtPreference* preference, int most, LtResult* results, int* found) {
-    size_t of_bias = (size_t)operation->bias;
-    LtAlgorithm algorithm{operation, preference->workspace, {}, of_bias & -of_bias};
-    std::copy_n(preference->alignments, 4, algorithm.alignments);
-    results[0] = {algorithm, preference->workspace, 0, 1, {}};
-    return *found = std::min(most, 1), 0;
-}
-
-Status cublasLtMatmul(Handle*, LtOperation* operation, const float* alpha, char* a, LtLayout* of_a, char* b,
-                      LtLayout* of_b, const float* beta, char* c, LtLayout* of_c, char* d, LtLayout* of_d,
-                      LtAlgorithm* algorithm, char* workspace, size_t workspace_size, void* stream) {
-    char* bias = operation->bias;
-    if (algorithm->made_for != operation || operation->epilogue != LT_BIAS || c != d || of_c != of_d ||
-        workspace_size < algorithm->workspace)
-        return problem(CUBLAS_INVALID_VALUE, "cuBLASLt: not what the algorithm is for");
-    size_t places[] = {(size_t)a, (size_t)b, (size_t)c, (size_t)d};
-    for (int matrix = 0; matrix < 4; matrix++)
-        if (places[matrix] % algorithm->alignments[matrix])
-            return problem(CUBLAS_INVALID_VALUE, "cuBLASLt: a matrix is not aligned as promised");
-    if (!bias || (size_t)bias % algorithm->of_bias) return problem(CUBLAS_INVALID_VALUE, "cuBLASLt: the bias is not aligned as promised");
-    auto matrix = [](char* begin, LtLayout* layout, bool transposed) {
-        int rows = layout->rows, columns = layout->columns;
-        if (transposed) std::swap(rows, columns);
-        return Matrix{begin, layout->type, rows, columns, (int)layout->ld, transposed, 0};
-    };
-    Matrix first = matrix(a, of_a, operation->transposed[0]), second = matrix(b, of_b, operation->transposed[1]);
-    Matrix result = matrix(d, of_d, false);
-    if (first.columns != second.rows || result.rows != first.rows || result.columns != second.columns)
-        return problem(CUBLAS_INVALID_VALUE, "cuBLASLt: sizes that do not belong together");
-    Status code = enqueue_in(stream, "workspace", [=] { touch(workspace, 1, true); });
-    Matrix added{bias, result.type, result.rows, 1, result.rows, false, 0};
-    return code ? CUBLAS_EXECUTION_FAILED : product(stream, *alpha, first, second, *beta, result, added, 1, operation->compute);
 }
 
 // NCCL with a single rank, whose sums are its own numbers -------------------------------------------------------------

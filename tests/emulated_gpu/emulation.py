@@ -35,7 +35,7 @@ CHECKED = (
 """Each access to memory becomes a call of __asan_load or __asan_store, which emulated_cuda.cpp defines."""
 
 NOT_SUPPORTED = 15
-"""What functions return that are not emulated."""
+"""Status of functions that are not emulated."""
 
 
 def reason_to_skip():
@@ -68,7 +68,7 @@ def headers():
 
 @functools.cache
 def cache():
-    """Where the compiled libraries are: in CuPy's directory, by what they are made of. Processes may share it."""
+    """The directory of the compiled libraries, named after the checksum of their sources. Processes may share it."""
     sources = Path(__file__), *HERE.glob("*.cpp"), *HERE.rglob("*.*h"), *KERNELS.glob("*on_cpu.*")
     made_of = hashlib.sha256(repr((OPTIONS, CHECKED)).encode())
     for path in sorted(sources):
@@ -99,12 +99,12 @@ def library():
     )
     loaded = ctypes.CDLL(str(main), ctypes.RTLD_GLOBAL)
     libraries = Path(importlib.util.find_spec("cupy_backends").origin).parent / "cuda" / "libs"
+    # CuPy loads libcublasLt before libcublas, and calls nothing in it.
     for module, name in (("cublas", "libcublasLt.so.13"), ("cublas", "libcublas.so.13"), ("nccl", "libnccl.so.2")):
         (path,) = libraries.glob(f"{module}.*.so")
         functions = set(re.findall(rf" UND ({module}\w+)", symbols(path)))  # `loaded` comes before these
         text = "".join(f'extern "C" int {function}() {{ return {NOT_SUPPORTED}; }}\n' for function in functions)
-        # Depends on `loaded`, so that it also has the functions of cuBLASLt, which ctypes looks for.
-        options = f"-Wl,-soname,{name},--default-symver,--no-as-needed", main, "-x", "c++", "-"
+        options = f"-Wl,-soname,{name},--default-symver", "-x", "c++", "-"
         ctypes.CDLL(str(compiled(cache() / name, *options, text=text)), ctypes.RTLD_GLOBAL)
     return loaded
 
@@ -210,12 +210,10 @@ def problems():
 
 
 class Counts(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_long) for name in ("launches", "products", "copies", "synchronisations", "polls", "graphs")
-    ]
+    _fields_ = [(name, ctypes.c_long) for name in ("launches", "products", "copies", "synchronisations", "polls")]
 
 
 def counts():
-    """How many launches, products, copies, synchronisations, loops that wait for an event and launches of graphs."""
+    """Numbers of launches, products, copies, synchronisations and loops that wait for an event."""
     now = Counts.in_dll(library(), "emulated_counts")
     return {name: getattr(now, name) for name, _ in Counts._fields_}

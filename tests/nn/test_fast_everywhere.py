@@ -1,9 +1,9 @@
-"""What is said of the flow of information and of the contract holds with the fast operations, too."""
+"""The fast operations have right gradients, too, and pass every check of the reference."""
 
 import numpy as np
 import pytest
-from test_contract import *  # noqa: F401,F403
-from test_flow import *  # noqa: F401,F403
+from test_checks import *  # noqa: F401,F403
+from test_gradients import *  # noqa: F401,F403
 
 from scratchformer.backends.cpu import FastOps
 from scratchformer.nn.ops import ops_of, using

@@ -144,7 +144,7 @@ def always_pre_norm(sublayer, config, dtype):
     [
         ("layers.sinusoids", positions_to_base_100000, "PositionalEncoding", "from the start"),
         ("layers.sinusoids", all_sines_before_all_cosines, "PositionalEncoding", "from the start"),
-        ("attention.by_head", reshape_to_heads, "SelfAttention", "no bias"),
+        ("ops.by_head", reshape_to_heads, "SelfAttention", "no bias"),
         ("transformer.residual", always_pre_norm, "Transformer", "post-norm, three embeddings tied"),
     ],
 )

@@ -17,7 +17,7 @@ import numpy as np
 from scratchformer.errors import UserError
 from scratchformer.parallel import gradient
 from scratchformer.parallel.communicator import PeerFailure
-from scratchformer.parallel.launcher import GAVE_UP, join_job
+from scratchformer.parallel.job import GAVE_UP, join
 from scratchformer.parallel.nccl import TYPES, Nccl
 
 calls = []
@@ -207,7 +207,7 @@ def no_connection_at_all(host):
 if __name__ == "__main__":
     stub = ctypes.CDLL(sys.argv[1], ctypes.RTLD_GLOBAL)  # before CuPy looks for the library
     try:
-        with join_job(timeout=60) as host:
+        with join(timeout=60) as host:
             globals()[sys.argv[2]](host)
     except UserError as error:
         print(f"scratchformer: {error}", file=sys.stderr)

@@ -1,12 +1,11 @@
 """Started by test_launcher.py: `scratchformer train` as a rank, with one of the functions below instead of training.
 
-python rank.py TIMEOUT FUNCTION                          one of two ranks
-python rank.py TIMEOUT launch DIRECTORY GRACE FUNCTION   both, by a launcher whose files are in DIRECTORY
+python rank.py TIMEOUT FUNCTION ...                one of two ranks
+python rank.py TIMEOUT launch DIRECTORY FUNCTION   both, by a launcher whose files are in DIRECTORY
 """
 
 import atexit
 import os
-import signal
 import sys
 import threading
 import time
@@ -21,14 +20,10 @@ import numpy as np
 from scratchformer import cli
 from scratchformer.commands import train
 from scratchformer.errors import UserError
-from scratchformer.parallel import launcher, watchdog
+from scratchformer.parallel import job, launcher, watchdog
+from scratchformer.training.loop import stop_on_signals
 
 watchdog.MARGIN = 60.0  # nothing here tests the watchdog
-
-SHORT_TIMEOUT = 2.0
-"""Timeout, in seconds, of a rank that is meant to time out while the other waits longer: the machine may be busy."""
-
-
 timeout, function, *arguments = sys.argv[1:]
 
 
@@ -39,77 +34,41 @@ def fine(ranks):
     assert numbers.tolist() == [0, 2, 4, 6, 8]
 
 
-def refuse_0(ranks):
-    if ranks.rank == 0:
+def refuse(ranks):
+    """`refuse RANKS`: these ranks raise."""
+    if str(ranks.rank) in arguments[0]:
         raise UserError("this cannot be")
-    ranks.barrier()
-
-
-def refuse_1(ranks):
-    if ranks.rank == 1:
-        raise UserError("this cannot be")
-    ranks.barrier()
-
-
-def refuse_both(ranks):
-    raise UserError("this cannot be")
-
-
-def exit_3(ranks):
-    if ranks.rank == 1:
-        os._exit(3)
     ranks.barrier()
 
 
 def leave(ranks):
+    """`leave CODE`: rank 1 exits with this code."""
     if ranks.rank == 1:
-        os._exit(0)
+        os._exit(int(arguments[0]))
     ranks.barrier()
 
 
-def print_too_much(ranks):
+def print_and_raise(ranks):
     if ranks.rank == 1:
-        for line in range(20_000):
-            print("line", line, "of too many", file=sys.stderr)
+        print(20_000 * "long ", file=sys.stderr)  # more than a pipe holds
         raise RuntimeError("that was it")
     ranks.barrier()
 
 
-def stop_if_at(moment):
-    """`stopped MOMENT RANKS`: these ranks are stopped there, and `hanging MOMENT RANKS`: they loop."""
-    if arguments[:1] == [moment] and os.environ["SCRATCHFORMER_RANK"] in arguments[1]:
-        if function == "stopped":
-            os.kill(os.getpid(), signal.SIGSTOP)
-        while function == "hanging":
-            time.sleep(0.01)
+def hang():
+    while True:
+        time.sleep(0.01)
 
 
-def stopped(ranks):
+def hang_at_exit(ranks):
     ranks.barrier()
-    stop_if_at("exchange")
-    ranks.barrier()
-    stop_if_at("end")
-    atexit.register(stop_if_at, "exit")
-
-
-hanging = stopped
-
-
-def late(ranks):
-    """Rank 0 arrives after rank 1 has timed out."""
-    if ranks.rank == 0:
-        while not ranks.failure[0]:
-            time.sleep(0.01)
-        ranks.barrier()
-    ranks.watchdog.seconds = SHORT_TIMEOUT
-    ranks.barrier()
+    if ranks.rank == 1:
+        atexit.register(hang)
 
 
 @contextmanager
 def handling_signals(ranks):
-    """With the signal handlers of training; rank 1 prints when both ranks have installed them. -> the `Stop` object"""
-    from scratchformer.training.loop import stop_on_signals
-
+    """Install the signal handlers of training; rank 1 prints when both ranks have done so. -> the `Stop` object"""
     with stop_on_signals() as stop:
         ranks.barrier()
         if ranks.rank == 1:
@@ -127,14 +86,7 @@ def interrupted(ranks):
     if ranks.rank == 0:
         time.sleep(0.5)
         print("written", file=sys.stderr)
-    return launcher.INTERRUPTED
-
-
-def busy(ranks):
-    """Exchange something all the time, until the test ends both ranks."""
-    while True:
-        ranks.barrier()
-        time.sleep(0.01)
+    return job.INTERRUPTED
 
 
 def stubborn(ranks):
@@ -153,8 +105,7 @@ def stubborn(ranks):
 
 if __name__ == "__main__":
     if function == "launch":
-        launcher.MEMORY_DIRECTORY, launcher.GRACE = Path(arguments[0]), float(arguments[1])
-        sys.exit(launcher.launch([sys.executable, __file__, timeout, arguments[2]], 2, float(timeout)))
-    stop_if_at("start")
+        launcher.MEMORY_DIRECTORY = Path(arguments[0])
+        sys.exit(launcher.launch([sys.executable, __file__, timeout, arguments[1]], 2))
     train.train_as_one = lambda args, run, config, ranks: globals()[function](ranks)
     sys.exit(cli.main(["train", "--nproc", "2", "--timeout", timeout]))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scratchformer.errors import UserError
-from scratchformer.parallel import launcher
+from scratchformer.parallel import job
 from scratchformer.tasks import start
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory
@@ -34,19 +34,18 @@ def mpiexec(tmp_path):
         pytest.skip("there is no mpiexec")
 
     def start(*words):
-        return subprocess.Popen(
-            [MPIEXEC, *map(str, words)],
-            env=os.environ | CONSENT | {"OPENBLAS_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        return started([MPIEXEC, *map(str, words)], CONSENT | {"OPENBLAS_NUM_THREADS": "1"})
 
     yield start
     deadline = time.monotonic() + 10  # MPI kills its ranks, and does not wait for them
     while commands_naming(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not commands_naming(tmp_path)
+
+
+def started(command, environment):
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(command, env=os.environ | environment, **pipes)
 
 
 def commands_naming(tmp_path):
@@ -121,12 +120,6 @@ def test_ranks_with_different_settings(mpiexec, command, tmp_path):
     assert not (tmp_path / "run" / "config.toml").exists()
 
 
-def test_nproc_under_mpi_is_refused(mpiexec, command):
-    code, printed = result_of(mpiexec("-n", 2, *command("-m", "scratchformer"), "--nproc", 2))
-    assert code == 2
-    assert printed.count("scratchformer: --nproc starts processes, but MPI has started 2 already: leave it out\n") == 1
-
-
 def test_an_interrupt_makes_the_ranks_save_and_stop(mpiexec, command, tmp_path, small_config):
     run = RunDirectory(tmp_path / "run")
     process = mpiexec("-n", 2, *command("-m", "scratchformer"), "--set", "steps=100000")
@@ -149,8 +142,9 @@ def as_one_of_two(request, monkeypatch):
 
 
 def test_nproc_is_for_processes_that_mpi_has_not_started(as_one_of_two):
+    assert job.is_rank()
     with pytest.raises(UserError, match="--nproc starts processes, but MPI has started 2 already"):
-        launcher.is_rank()
+        job.open_communicator(timeout=0, nproc=2)
 
 
 class NoLibrary:
@@ -181,15 +175,7 @@ def one_of_two(tmp_path, small_settings):
 
     def run(*arguments, **environment):
         command = [sys.executable, "-m", "scratchformer", "train", "--out", tmp_path / "run", *small_settings]
-        return result_of(
-            subprocess.Popen(
-                [*map(str, command), *arguments],
-                text=True,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=os.environ | {"SLURM_STEP_NUM_TASKS": "2"} | environment,
-            )
-        )
+        return result_of(started([*map(str, command), *arguments], {"SLURM_STEP_NUM_TASKS": "2"} | environment))
 
     yield run
     assert not (tmp_path / "run").exists()

@@ -27,24 +27,8 @@ def train(tmp_path, small_settings, capsys):
     """train("name", "--nproc", 2, ...) -> the run's directory"""
 
     def run(name, *options):
-        assert (
-            main(
-                [
-                    str(word)
-                    for word in (
-                        "train",
-                        "tiny",
-                        "--out",
-                        tmp_path / name,
-                        *small_settings,
-                        "--set",
-                        "accumulation=4",
-                        *options,
-                    )
-                ]
-            )
-            == 0
-        )
+        words = ["train", "tiny", "--out", tmp_path / name, *small_settings, "--set", "accumulation=4", *options]
+        assert main(list(map(str, words))) == 0
         return tmp_path / name
 
     return run

@@ -25,10 +25,7 @@ NO_DROPOUT = {"P_drop": 0.0}
 def gradient(trainer, batches):
     """The gradient of the mean loss per target token over some batches, as a step makes it."""
     trainer.model.zero_grad()
-    counted = [
-        loss_backward(trainer.model, batch.source_ids, batch.target_in_ids, batch.target_out_ids, 0.1)
-        for batch in batches
-    ]
+    counted = [loss_backward(trainer.model, *batch.inputs, batch.targets, 0.1) for batch in batches]
     return trainer.model.store.grad / sum(n for _, n in counted), sum(loss for loss, _ in counted)
 
 
@@ -108,8 +105,8 @@ def test_the_validation_loss_is_plain_and_independent_of_batching(begin):
     trainer = begin(P_drop=0.5, eps_ls=0.4)
     model, pairs = trainer.model, trainer.data.val
     batch = pairs.batch(np.arange(len(pairs)))
-    logits, _ = model.forward(batch.source_ids, batch.target_in_ids)
-    loss_sum, n_tokens, _ = cross_entropy(logits, batch.target_out_ids, smoothing=0)
+    logits, _ = model.forward(*batch.inputs)
+    loss_sum, n_tokens, _ = cross_entropy(logits, batch.targets, smoothing=0)
     for budget in (30, 100, 10_000):
         assert validation_loss(model, pairs, budget) == pytest.approx(loss_sum / n_tokens, rel=1e-5)
     assert len(list(batches_in_order(pairs, 30))) > 5

@@ -51,7 +51,9 @@ def test_the_same_batches(begin, on_prepared, tmp_path, no_text_is_touched, monk
     assert prepared.data.checksum == in_memory.data.checksum and prepared.summary() == in_memory.summary()
     for (epoch, _, mine), (_, _, theirs), _ in zip(steps(prepared.plan), steps(in_memory.plan), range(40)):
         for batch, other in zip(prepared.plan.micro_batches(mine), in_memory.plan.micro_batches(theirs), strict=True):
-            for array, expected in zip((*batch.ids, batch.indices), (*other.ids, other.indices)):
+            for array, expected in zip(
+                (*batch.inputs, batch.targets, batch.indices), (*other.inputs, other.targets, other.indices)
+            ):
                 assert array.dtype == expected.dtype and np.array_equal(array, expected)
     assert epoch > 1
 

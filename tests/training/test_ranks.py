@@ -48,10 +48,8 @@ def test_what_is_sent_during_backward_does_not_change_any_more(changes, bucket, 
     batch, recorder = trainer.plan.micro_batches(max(trainer.plan.epoch(0), key=len))[0], Recorder()
     model = Transformer(trainer.config.model)
     total = gradient.GradientSum(recorder, model.store.grad, model.layer_offsets())
-    states, cache = model.states(batch.source_ids, batch.target_in_ids)
-    backward = model.states_backward(
-        states_loss(model.unembedding, states, batch.target_out_ids, 0.0, "others")[2], cache
-    )
+    states, cache = model.states(*batch.inputs)
+    backward = model.states_backward(states_loss(model.unembedding, states, batch.targets, 0.0, "others")[2], cache)
     for layer in backward:
         total.complete_from(model.store.offset_of(layer))
     assert len(recorder.sent) == n_sent  # layers; the embeddings come last

@@ -15,9 +15,8 @@ import numpy as np
 
 from scratchformer.backends.cuda.gemm import Gemm
 from scratchformer.backends.cuda.kernels import FLOAT32, STEPS, Kernels, Shape
-from scratchformer.nn.attention import by_head, transposed
 from scratchformer.nn.dropout import DropoutKey, drop_threshold, keep_scale
-from scratchformer.nn.ops import PAD, Ops, rows_of
+from scratchformer.nn.ops import PAD, Ops
 from scratchformer.nn.parameter import Array
 
 WARP = 32
@@ -51,7 +50,7 @@ class FusedOps(Ops):
     Dropout saves its key instead of a mask, and draws the same bits again in backward.
     """
 
-    logits_at_once = 2**30  # 2 GB in bf16, 4 GB in float32: so much, in order that there are few launches
+    logits_at_once = 2**30  # 2 GB in bf16, 4 GB in float32: large, to limit kernel launches
     elements_at_once = 2**62  # flat arrays are not divided among threads of the host
 
     def __init__(
@@ -81,26 +80,14 @@ class FusedOps(Ops):
     def add_product_inplace(self, total: Array, a: Array, b: Array) -> None:
         self.gemm(a, b, total, add=True)
 
-    def linear(self, x: Array, W: Array, b: Array | None) -> Array:
-        x_rows = rows_of(x)
-        y = self.xp.empty((len(x_rows), W.shape[1]), x.dtype)
-        if b is None or not self.gemm.with_bias(x_rows, W, b, y):
-            self.gemm(x_rows, W, y)
-            if b is not None and y.size:
-                rows, columns = y.shape
-                grid = -(-columns // THREADS), min(rows, 1 << 15)
-                self.kernels("add_bias", grid, (THREADS,), y, b, rows, columns, dtype=y.dtype)
-        return y.reshape(*x.shape[:-1], W.shape[1])
+    def add_to_rows_inplace(self, rows: Array, b: Array) -> None:
+        n, columns = rows.shape
+        if rows.size:
+            grid = -(-columns // THREADS), min(n, 1 << 15)
+            self.kernels("add_to_rows_inplace", grid, (THREADS,), rows, b, n, columns, dtype=rows.dtype)
 
-    def linear_backward(self, dy: Array, x: Array, W: Array, dW: Array, db: Array | None) -> Array:
-        x_rows, dy_rows = rows_of(x), rows_of(dy)
-        self.gemm(x_rows.T, dy_rows, dW, add=True)
-        if db is not None:
-            self._add_rows_inplace(db, dy_rows)
-        return self.matmul(dy_rows, W.T).reshape(x.shape)
-
-    def _add_rows_inplace(self, total: Array, rows: Array) -> None:
-        """total (n,) += the sum of rows (m, n), as a product with ones, which always adds in the same order."""
+    def add_rows_inplace(self, total: Array, rows: Array) -> None:
+        """As a product with ones, which always adds in the same order."""
         ones = self._ones.get(rows.dtype)
         if ones is None or ones.size < len(rows):
             ones = self._ones[rows.dtype] = self.xp.ones((1, len(rows)), rows.dtype)
@@ -139,50 +126,39 @@ class FusedOps(Ops):
     # Residual and normalisation ---------------------------------------------------------------------------------------
 
     def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, tuple]:
-        return self._norm(x, None, gamma, beta, eps, dropout_arguments(None, 0.0))
+        y, (_, saved) = self.add_norm(x, None, gamma, beta, eps, 0.0, None)
+        return y, saved
 
     def layer_norm_backward(self, dy: Array, saved: tuple, gamma: Array, dgamma: Array, dbeta: Array) -> Array:
-        return self._norm_backward(dy, saved, gamma, dgamma, dbeta, None, dropout_arguments(None, 0.0))
+        return self.add_norm_backward(dy, (None, saved), gamma, dgamma, dbeta, 0.0)[0]
 
     def add_norm(
         self, x: Array, update: Array, gamma: Array, beta: Array, eps: float, P_drop: float, rng: DropoutKey | None
     ) -> tuple[Array, tuple]:
-        y, saved = self._norm(x, self._contiguous(update), gamma, beta, eps, dropout_arguments(rng, P_drop))
-        return y, (rng, saved)
+        """LayerNorm(x + dropout(update)), or LayerNorm(x) if the update is None."""
+        D = x.shape[-1]
+        y, normalized = self.xp.empty(x.shape, x.dtype), self.xp.empty(x.shape, x.dtype)
+        inverse_std = self.xp.empty((*x.shape[:-1], 1), np.float32)
+        rows, update = inverse_std.size, None if update is None else self._contiguous(update)
+        arrays = self._contiguous(x), update, gamma, beta, y, normalized, inverse_std
+        drop = dropout_arguments(rng, P_drop)
+        self._warp_per_row("add_norm", rows, x.dtype, *arrays, rows, D, eps, *drop, steps=steps_for(D))
+        return y, (rng, (normalized, inverse_std))
 
     def add_norm_backward(
         self, dy: Array, saved: tuple, gamma: Array, dgamma: Array, dbeta: Array, P_drop: float
     ) -> tuple[Array, Array]:
-        key, norm_saved = saved
-        dupdate = None if key is None or P_drop == 0 else self.xp.empty(dy.shape, dy.dtype)
-        drop = dropout_arguments(key, P_drop)
-        dx = self._norm_backward(dy, norm_saved, gamma, dgamma, dbeta, dupdate, drop)
-        return dx, dx if dupdate is None else dupdate
-
-    def _norm(
-        self, x: Array, update: Array | None, gamma: Array, beta: Array, eps: float, drop: tuple
-    ) -> tuple[Array, tuple]:
-        D = x.shape[-1]
-        y, normalized = self.xp.empty(x.shape, x.dtype), self.xp.empty(x.shape, x.dtype)
-        inverse_std = self.xp.empty((*x.shape[:-1], 1), np.float32)
-        rows = inverse_std.size
-        arrays = self._contiguous(x), update, gamma, beta, y, normalized, inverse_std
-        self._warp_per_row("add_norm", rows, x.dtype, *arrays, rows, D, eps, *drop, steps=steps_for(D))
-        return y, (normalized, inverse_std)
-
-    def _norm_backward(
-        self, dy: Array, saved: tuple, gamma: Array, dgamma: Array, dbeta: Array, dupdate: Array | None, drop: tuple
-    ) -> Array:
-        normalized, inverse_std = saved
+        key, (normalized, inverse_std) = saved
         rows, D = inverse_std.size, dy.shape[-1]
-        warps = min(rows, MAX_PARTIAL_SUMS)
+        warps, drop = min(rows, MAX_PARTIAL_SUMS), dropout_arguments(key, P_drop)
         dx, partial_sums = self.xp.empty(dy.shape, dy.dtype), self.xp.empty((warps, 2 * D), np.float32)
+        dupdate = None if key is None or P_drop == 0 else self.xp.empty(dy.shape, dy.dtype)
         arrays = self._contiguous(dy), normalized, inverse_std, gamma, dx, dupdate, partial_sums
         self._warp_per_row("add_norm_backward", warps, dy.dtype, *arrays, rows, D, warps, *drop, steps=steps_for(D))
         if rows:
             grid, block = (-(-2 * D // WARP),), (WARP, 4 * WARPS)
             self.kernels("add_partial_sums", grid, block, partial_sums, dgamma, dbeta, warps, D)
-        return dx
+        return dx, dx if dupdate is None else dupdate
 
     # Attention --------------------------------------------------------------------------------------------------------
 
@@ -196,18 +172,15 @@ class FusedOps(Ops):
         causal: bool,
         P_drop: float,
         rng: DropoutKey | None,
-    ) -> tuple[Array, Array, Array, DropoutKey | None] | None:
-        """In one kernel for short sequences without dropout. Otherwise it scales the queries, because with fp16 their
-        product with the keys may be too large a number before it is scaled."""
+    ) -> tuple[Array, Array, Array, DropoutKey | None]:
+        """In one kernel for short sequences without dropout. Otherwise it scales the queries first: with fp16 their
+        product with the keys could overflow."""
         (B, T, H, d_k), (_, S, _, d_v) = q.shape, v.shape
         heads = distances(q.strides, k.strides, v.strides, q.itemsize)
         drops = rng is not None and P_drop > 0
         if heads is None or drops or S > MOST_KEYS or max(d_k, d_v) > MOST_COLUMNS:
             power = 2.0 ** math.floor(math.log2(scale))  # which changes no digit of a query
-            scores = self.matmul(by_head(q) * q.dtype.type(power), transposed(by_head(k)))
-            weights = self.masked_softmax(scores, scale / power, key_lengths, causal)
-            dropped, kept = self.dropout(weights, P_drop, rng)
-            return by_head(self.matmul(dropped, by_head(v))), weights, dropped, kept
+            return super().attention(q * q.dtype.type(power), k, v, scale / power, key_lengths, causal, P_drop, rng)
         weights, y = self.xp.empty((B, H, T, S), q.dtype), self.xp.empty((B, T, H, d_v), q.dtype)
         lengths = None if key_lengths is None else self._lengths_on_device(key_lengths)
         arrays, sizes, block = (q, k, v, lengths, weights, y), (H, T, S, d_k, d_v), (WARP, MOST_WARPS)
@@ -215,26 +188,43 @@ class FusedOps(Ops):
         return y, weights, weights, None
 
     def attention_backward(
-        self, dy: Array, q: Array, k: Array, v: Array, weights: Array, scale: float
-    ) -> tuple[Array, Array, Array] | None:
-        """dq, dk and dv are laid out as q, k and v, so that `side_by_side` need not copy them."""
+        self,
+        dy: Array,
+        q: Array,
+        k: Array,
+        v: Array,
+        scale: float,
+        weights: Array,
+        dropped: Array,
+        kept: DropoutKey | None,
+        P_drop: float,
+    ) -> tuple[Array, Array, Array]:
+        """In one kernel for short sequences without dropout."""
         (B, T, H, d_k), (_, S, _, d_v) = q.shape, v.shape
-        heads = distances(q.strides, k.strides, v.strides, q.itemsize)
-        if heads is None or S > MOST_KEYS_BACKWARD or max(d_k, d_v) > MOST_COLUMNS:
-            return None
-        position, widths = heads[1], (H * d_k, H * d_k, H * d_v)
-        if S == T and heads[:2] == heads[3:5] == heads[6:8] and position == sum(widths):  # all parts of one array
-            gradients = self._parts((B, T), widths, H, q.dtype)
-        elif heads[3:5] == heads[6:8] and heads[4] == sum(widths[1:]) and q.flags.c_contiguous:
-            gradients = [self.xp.empty(q.shape, q.dtype), *self._parts((B, S), widths[1:], H, q.dtype)]
-        elif q.flags.c_contiguous and k.flags.c_contiguous and v.flags.c_contiguous:
-            gradients = [self.xp.empty(x.shape, x.dtype) for x in (q, k, v)]
-        else:
-            return None
+        is_small = kept is None and S <= MOST_KEYS_BACKWARD and max(d_k, d_v) <= MOST_COLUMNS
+        heads = distances(q.strides, k.strides, v.strides, q.itemsize) if is_small else None
+        gradients = None if heads is None else self._laid_out_as(q, k, v, heads)
+        if heads is None or gradients is None:
+            return super().attention_backward(dy, q, k, v, scale, weights, dropped, kept, P_drop)
         dq, dk, dv = gradients
         arrays, sizes = (self._contiguous(dy), q, k, v, weights, dq, dk, dv), (H, T, S, d_k, d_v)
         self.kernels("attention_backward", (B * H,), (WARP, MOST_WARPS), *arrays, *sizes, scale, *heads, dtype=q.dtype)
         return dq, dk, dv
+
+    def _laid_out_as(self, q: Array, k: Array, v: Array, heads: tuple[int, ...]) -> list[Array] | None:
+        """New arrays dq, dk and dv with the `distances` of q, k and v, so that `side_by_side` need not copy them.
+
+        None if q, k and v are neither contiguous nor parts of one array.
+        """
+        (B, T, H, d_k), (_, S, _, d_v) = q.shape, v.shape
+        widths = (H * d_k, H * d_k, H * d_v)
+        if S == T and heads[:2] == heads[3:5] == heads[6:8] and heads[1] == sum(widths):  # all parts of one array
+            return self._parts((B, T), widths, H, q.dtype)
+        if heads[3:5] == heads[6:8] and heads[4] == sum(widths[1:]) and q.flags.c_contiguous:
+            return [self.xp.empty(q.shape, q.dtype), *self._parts((B, S), widths[1:], H, q.dtype)]
+        if q.flags.c_contiguous and k.flags.c_contiguous and v.flags.c_contiguous:
+            return [self.xp.empty(x.shape, x.dtype) for x in (q, k, v)]
+        return None
 
     def _parts(self, shape: tuple[int, int], widths: tuple[int, ...], H: int, dtype: np.dtype) -> list[Array]:
         """New arrays (B, T, H, width / H) that are parts of one array (B, T, sum of the widths)."""

@@ -202,13 +202,13 @@ __global__ void add_partial_sums(const float* partial_sums, float* dgamma, float
 
 // Linear, ReLU and GELU -----------------------------------------------------------------------------------------------
 
-// y += bias in every row. One thread for each column; blockIdx.y is the first row.
+// One thread for each column of y; blockIdx.y is the first row.
 template <typename T>
-__global__ void add_bias(T* y, const T* bias, int rows, int columns) {
+__global__ void add_to_rows_inplace(T* y, const T* b, int rows, int columns) {
     int column = blockIdx.x * blockDim.x + threadIdx.x;
     if (column >= columns) return;
     for (i64 row = blockIdx.y; row < rows; row += gridDim.y)
-        put(y, row * columns + column, get(y, row * columns + column) + get(bias, column));
+        put(y, row * columns + column, get(y, row * columns + column) + get(b, column));
 }
 
 template <typename T>

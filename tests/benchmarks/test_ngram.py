@@ -4,8 +4,7 @@ import math
 from fractions import Fraction
 
 import pytest
-
-from scratchformer.experiments.ngram import START, WITHOUT_ESTIMATE, discounts, kneser_ney
+from ngram import START, WITHOUT_ESTIMATE, discounts, kneser_ney
 
 A, B, C, END = range(4)
 TEXTS = [[A, B, A, B, END], [A, C, END]]

@@ -4,15 +4,8 @@ from itertools import product
 from math import log
 
 import pytest
+from baseline_parsers import PCFG, Lexicon, MajorityLabel, RightBranching, rules_of, word_class
 
-from scratchformer.experiments.baseline_parsers import (
-    PCFG,
-    Lexicon,
-    MajorityLabel,
-    RightBranching,
-    rules_of,
-    word_class,
-)
 from scratchformer.text.bracket_score import score_parses
 from scratchformer.text.bundled import read
 from scratchformer.text.trees import Parse, parsed_trees
