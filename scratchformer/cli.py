@@ -51,6 +51,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     A rank that gives up because another one has failed ends with code 75. Every error is told in one line.
     """
+    if sys.stderr is None:  # closed: the next file that is opened must not get its number, and the messages
+        sys.stderr = open(os.devnull, "w")
     force_utf8()
     with redirect_stderr(IgnoreUnwritable(sys.stderr)):
         try:
@@ -94,6 +96,8 @@ def reason_of(error: Exception) -> str:
         return str(error) or "not enough memory"
     if isinstance(error, OSError) and error.strerror:  # a full disk
         return f"{error.filename or 'standard input or output'}: {error.strerror}"
+    if isinstance(error, OSError) and str(error):
+        return str(error)
     if is_of_gpu(error):
         where = f"{TRACEBACK}=1 and CUDA_LAUNCH_BLOCKING=1 in the environment show where"
         return f"the GPU failed: {in_one_line(error)}; {where}"

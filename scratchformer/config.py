@@ -51,7 +51,7 @@ class ModelConfig:
 
     @property
     def reads_text(self) -> bool:
-        """Whether the model reads ids, of a vocabulary that a run keeps as its tokenizer."""
+        """True if the model reads ids of a vocabulary, which a run keeps as its tokenizer."""
         return self.architecture != "vision"
 
     @property
@@ -82,7 +82,7 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """What is learned from which data. A directory holds `train.en`, `val.de`, ...; each file may be gzipped (.gz)."""
+    """The task and its data. A directory holds `train.en`, `val.de`, ...; each file may be gzipped (.gz)."""
 
     directory: str = ""  # empty: the bundled corpus
     source_language: str = "en"
@@ -111,13 +111,13 @@ class DataConfig:
 
     @property
     def names_text(self) -> bool:
-        """Whether files are named; if not, the text is the bundled corpus."""
+        """True if files are named; if not, the text is the bundled corpus."""
         return bool(self.directory or self.files)
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How the model learns (paper §5). Training runs for `steps`, unless another limit ends it earlier."""
+    """Settings of the training (paper §5). It runs for `steps`, unless another limit ends it earlier."""
 
     seed: int = 0
     steps: int = 100_000
@@ -156,7 +156,7 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class DecodingConfig:
-    """How translations are searched for (paper §6.1)."""
+    """Settings of the search for translations (paper §6.1)."""
 
     beam: int = 4
     alpha: float = 0.6  # exponent of the length penalty
@@ -177,7 +177,7 @@ MODEL_OF_TASK: dict[str, tuple[str, int]] = {
 """Task -> the architecture of its model, and the number of classes."""
 
 OF_TASK = ("architecture", "n_classes")
-"""Fields of `ModelConfig` that are no settings, since the task decides them."""
+"""Fields of `ModelConfig` that the task decides, so that they are not settings."""
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ RANGES: dict[str, tuple[float, float]] = {
 
 
 def check(config: Any) -> None:
-    """Raises UserError unless each field has a value of its type, in its range; integers become floats."""
+    """Refuse a field whose value has another type or lies outside its range; integers become floats."""
     for name, hint in HINTS[type(config)].items():
         value, key = getattr(config, name), f"{part_of(config)}.{name}"
         if get_origin(hint) is Literal:
@@ -325,10 +325,7 @@ def with_settings(config: Config, settings: dict[str, Any]) -> Config:
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """`model.P_drop=0.3` -> full key and value. The value is parsed as TOML; if that fails, it is a string.
-
-    Raises UserError for an unknown key, and unless the text is one line with an equals sign.
-    """
+    """`model.P_drop=0.3` -> full key and value. The value is parsed as TOML; if that fails, it is a string."""
     key, equals, value = text.partition("=")
     if not equals or len(text.splitlines()) > 1:
         raise UserError(f"--set {shown(text)}: expected key=value, in one line")
@@ -367,7 +364,7 @@ NEEDS_VALIDATION = {f"training.{name}" for name in ("patience", "validate_every"
 
 
 def require_effect(config: Config, named: Collection[str], has_validation: bool) -> None:
-    """Raises UserError if a setting means nothing beside the others.
+    """Refuse a setting that has no effect beside the others.
 
     named           the settings that the user gave: a preset may have values that a configuration does not need
     has_validation  whether there is anything to validate with
@@ -405,7 +402,7 @@ def require_effect(config: Config, named: Collection[str], has_validation: bool)
 
 
 def require_same(made_with: Config, config: Config, path: Path, may_change: Collection[str] = MAY_CHANGE) -> None:
-    """Raises UserError if settings outside `may_change` differ between `config` and `made_with`, read from `path`."""
+    """Refuse settings outside `may_change` that differ between `config` and `made_with`, read from `path`."""
     then, now = flat(made_with), flat(config)
     changed = [key for key in now if now[key] != then[key] and key not in may_change]
     if changed:
@@ -447,7 +444,7 @@ def to_dict(config: Config) -> dict[str, Any]:
 
 
 def load(path: Path) -> Config:
-    """Read a TOML file. Raises UserError for a missing or malformed file, unknown names and impossible values."""
+    """Read a TOML file."""
     try:
         parts = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
@@ -482,11 +479,11 @@ PRESETS |= {  # the runs of Table 2
     "wmt14-en-fr-big": with_settings(BIG, TO_FRENCH),
 }
 PUBLIC_CORPORA = ["multi30k", "wmt14-en-de", "wmt14-en-fr"]
-"""What `scratchformer data` can download (`preparation.datasets`); their presets have names that begin with these."""
+"""Corpora that `scratchformer data` can download; their presets have names that begin with these."""
 
 
 def preset(name: str) -> Config:
-    """Return one of PRESETS, or a row of Table 3 (A1 ... E). Raises UserError if there is none of this name."""
+    """Return one of PRESETS, or a row of Table 3 (A1 ... E)."""
     if name in PRESETS:
         return PRESETS[name]
     if name in TABLE3:
@@ -499,13 +496,13 @@ def preset(name: str) -> Config:
 
 
 def require_task(config: Config, name: str, *tasks: str) -> None:
-    """Raises UserError unless the configuration `name` is for one of these tasks."""
+    """Refuse the configuration `name` unless it is for one of these tasks."""
     if config.data.task not in tasks:
         raise UserError(f"{name}: is for {config.data.task}, but this needs {' or '.join(tasks)}")
 
 
 def require_work_for(config: Config, nproc: int) -> None:
-    """Raises UserError if a step has fewer micro-batches than there are processes."""
+    """Refuse more processes than a step has micro-batches."""
     settings = config.training
     if nproc > settings.accumulation:
         positions = max(1, settings.tokens_per_batch * settings.accumulation // nproc)

@@ -40,13 +40,13 @@ def whole_file(path: Path, complaint: str = "cannot write") -> Iterator[BinaryIO
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a file of UTF-8 text atomically. Raises UserError if it cannot be written."""
+    """Write a file of UTF-8 text atomically."""
     with whole_file(path) as file:
         file.write(text.encode("utf-8"))
 
 
 def write_new_texts(texts: Mapping[Path, str]) -> None:
-    """Write files of UTF-8 text, each atomically. Raises UserError if one exists with other content, or as above."""
+    """Write files of UTF-8 text, each atomically. One that exists with other content is refused."""
     for path, text in texts.items():
         if path.exists() and (not path.is_file() or path.read_bytes() != text.encode("utf-8")):
             raise UserError(f"{path}: exists already, with other content; choose another directory")
@@ -57,7 +57,7 @@ def write_new_texts(texts: Mapping[Path, str]) -> None:
 def append_line(path: Path, line: str) -> None:
     """Append a line of UTF-8 text, after a line break if a crash has cut the last line short.
 
-    Raises UserError if it cannot be written, or if the path is a link or anything else but a plain file.
+    The path must be a plain file, and not a link.
     """
     with user_error(path, "cannot write"):
         if path.is_symlink() or path.exists() and not path.is_file():
@@ -71,7 +71,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make the directory and its parents, unless they exist. Raises UserError if that fails."""
+    """Make the directory and its parents, unless they exist."""
     with user_error(path, "cannot make the directory"):
         path.mkdir(parents=True, exist_ok=True)
 
@@ -88,7 +88,7 @@ def user_error(path: Path, complaint: str) -> Iterator[None]:
 
 
 def is_our_output(path: Path) -> bool:
-    """Whether standard output or standard error of this process goes to this file."""
+    """Return whether standard output or standard error of this process goes to this file."""
     for descriptor in (1, 2):
         with suppress(OSError):
             if os.path.samestat(path.stat(), os.fstat(descriptor)):
@@ -113,7 +113,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _remove_abandoned(temporary: Path, path: Path) -> None:
-    """Remove the temporary file that a killed process has left. Raises UserError if a process is still writing it."""
+    """Remove the temporary file that a killed process has left, unless a process is still writing it."""
     with suppress(FileNotFoundError):
         if not temporary.is_symlink():
             descriptor = os.open(temporary, os.O_RDONLY | os.O_NONBLOCK)

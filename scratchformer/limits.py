@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path("/")
-"""Where proc/self/cgroup and sys/fs/cgroup are found."""
+"""The directory of proc/self/cgroup and sys/fs/cgroup."""
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:

@@ -12,8 +12,7 @@ from scratchformer.errors import UserError
 def lock(directory: Path, complaint: str) -> int:
     """Lock the directory until the file descriptor that is returned is closed; the system does so if the process dies.
 
-    Raises UserError, "DIRECTORY: complaint", if another process holds the lock, or if this is no directory that can be
-    opened.
+    Raises UserError, "DIRECTORY: complaint", if another process holds the lock.
     """
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)

@@ -42,7 +42,7 @@ def absolute(path: str | Iterable[str]) -> str | tuple[str, ...]:
 
 
 def require_effect(config: Config, args: argparse.Namespace) -> None:
-    """Raises UserError if a setting that --set names means nothing beside the others, or nothing without validation."""
+    """Refuse a setting of --set that has no effect beside the others, or none without validation."""
     from scratchformer.tasks.translation import has_validation_text
 
     configs.require_effect(config, named_settings(args), has_validation_text(config.data))

@@ -106,14 +106,14 @@ def data(args: argparse.Namespace) -> None:
 
 
 def refuse(args: argparse.Namespace, *names: str) -> None:
-    """Raises UserError if one of these options was given."""
+    """Refuse these options."""
     for name in names:
         if getattr(args, name) not in (None, []):
             raise UserError(f"data {args.name}: takes no {option(name)}")
 
 
 def named_files(args: argparse.Namespace) -> CorpusFiles:
-    """The files of `data files`. Raises UserError if one of a pair is missing, or there is no training text."""
+    """Return the files of `data files`; both sides of a pair must be given."""
     from scratchformer.text.corpora import CorpusFiles, ParallelFiles
 
     def pair(source: Path | None, target: Path | None) -> ParallelFiles | None:

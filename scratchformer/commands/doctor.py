@@ -63,5 +63,5 @@ def doctor(args: argparse.Namespace) -> int:
 
 
 def names_a_run(name: str) -> bool:
-    """Whether this is a run's directory. A preset's name means the preset, even if a directory has the same name."""
+    """Return whether this is a run's directory. A preset's name means the preset, even if a directory has it, too."""
     return Path(name).is_dir() and name not in configs.PRESETS and name not in configs.TABLE3

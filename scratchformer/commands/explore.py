@@ -42,7 +42,7 @@ def explore(args: argparse.Namespace) -> None:
     if args.port is not None and not args.serve:
         raise UserError("--port is for --serve")
     if args.path is None and not DEMO.exists():
-        raise UserError(f"explore: which RUN? There is no {DEMO}, which `scratchformer demo` makes")
+        raise UserError(f"explore: RUN is required, since {DEMO} does not exist; `scratchformer demo` makes it")
     run = RunDirectory(args.path or DEMO)
     run.require()
     out = args.out or run.path / "explorer.html"

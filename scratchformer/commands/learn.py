@@ -39,7 +39,7 @@ def add(commands: Commands) -> None:
 
 
 def workbook() -> Any:
-    """The module `lessons/exercises/workbook.py`. Raises UserError if the package was installed without a clone."""
+    """Import the module `lessons/exercises/workbook.py`, which a clone has."""
     if not (LESSONS / "exercises" / "workbook.py").exists():
         raise UserError(
             "learn: the lessons are not in the installed package; clone the project and install it from "

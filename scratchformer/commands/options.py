@@ -71,7 +71,7 @@ def word(text: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """Text that can be translated: the command line may hold bytes that are no UTF-8."""
+    """Text that can be translated: the command line may hold bytes that are not UTF-8."""
     try:
         return word(os.fsencode(text).decode("utf-8"))  # in a locale without UTF-8, Python has decoded it otherwise
     except UnicodeError:

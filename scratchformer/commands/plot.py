@@ -55,10 +55,7 @@ def plot(args: argparse.Namespace) -> None:
 
 
 def draw_training(run: RunDirectory) -> None:
-    """Save the loss and learning-rate figures of a run that has taken at least one step.
-
-    Raises UserError if they cannot be drawn or written.
-    """
+    """Save the loss and learning-rate figures of a run that has taken at least one step."""
     from scratchformer.experiments import figures
     from scratchformer.experiments.training_log import read_log
 

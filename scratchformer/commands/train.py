@@ -115,12 +115,12 @@ def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
 
 
 def require_text(preset: str, config: Config) -> None:
-    """Raises UserError if the preset is for a public data set, and the configuration names no text."""
+    """Refuse a preset for a public data set if the configuration names no text."""
     if not config.data.names_text:
         for corpus in configs.PUBLIC_CORPORA:
             if preset.startswith(corpus):
                 own = f"`scratchformer data {corpus} --out DIR` prepares its own"
-                raise UserError(f"{preset}: from which text? {own}; then give --data DIR")
+                raise UserError(f"{preset} needs text: {own}; then give --data DIR")
 
 
 def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) -> int:

@@ -67,7 +67,7 @@ class InputLines:
         self.first: list[tuple[int, Path]] = []  # the index of the first line of each file that was opened
 
     def are_typed(self) -> bool:
-        """Whether a person types the lines, and waits for each translation."""
+        """Return whether a person types the lines, and waits for each translation."""
         return self.files == [STANDARD_INPUT] and sys.stdin is not None and sys.stdin.isatty()
 
     def __iter__(self) -> Iterator[str]:
@@ -81,7 +81,7 @@ class InputLines:
                 yield line
 
     def place(self, index: int) -> str:
-        """Where a line that was read stands; index: from 0, over all files."""
+        """Name the file and the line of a line that was read; index: from 0, over all files."""
         first, file = next(opened for opened in reversed(self.first) if opened[0] <= index)
         return f"{'standard input' if file == STANDARD_INPUT else file}, line {index - first + 1}"
 

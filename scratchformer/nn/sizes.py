@@ -65,7 +65,7 @@ def parameter_counts(config: ModelConfig) -> dict[str, int]:
 
 
 PARTS = {"norm": "layer norms", "attention": "attention", "feed_forward": "feed-forward", "positions": "positions"}
-"""What a parameter's name contains -> its part of the model. What is left belongs to input and output."""
+"""Mark in a parameter's name -> its part of the model. The others belong to input and output."""
 
 
 def machine_memory_bytes(root: Path = limits.ROOT) -> int | None:
@@ -81,7 +81,7 @@ def machine_memory_bytes(root: Path = limits.ROOT) -> int | None:
 
 
 def require_memory(config: Config) -> None:
-    """Raises UserError if this machine has less memory than training needs for weights, gradients and moments alone.
+    """Refuse a model whose weights, gradients and moments alone need more memory than this machine has.
 
     For a GPU that is the weights and as much again: they are initialised here; gradients and moments are on the device.
     """

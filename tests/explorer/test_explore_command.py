@@ -43,7 +43,9 @@ def test_sentences_checkpoint_and_place_can_be_chosen(cli, trained, tmp_path, fi
 
 def test_without_a_run_it_is_the_demo_s(cli, refused, trained, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert "which RUN? There is no runs/demo, which `scratchformer demo` makes" in refused("explore")
+    assert "explore: RUN is required, since runs/demo does not exist; `scratchformer demo` makes it" in refused(
+        "explore"
+    )
     shutil.copytree(trained.path, tmp_path / "runs" / "demo")
     assert cli("explore").out == "runs/demo/explorer.html\n"
 

@@ -107,7 +107,7 @@ def test_bad_text(refused, tmp_path, files, arguments, complaint):
         (["--temperature", "nan"], "--temperature: nan must lie between 0"),
         (["--top-k", "-1"], "--top-k: -1 must lie between 0"),
         (["--top-p", "0"], "--top-p: 0.0 must lie between"),
-        (["--seed", "x"], "--seed: 'x' is no whole number"),
+        (["--seed", "x"], "--seed: 'x' is not a whole number"),
         (["--samples", "0"], "--samples: 0 must lie between 1"),
         ([], "for translation, but this needs language-model"),
     ],

@@ -673,8 +673,8 @@ def test_the_solution_is_the_source_of_the_library(cli, exercise):
         (["reset", "-1"], "no exercise '-1'"),
         (["solution", ""], "argument ID: it is empty"),
         (["hint", "01_linear_backward", "9"], "9 must lie between 1 and 3"),
-        (["hint", "01_linear_backward", "x"], "'x' is no whole number"),
-        (["chekc"], "did you mean 'check'?"),
+        (["hint", "01_linear_backward", "x"], "'x' is not a whole number"),
+        (["chekc"], "invalid choice: 'chekc'"),
     ],
 )
 def test_bad_input_is_one_line(refused, tmp_path, monkeypatch, arguments, message):
