@@ -251,16 +251,15 @@ def check_language_model(config: ModelConfig) -> None:
 
 def check_text_encoder(config: ModelConfig) -> None:
     """Every token and its type reach every state of their text."""
-    real = SOURCE != PAD
+    real, itself = (SOURCE != PAD)[:, None], np.eye(S, dtype=bool)
     for n_classes in (0, 2):
         model = text_encoder(config, n_classes)
-        for what, moves, may in [
-            ("tokens", changes_of(lambda ids: model.forward(ids, TYPES), SOURCE), real),
-            ("types", changes_of(lambda types: model.forward(SOURCE, types), TYPES, lambda type: 1 - type), real),
-        ]:
-            n_states = moves.shape[1]
-            allowed = may[:, None] | np.eye(S, dtype=bool)[:n_states] & (what == "types")  # padding has a type, too
-            expect_dependence(moves, np.broadcast_to(allowed, (B, n_states, S)), f"from {what} to states: ")
+        of_tokens = changes_of(lambda ids: model.forward(ids, TYPES), SOURCE)
+        of_types = changes_of(lambda types: model.forward(SOURCE, types), TYPES, lambda type: 1 - type)
+        n_states = of_tokens.shape[1]
+        expect_dependence(of_tokens, np.broadcast_to(real, (B, n_states, S)), "from tokens to states: ")
+        allowed = np.broadcast_to(real | itself[:n_states], (B, n_states, S))  # padding has a type, too
+        expect_dependence(of_types, allowed, "from types to states: ")
 
 
 def check_vision_transformer(config: ModelConfig) -> None:

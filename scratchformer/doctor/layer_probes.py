@@ -380,12 +380,16 @@ def heads(x: np.ndarray, linear: Linear, *widths: int) -> list[np.ndarray]:
     return [np.stack(np.split(part, H, axis=-1), axis=2) for part in parts]
 
 
+def joined(layer: Any, heads: np.ndarray) -> np.ndarray:
+    """Concat(head_1, ..., head_h) W_O + b: heads (B, T, H, d_v) -> (B, T, D)"""
+    return heads.reshape(*heads.shape[:2], -1) @ layer.output.weight.data + layer.output.bias.data
+
+
 def check_self_attention() -> None:
     layer, x = with_random_vectors(gradient_cases.self_attention(random(), 0.0)), random().normal(size=(B, S, D))
     q, k, v = heads(x, layer.qkv, D_K, D_K, D_V)
     for what, mask in [("", Mask()), (", with padding", Mask(lengths(S))), (", causal", Mask(causal=True))]:
-        joined = attended(q, k, v, mask.as_array(S, S)).reshape(B, S, -1)
-        y = joined @ layer.output.weight.data + layer.output.bias.data
+        y = joined(layer, attended(q, k, v, mask.as_array(S, S)))
         expect_close(f"Concat(head_1, ..., head_h) W_O{what}", layer.forward(x, mask)[0], y)
 
 
@@ -394,8 +398,7 @@ def check_cross_attention() -> None:
     x, memory = random().normal(size=(B, T, D)), random().normal(1, 1, size=(B, S, D))
     (q,), (k, v) = heads(x, layer.q, D_K), heads(memory, layer.kv, D_K, D_V)
     for what, mask in [("", Mask()), (", with padding", Mask(lengths(S)))]:
-        joined = attended(q, k, v, mask.as_array(T, S)).reshape(B, T, -1)
-        y = joined @ layer.output.weight.data + layer.output.bias.data
+        y = joined(layer, attended(q, k, v, mask.as_array(T, S)))
         found, _ = layer.forward(x, memory, mask)
         expect_close(f"attention with queries from x, keys and values from memory{what}", found, y)
 
@@ -467,8 +470,7 @@ def check_restricted_self_attention() -> None:
     for size, mask, may in band_masks():
         layer = with_random_vectors(RestrictedSelfAttention(D, H, size, random(), FLOAT64, D_K, D_V))
         q, k, v = heads(x, layer.qkv, D_K, D_K, D_V)
-        joined = attended(q, k, v, may).reshape(B, LONG, -1)
-        y = joined @ layer.output.weight.data + layer.output.bias.data
+        y = joined(layer, attended(q, k, v, may))
         expect_close(f"Concat(head_1, ..., head_h) W_O in windows of {size}", layer.forward(x, mask)[0], y)
 
 
