@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 import tempfile
 import time
@@ -30,7 +29,6 @@ from scratchformer import config as configs
 from scratchformer.backends.device import open_device
 from scratchformer.nn.ops import using
 from scratchformer.nn.optim import Adam, noam
-from scratchformer.nn.sizes import parameter_shapes
 from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel import job, launcher
 from scratchformer.parallel.communicator import Communicator
