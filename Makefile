@@ -14,7 +14,7 @@ PYTEST = $(BIN)python -m pytest --numprocesses auto --dist worksteal
 # Where it is set, each of the hundreds of processes that the tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all check format lessons lessons-check site correctness bench clean
+.PHONY: demo test test-all check format lessons site correctness bench clean
 
 demo: .venv/installed
 	.venv/bin/scratchformer demo --out runs/demo
@@ -45,10 +45,6 @@ format:
 # Run the lessons and write their pages, docs/lessons/.
 lessons: .venv/installed
 	.venv/bin/python tools/lessons.py
-
-# Run them and compare with docs/lessons/.
-lessons-check: .venv/installed
-	.venv/bin/python tools/lessons.py --check
 
 # Build the site from docs/ and the docstrings: open site/index.html.
 site: .venv/extras-site

@@ -165,7 +165,7 @@ def look(model: Transformer, batch: Batch, config: Config) -> dict[str, Any]:
     gradient_norm    length of the gradient
     query_key_share  length of the part that belongs to W_Q and W_K and their biases, over that
     """
-    _, forward_cache = model.forward(batch.source_ids, batch.target_in_ids)
+    _, forward_cache = model.forward(*batch.inputs)
     caches = dict(zip(attention_layers(model), attention_caches(forward_cache)))
     add_gradient(model, batch, config, step=1)
     gradient_norm = float(np.linalg.norm(model.store.grad))

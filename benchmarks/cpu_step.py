@@ -193,7 +193,7 @@ def matmul_flops(config: ModelConfig, batch: Batch) -> int:
     m k n multiplications and as many additions. Backward makes two such products for each of forward, one for the
     gradient of either factor.
     """
-    (B, S), T = batch.source_ids.shape, batch.target_out_ids.shape[1]
+    (B, S), T = batch.inputs[0].shape, batch.targets.shape[1]
     source, target, real = B * S, B * T, batch.n_target_tokens  # rows of the products
     D, F, V = config.d_model, config.d_ff, config.vocab_size
     queries, values = config.h * config.d_k, config.h * config.d_v  # widths; keys are as queries

@@ -86,9 +86,9 @@ def guesses(model: Transformer, pairs: EncodedPairs) -> tuple[np.ndarray, np.nda
     """The logits of every real target token (n, V), float64, and these tokens (n,)"""
     logits, targets = [], []
     for batch in batches_in_order(pairs, 2048):
-        real = batch.target_out_ids != PAD
-        logits.append(model.forward(batch.source_ids, batch.target_in_ids)[0][real].astype(np.float64))
-        targets.append(batch.target_out_ids[real])
+        real = batch.targets != PAD
+        logits.append(model.forward(*batch.inputs)[0][real].astype(np.float64))
+        targets.append(batch.targets[real])
     return np.concatenate(logits), np.concatenate(targets)
 
 

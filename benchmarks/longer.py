@@ -198,9 +198,9 @@ def losses_by_position(model: Transformer, pairs: EncodedPairs) -> np.ndarray:
     """In nats per target token, for the positions from each of EDGES to the next: (ranges,)"""
     sums = np.zeros((2, len(EDGES) - 1))  # of losses; of tokens
     for batch in batches_in_order(pairs, TOKENS):
-        logits, _ = model.forward(batch.source_ids, batch.target_in_ids)  # (B, T, V)
+        logits, _ = model.forward(*batch.inputs)  # (B, T, V)
         for i, (start, end) in enumerate(zip(EDGES, EDGES[1:])):
-            sums[:, i] += cross_entropy(logits[:, start:end], batch.target_out_ids[:, start:end])[:2]
+            sums[:, i] += cross_entropy(logits[:, start:end], batch.targets[:, start:end])[:2]
     return sums[0] / sums[1]
 
 

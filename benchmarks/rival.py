@@ -39,7 +39,7 @@ class TensorBatch(NamedTuple):
 
 
 def to_tensors(batch: Batch) -> TensorBatch:
-    ids = (batch.source_ids, batch.target_in_ids, batch.target_out_ids)
+    ids = (*batch.inputs, batch.targets)
     return TensorBatch(*(torch.from_numpy(array.astype(np.int64)) for array in ids), batch.n_target_tokens)
 
 
@@ -148,9 +148,7 @@ def copy_weights(model: Transformer, rival: Rival) -> None:
 
 def assert_same(model: Transformer, rival: Rival, batch: Batch, training: TrainingConfig, rtol: float = 1e-4) -> None:
     """Without dropout, both must give the same loss and a gradient of the same length: else the times mean nothing."""
-    loss, _ = loss_backward(
-        model, batch.source_ids, batch.target_in_ids, batch.target_out_ids, training.eps_ls, spread=training.spread
-    )
+    loss, _ = loss_backward(model, *batch.inputs, batch.targets, training.eps_ls, spread=training.spread)
     norm = np.linalg.norm(model.store.grad.astype(np.float64))  # sixty million squares
     model.zero_grad()
     rival.eval()

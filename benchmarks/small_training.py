@@ -56,13 +56,7 @@ def add_gradient(model: Transformer, batch: Batch, config: Config, step: int) ->
     model.zero_grad()
     with using(FAST):
         loss, n_tokens = loss_backward(
-            model,
-            batch.source_ids,
-            batch.target_in_ids,
-            batch.target_out_ids,
-            settings.eps_ls,
-            DropoutKey(settings.seed, step),
-            settings.spread,
+            model, *batch.inputs, batch.targets, settings.eps_ls, DropoutKey(settings.seed, step), settings.spread
         )
     model.store.grad /= n_tokens
     return float(loss) / n_tokens

@@ -646,7 +646,7 @@ table(["fault", "gradient", "flow", "number"],
 #   (sizes).
 # - In the library: `EncoderLayer`, `DecoderLayer`, `Encoder`, `Decoder` and `Transformer` in
 #   [nn/transformer.py](../scratchformer/nn/transformer.py), the counts in
-#   [nn/sizes.py](../scratchformer/nn/sizes.py). [tests/nn/test_flow.py](../tests/nn/test_flow.py)
+#   [nn/sizes.py](../scratchformer/nn/sizes.py). [tests/nn/test_checks.py](../tests/nn/test_checks.py)
 #   tests the flow. [tests/oracle/test_whole_model.py](../tests/oracle/test_whole_model.py) compares the whole model
 #   with one that we put together from PyTorch's parts.
 # - *We differ from the paper:* our attention projections have biases, as in the authors' first public code. The

@@ -63,9 +63,9 @@ def softmax(z):
 
 def guesses(model, batch):
     """-> logits of all real target tokens (n, V) in float64, and the tokens (n,)"""
-    real = batch.target_out_ids != PAD
-    logits, _ = model.forward(batch.source_ids, batch.target_in_ids)
-    return logits[real].astype(float), batch.target_out_ids[real]
+    real = batch.targets != PAD
+    logits, _ = model.forward(*batch.inputs)
+    return logits[real].astype(float), batch.targets[real]
 
 
 def look(model, batch):
@@ -85,8 +85,7 @@ def learn_few(smoothing, seed=0, steps=240):
     for step in range(1, steps + 1):
         batch = few.batch(random.integers(0, len(few), 16))
         model.zero_grad()
-        _, n = loss_backward(model, batch.source_ids, batch.target_in_ids,
-                             batch.target_out_ids, smoothing)
+        _, n = loss_backward(model, *batch.inputs, batch.targets, smoothing)
         model.store.grad /= n
         optimizer.step(0.008 * min(1, step / 30))
         if step % 60 == 0:

@@ -528,7 +528,7 @@ print(*(f"step {step}: it writes {word}" for step, word in lines), sep="\n")
 #   ([nn/optim.py](../scratchformer/nn/optim.py)). *Differs:* 50 steps of warm-up instead of 4000, a factor of 0.35 on
 #   the rate, no label smoothing and no dropout, so that losses can be compared with known numbers.
 # - In the library: [nn/gradcheck.py](../scratchformer/nn/gradcheck.py), the flow tests in
-#   [tests/nn/test_flow.py](../tests/nn/test_flow.py), and
+#   [tests/nn/test_checks.py](../tests/nn/test_checks.py), and
 #   [doctor](../scratchformer/doctor/diagnosis.py).
 # - Where the bugs come from, by the [correctness report](../docs/correctness.md): *no causal mask*
 #   (YVSemlani/numpy-transformer), *softmax / batch* (AkiRusProd/numpy-transformer), *scaled by d_model*

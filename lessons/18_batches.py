@@ -328,7 +328,7 @@ def add_up(model, batches, smoothing=0.1):
     n = 0
     model.zero_grad()
     for batch in batches:
-        _, n_m = loss_backward(model, *batch.ids, smoothing)    # adds a sum's gradient
+        _, n_m = loss_backward(model, *batch.inputs, batch.targets, smoothing)  # adds a sum's gradient
         n += n_m
     return model.store.grad / n, n
 

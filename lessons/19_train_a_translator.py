@@ -139,9 +139,9 @@ def loss_and_gradient(model, plan, indices, step, settings):
     model.store.grad[...] = 0
     for i, batch in enumerate(plan.micro_batches(indices)):
         key = DropoutKey(settings.seed, step, i)
-        ids = batch.source_ids, batch.target_in_ids
+        ids = batch.inputs
         logits, cache = model.forward(*ids, rng=key)            # (B, T, V)
-        L_i, n_i, dlogits = cross_entropy(logits, batch.target_out_ids, settings.eps_ls)
+        L_i, n_i, dlogits = cross_entropy(logits, batch.targets, settings.eps_ls)
         model.backward(dlogits, cache)                          # adds to grad
         loss, n_tokens = loss + L_i, n_tokens + n_i
     return loss / n_tokens, model.store.grad / n_tokens
@@ -320,7 +320,8 @@ of_length_8 = np.random.default_rng(0).permutation(np.flatnonzero(train.lengths 
 
 def gradient_length(indices):
     model.zero_grad()
-    _, n = loss_backward(model, *train.batch(indices).ids, CONFIG.training.eps_ls)
+    batch = train.batch(indices)
+    _, n = loss_backward(model, *batch.inputs, batch.targets, CONFIG.training.eps_ls)
     return np.linalg.norm(model.store.grad) / n
 
 
@@ -335,7 +336,8 @@ unseen = np.setdiff1d(np.arange(len(train)),
 
 def loss_of_lengths(shortest, longest):
     found = [i for i in unseen if shortest <= train.lengths[i] <= longest][:60]
-    sums, n = loss_backward(model, *train.batch(np.array(found)).ids,
+    batch = train.batch(np.array(found))
+    sums, n = loss_backward(model, *batch.inputs, batch.targets,
                             CONFIG.training.eps_ls)
     return float(sums) / n
 

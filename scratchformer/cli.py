@@ -1,6 +1,7 @@
 """The command line: the command `scratchformer`, its subcommands and its exit codes."""
 
 import argparse
+import errno
 import os
 import sys
 import traceback
@@ -25,16 +26,8 @@ from scratchformer.commands import (
     train,
     translate,
 )
-from scratchformer.commands.options import Parser, Version, path
-from scratchformer.commands.terminal import (
-    ClosedOutput,
-    SilencedWhenUnread,
-    is_unread,
-    redirect_to_null,
-    speak_utf8,
-    tell,
-)
-from scratchformer.config import nearest, shown
+from scratchformer.commands.options import Commands, Parser, Version
+from scratchformer.commands.terminal import IgnoreUnwritable, discard, force_utf8, tell
 from scratchformer.errors import UserError, in_one_line
 
 EXAMPLES = """\
@@ -54,80 +47,99 @@ TRACEBACK = "SCRATCHFORMER_TRACEBACK"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command -> exit code: 0 done, 1 a check, a GPU or a rank failed, 2 bad input, 130 interrupted
+    """Run one command -> exit code: 0 done, 1 a check, a GPU or a rank failed, 2 an error, 130 interrupted
 
-    A rank that gives up because another one has failed ends with code 75.
+    A rank that gives up because another one has failed ends with code 75. Every error is told in one line.
     """
-    if sys.stderr is None:  # it is closed: keep its number, or the next file that is opened would get the messages
-        redirect_to_null(2)
-        sys.stderr = open(2, "w")
-    if sys.stdout is None:
-        sys.stdout = ClosedOutput()
-    speak_utf8()
-    with redirect_stderr(SilencedWhenUnread(sys.stderr)):
-        return run(arguments)
-
-
-def run(arguments: list[str] | None) -> int:
-    """Run one command, as `main` does, when standard output and standard error are ready. -> exit code"""
-    code = 0
-    try:
-        args = parse(arguments)
-        code = args.run(args) or 0
-        print(end="", flush=True)  # so that an error in writing is reported below
-        return code
-    except UserError as error:
-        tell_error(error, str(error))
-        return 2
-    except (OSError, MemoryError) as error:  # a full disk, a model that is too large
-        unread = isinstance(error, OSError) and is_unread(error)
-        discard_unwritable_output()
-        if unread:
+    force_utf8()
+    with redirect_stderr(IgnoreUnwritable(sys.stderr)):
+        try:
+            args = parse(sys.argv[1:] if arguments is None else [str(word) for word in arguments])
+            code = args.run(args) or 0
+            print(end="", flush=True)  # so that an error in writing is reported below
             return code
-        tell_error(error, reason_of(error))
-        return 2
-    except RuntimeError as error:
-        from scratchformer.parallel import job  # here, because it imports NumPy
-
-        if job.exit_code(error) == job.GAVE_UP:  # another rank does not answer, or has failed and says why
-            if str(error):
-                tell_error(error, str(error))
-            return job.GAVE_UP
-        if not type(error).__module__.startswith("cupy"):
-            raise
-        where = f"{TRACEBACK}=1 and CUDA_LAUNCH_BLOCKING=1 in the environment show where"
-        tell_error(error, f"the GPU failed: {in_one_line(error)}; {where}")
-        return 1
-    except KeyboardInterrupt:
-        tell("scratchformer: interrupted")
-        return 130
+        except KeyboardInterrupt:
+            tell("scratchformer: interrupted")
+            return 130
+        except Exception as error:
+            return tell_error(error)
 
 
-def tell_error(error: BaseException, line: str) -> None:
-    """Print an error as one line, and above it its traceback if the environment asks for that."""
+def tell_error(error: Exception) -> int:
+    """Print an error as one line, and above it its traceback if the environment asks for that -> exit code"""
+    if isinstance(error, OSError):
+        unread = is_unread(error)
+        discard_unwritable()
+        if unread:
+            return 0
     if os.environ.get(TRACEBACK):
         traceback.print_exception(error)
-    tell(f"scratchformer: {line}")
+    if isinstance(error, (UserError, OSError, MemoryError)):
+        tell(f"scratchformer: {reason_of(error)}")
+        return 2
+    from scratchformer.parallel import job  # here, because it imports NumPy
+
+    code = job.exit_code(error)
+    gave_up = code == job.GAVE_UP  # another rank does not answer, or has failed and says why
+    if str(error) or not gave_up:
+        tell(f"scratchformer: {error if gave_up else reason_of(error)}")
+    return code if gave_up or is_of_gpu(error) or job.is_rank() else 2
 
 
-def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """The parsed arguments; `arguments` among them is the list of words, for processes that run the same command.
+def reason_of(error: Exception) -> str:
+    """Describe an error in one line; an unexpected one with its place in the code."""
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return str(error) or "not enough memory"
+    if isinstance(error, OSError) and error.strerror:  # a full disk
+        return f"{error.filename or 'standard input or output'}: {error.strerror}"
+    if is_of_gpu(error):
+        where = f"{TRACEBACK}=1 and CUDA_LAUNCH_BLOCKING=1 in the environment show where"
+        return f"the GPU failed: {in_one_line(error)}; {where}"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{os.path.basename(last.filename)}, line {last.lineno}"
+    return f"unexpected {type(error).__name__} in {place}: {in_one_line(error)}; {TRACEBACK}=1 shows all of it"
 
-    argparse takes no FILE of `translate` that comes after an option, so these are added here. Raises UserError for
-    words that mean nothing.
+
+def is_of_gpu(error: Exception) -> bool:
+    return type(error).__module__.startswith("cupy")
+
+
+def is_unread(error: OSError) -> bool:
+    """Return whether nobody reads standard output: `... | head` has read enough, or the terminal is closed.
+
+    A closed terminal and a broken disk both give EIO; only the terminal gives it for an empty write.
     """
-    top = parser()
-    args, rest = top.parse_known_args(arguments)
-    args.arguments = sys.argv[1:] if arguments is None else [str(word) for word in arguments]
-    options = rest[: rest.index("--")] if "--" in rest else rest
-    if rest and args.command == "translate" and not any(word.startswith("-") and word != "-" for word in options):
-        args.files += [path(word) for word in [*options, *rest[len(options) + 1 :]]]
-    elif rest:
-        args.parser.error(f"no argument {shown(rest[0])}{nearest(rest[0], args.parser._option_string_actions)}")
+    try:
+        os.write(1, b"")
+    except OSError as answer:
+        return error.errno == answer.errno == errno.EIO
+    return isinstance(error, BrokenPipeError)
+
+
+def discard_unwritable() -> None:
+    """If standard output cannot be written, discard what it holds."""
+    try:
+        print(end="", flush=True)
+    except OSError:
+        discard(sys.stdout)
+
+
+def parse(words: list[str]) -> argparse.Namespace:
+    """The parsed arguments, and `arguments`, the words themselves, for processes that run the same command."""
+    top, commands = parser()
+    command = commands.choices.get(words[0]) if words else None
+    if command and words[0] != "learn":  # which has subcommands of its own
+        args = command.parse_intermixed_args(words[1:])
+    else:
+        args = top.parse_args(words)  # --help, --version, or an error
+    args.arguments = words
     return args
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> tuple[argparse.ArgumentParser, Commands]:
+    """The parser, and in its `choices` those of the subcommands."""
     top = Parser(
         prog="scratchformer",
         description=scratchformer.__doc__,
@@ -153,19 +165,4 @@ def parser() -> argparse.ArgumentParser:
     config.add(commands)
     learn.add(commands)
     demo.add(commands)
-    return top
-
-
-def reason_of(error: OSError | MemoryError) -> str:
-    """What is wrong, and where."""
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename or 'standard input or output'}: {error.strerror}"
-    return str(error) or "not enough memory"
-
-
-def discard_unwritable_output() -> None:
-    """If standard output cannot be written, discard its buffer: else Python would fail on it when it exits."""
-    try:
-        print(end="", flush=True)
-    except OSError:
-        redirect_to_null(sys.stdout.fileno())
+    return top, commands

@@ -6,8 +6,8 @@ from typing import Any
 class UserError(ValueError):
     """Bad input, or a state that only the user can repair. The message is one line that says what is wrong and where.
 
-    The command line prints only the message and exits with code 2; every other exception is a bug and keeps its
-    traceback. With SCRATCHFORMER_TRACEBACK=1 in the environment, each has one.
+    The command line prints only the message and exits with code 2. Of other exceptions it prints the place, too, and
+    with SCRATCHFORMER_TRACEBACK=1 in the environment the traceback of each.
     """
 
 

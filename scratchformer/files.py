@@ -34,7 +34,6 @@ def whole_file(path: Path, complaint: str = "cannot write") -> Iterator[BinaryIO
                 os.fsync(file.fileno())
         with user_error(path, complaint):
             os.replace(temporary, path)
-            _fsync_directory(path.parent)
     finally:
         with suppress(OSError):  # the first error is the one to report
             temporary.unlink(missing_ok=True)
@@ -139,12 +138,3 @@ class _RawFile(io.FileIO):
     def write(self, data: Any) -> int:  # called whenever the buffer is full or flushed
         with user_error(self.path, self.complaint):
             return super().write(data)
-
-
-def _fsync_directory(directory: Path) -> None:
-    """Wait until the names in the directory would survive a power cut."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

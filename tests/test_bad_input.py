@@ -1,20 +1,17 @@
 """A mistake of the user ends with one line that says what is wrong, with exit code 2, and nothing is lost."""
 
-import argparse
 import io
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
 from scratchformer import config as configs
-from scratchformer.cli import parser
 from scratchformer.errors import UserError
 from scratchformer.tasks import start
 from scratchformer.training import checkpoints
@@ -98,12 +95,11 @@ DOORS = [
 
 
 @pytest.mark.parametrize("arguments, names, complaint", DOORS)
-@pytest.mark.parametrize("link", [os.symlink, os.link])
-def test_one_file_for_two_texts(refused, own_corpus, tmp_path, arguments, names, complaint, link):
+def test_one_file_for_two_texts(refused, own_corpus, tmp_path, arguments, names, complaint):
     (own_corpus / "own.toml").write_text(f"[data]\ndirectory = '{own_corpus}'\n", encoding="utf-8")
     first, second = (own_corpus / name for name in names)
     second.unlink()
-    link(first, second)
+    os.symlink(first, second)
     words = [word.format(own_corpus) for word in arguments]
     said = refused("train", *words, "--out", tmp_path / "run")
     assert f"{names[1]}: the same file as {first}, named as" in said and complaint in said
@@ -162,33 +158,21 @@ def test_equal_texts_in_two_files_are_told(cli, own_corpus, small_settings, tmp_
     "arguments, complaint",
     [
         (["--set", "P_dorp=0.1"], "did you mean 'P_drop'"),
-        (["--set", "P_drop"], "key=value"),
         (["--set", "P_drop=much"], "P_drop"),
         (["--set", "P_drop=1"], "model.P_drop=1.0 must lie between 0 and 0.999999"),
-        (["--set", "P_drop=-0.1"], "P_drop"),
         (["--set", "tokens_per_batch=0"], "training.tokens_per_batch=0 must lie between 1"),
         (["--set", "steps=0"], "training.steps=0 must lie between 1"),
         (["--set", "h=3"], "not a multiple of model.h=3"),
         (["--set", "norm=middle"], "post, pre"),
         (["--seed", "-1"], "--seed: -1 must lie between 0"),
-        (["--seed", str(2**70)], "--seed"),
         (["--minutes", "nan"], "--minutes: nan must lie between 0"),
-        (["--minutes", "inf"], "--minutes"),
-        (["--minutes", "-1"], "--minutes"),
         (["--threads", "-1"], "--threads: -1 must lie between 0"),
-        (["--set", "lr_factor=inf"], "lr_factor"),
-        (["--set", f"minutes={10**400}"], "minutes"),
         (["--set", "tokens_per_batch=5"], "does not fit into a batch of tokens_per_batch = 5"),
         (["--set", "vocab_size=100000"], "too large for this text"),
         (["--set", "vocab_size=6"], "too small for this text"),
         (["--set", "max_length=1"], "at most max_length = 1 tokens"),
-        (["--set", "beam=0"], "decoding.beam=0"),
         (["--set", "positions=learned", "--set", "max_positions=10"], "max_positions=10"),
-        (["--set", "\udcff=1"], "no setting"),
-        (["--data", "\udcff"], "data.directory"),
-        (["--data", "a\0b"], "data.directory"),
         (["--set", f"d_model={2**20}", "--set", f"d_ff={2**20}"], "not enough memory: the model's weights, gradients"),
-        (["--set", "d_model=[[["], "d_model"),
         (["--set", "d_model=1\nsteps=3"], "in one line"),
         (["--set", "seed=1", "--seed", "2"], "--set training.seed: an option sets the same"),
         (["--train-source", "a"], "--data names a directory"),
@@ -218,22 +202,16 @@ def test_a_bad_configuration_file(refused, tmp_path):
     "arguments, complaint",
     [
         ([], "the following arguments are required: COMMAND; see scratchformer --help"),
-        (["trian"], "argument COMMAND: no 'trian'; did you mean 'train'?; see scratchformer --help"),
-        (["fly"], "argument COMMAND: no 'fly'; there are train, translate,"),
+        (["fly"], "argument COMMAND: invalid choice: 'fly'"),
         (["translate"], "the following arguments are required: RUN; see scratchformer translate --help"),
         (["plot", "run"], "the following arguments are required: FIGURE; see"),
-        (["plot", "run", "Loss"], "argument FIGURE: no 'Loss'; did you mean 'loss'?"),
-        (["data", "multi30"], "argument CORPUS: no 'multi30'; did you mean 'multi30k'?"),
-        (["learn", "hnit", "01"], "argument ACTION: no 'hnit'; did you mean 'hint'?"),
-        (["train", "--thraeds", "3"], "no argument '--thraeds'; did you mean '--threads'?; see scratchformer train"),
+        (["plot", "run", "Loss"], "argument FIGURE: invalid choice: 'Loss'"),
+        (["train", "--thraeds", "3"], "unrecognized arguments: --thraeds; see scratchformer train"),
         (["train", "--set", "norm=per"], "did you mean 'pre'?"),
-        (["train", "--seed", "one"], "argument --seed: 'one' is no whole number; see scratchformer train --help"),
-        (["train", "--seed", "1" * 5000], "argument --seed"),
-        (["train", "--minutes", ""], "argument --minutes: '' is no number"),
-        (["train", "tiny", "two\nlines"], "no argument 'two\\nlines'"),
-        (["train", "tiny", "\udcff"], "no argument '\\udcff'"),
+        (["train", "--seed", "one"], "argument --seed: 'one' is not a whole number; see scratchformer train --help"),
+        (["train", "--minutes", ""], "argument --minutes: '' is not a number"),
+        (["train", "tiny", "two\nlines"], "unrecognized arguments: two\\nlines"),
         (["plot", "run", "attention", "--sentence", "a\udcff"], "is not valid UTF-8"),
-        (["explore", "run", "--sentence", "a\udcff"], "is not valid UTF-8"),
         (["explore", "run", "--port", "65536"], "argument --port: 65536 must lie between 0 and 65535"),
         (["plot", "run", "loss", "--sentence", "a dog"], "--sentence is for the figure attention"),
         (["plot", "run", "loss", "--checkpoint", "best"], "--checkpoint is for the figures attention and positions"),
@@ -244,49 +222,37 @@ def test_words_that_mean_nothing(refused, arguments, complaint):
     assert complaint in refused(*arguments)
 
 
-def values_taken(parser):
-    """(what is asked for, its action) for every word that a command line may hold, also those of commands."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, inner in action.choices.items():
-                yield from ((f"{name} {place}", each) for place, each in values_taken(inner))
-        elif action.nargs != 0:
-            yield "/".join(action.option_strings) or action.metavar, action
+def test_what_nobody_foresaw_is_one_line_with_its_place(refused, cli, monkeypatch):
+    def fail(*arguments):
+        raise KeyError("a\nb")
 
-
-VALUES = dict(values_taken(parser()))
-TOO_MUCH = ["-1e99", "1e99", "nan", "inf", "-inf", str(10**30), str(-(10**30)), "0x10", "one"]
-
-
-@pytest.mark.parametrize("place", VALUES)
-def test_every_word_is_checked_where_it_is_read(place):
-    """Nothing is empty, and a number lies in a finite range."""
-    action = VALUES[place]
-    assert action.type not in (int, float, str, Path)
-    if action.choices:
-        return
-    with pytest.raises(argparse.ArgumentTypeError):
-        action.type("")
-    for text in TOO_MUCH:
-        try:
-            value = action.type(text)
-        except argparse.ArgumentTypeError:
-            continue
-        assert str(value) == text, "is no number"
-
-
-@pytest.mark.parametrize("command", ["train", "translate", "average", "evaluate"])
-def test_numbers_of_a_command_line_are_refused_at_once(refused, command):
-    for place, action in VALUES.items():
-        if place.startswith(f"{command} --") and action.metavar in ("N", "M", "S", "A"):
-            option = place.split()[1]
-            for text in TOO_MUCH:
-                assert f"argument {option}: " in refused(
-                    command, *([] if command == "train" else ["x"]), f"{option}={text}"
-                )
+    monkeypatch.setattr("scratchformer.commands.config.load_config", fail)
+    said = refused("config", "tiny")
+    assert "unexpected KeyError in test_bad_input.py, line " in said and "SCRATCHFORMER_TRACEBACK=1 shows" in said
+    monkeypatch.setenv("SCRATCHFORMER_TRACEBACK", "1")
+    assert "Traceback" in cli("config", "tiny").err
 
 
 # --- directories
+
+
+def test_a_prepared_corpus_is_no_place_for_a_run(prepare_corpus, small_config, tmp_path, files_of):
+    directory = prepare_corpus(tmp_path / "prepared")
+    before = files_of(directory)
+    with pytest.raises(UserError, match="which no training wrote"):
+        start.begin(RunDirectory(directory), small_config())
+    assert files_of(directory) == before
+
+
+def test_scores_are_not_appended_through_a_link(cli, own_run, corpus, tmp_path):
+    victim = tmp_path / "bashrc"
+    victim.write_text("theirs\n")
+    own_run.evaluations_file.symlink_to(victim)
+    outcome = cli(
+        "evaluate", own_run.path, "--source", corpus / "val.en", "--reference", corpus / "val.de", "--beam", 1
+    )
+    assert outcome.code == 0 and "scores not recorded" in outcome.err
+    assert victim.read_text() == "theirs\n"
 
 
 def test_a_second_run_in_the_same_directory(refused, own_run, small_settings, files_of):
@@ -297,12 +263,9 @@ def test_a_second_run_in_the_same_directory(refused, own_run, small_settings, fi
 
 def test_a_directory_that_cannot_be(refused, small_settings, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    assert "cannot write the run's directory" in refused("train", "--out", tmp_path / "file" / "run", *small_settings)
-    assert "cannot write the run's directory" in refused("train", "--out", tmp_path / "file", *small_settings)
+    for place in (tmp_path / "file" / "run", tmp_path / "file"):
+        assert "cannot write the run's directory" in refused("train", "--out", place, *small_settings)
     assert (tmp_path / "file").read_text() == "in the way"
-    too_long = tmp_path / "new" / ("x" * 300) / "run"
-    assert "File name too long" in refused("train", "--out", too_long, *small_settings)
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.fixture
@@ -374,14 +337,14 @@ def test_resume_with_a_preset_or_another_directory(refused, trained):
         ["evaluate", "--source", "{en}", "--reference", "{en}"],
     ],
 )
-@pytest.mark.parametrize("place", ["nowhere", "empty", "file", "x" * 5000])
+@pytest.mark.parametrize("place", ["nowhere", "empty", "file"])
 def test_a_directory_that_is_no_run(refused, corpus, tmp_path, command, place):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("no run")
     command = [word.format(en=corpus / "val.en") for word in command]
     extra = ["loss"] if command == ["plot"] else []
     said = refused(*command, tmp_path / place, *extra)
-    assert "no run here" in said or "too long" in said
+    assert "no run here" in said
 
 
 def test_a_run_without_checkpoints(refused, own_run, monkeypatch):
@@ -522,18 +485,6 @@ def test_odd_but_legal_text_is_translated(cli, trained, monkeypatch):
     assert outcome.code == 0 and outcome.out.count("\n") == len(lines)
 
 
-@pytest.mark.parametrize("stdin, complaint", [(None, "standard input is closed"), ("unreadable", "descriptor")])
-def test_standard_input_that_cannot_be_read(refused, trained, monkeypatch, tmp_path, stdin, complaint):
-    if stdin:
-        with open(tmp_path / "only to be written", "w") as file:
-            stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(file.fileno(), "r", closefd=False)))
-            monkeypatch.setattr("sys.stdin", stdin)
-            assert complaint in refused("translate", trained.path)
-    else:
-        monkeypatch.setattr("sys.stdin", None)
-        assert complaint in refused("translate", trained.path)
-
-
 def test_evaluate_what_is_not_parallel(refused, trained, corpus, tmp_path):
     evaluate = ["evaluate", trained.path, "--source", corpus / "val.en", "--reference"]
     assert "val.en has 20 lines" in refused(*evaluate, corpus / "train.de")
@@ -549,10 +500,8 @@ def test_evaluate_what_is_not_parallel(refused, trained, corpus, tmp_path):
     assert "no translations to score" in refused(*evaluate)
 
 
-@pytest.mark.parametrize("last", [5, 10**6])
-def test_an_average_of_more_than_there_are(refused, own_run, last):
-    said = refused("average", own_run.path, "--last", last)
-    assert f"cannot average the last {last} checkpoints; there are 4" in said
+def test_an_average_of_more_than_there_are(refused, own_run):
+    assert "cannot average the last 5 checkpoints; there are 4" in refused("average", own_run.path, "--last", 5)
 
 
 def test_an_unknown_layer(refused):
@@ -602,7 +551,11 @@ def test_a_checkpoint_that_grows_beyond_a_real_limit(tmp_path, own_run):
 
 @pytest.mark.parametrize(
     "command, complaint",
-    [("config base > /dev/full", "No space left on device"), ("translate '{run}' <&-", "standard input is closed")],
+    [
+        ("config base > /dev/full", "No space left on device"),
+        ("--version > /dev/full", "No space left on device"),
+        ("translate '{run}' <&-", "standard input is closed"),
+    ],
 )
 def test_streams_that_fail(trained, command, complaint):
     done = shell("$PYTHON -m scratchformer " + command.format(run=trained.path))

@@ -4,12 +4,9 @@ import io
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import fields
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -145,15 +142,12 @@ def test_a_line_that_is_too_long_is_named(refused, trained, tmp_path, type_in):
     assert "standard input, line 2: a sentence of " in refused("translate", trained.path)
 
 
-slowly = partial(pytest.param, marks=pytest.mark.slow)
-
-
-def run_in_terminal(arguments, typed=b"", closed=False, **variables):
+def run_in_terminal(arguments, typed=b"", closed=False):
     """Run a command in a terminal in which someone types, or which is closed at once -> exit code, what is shown"""
     ours, theirs = os.openpty()
     command = [sys.executable, "-m", "scratchformer", *map(str, arguments)]
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
-    with subprocess.Popen(command, env=os.environ | variables, start_new_session=True, **streams) as process:
+    with subprocess.Popen(command, start_new_session=True, **streams) as process:
         os.close(theirs)
         shown = b""
         os.write(ours, typed)
@@ -170,49 +164,15 @@ def test_who_translates_on_a_terminal_is_told_what_to_type(trained):
     assert shown.endswith(load_run(trained.path).translate(["a dog"])[0] + "\n")
 
 
-@pytest.mark.parametrize(
-    "code, arguments",
-    [
-        (0, ["config", "base"]),
-        (0, ["--help"]),
-        slowly(0, ["gradcheck", "Linear"]),
-        (0, ["translate", "{run}", "{text}"]),
-        slowly(0, ["evaluate", "{run}", "--source", "{text}", "--reference", "{reference}"]),
-        slowly(2, ["translate", "nowhere"]),
-        (0, ["train", "--resume", "{run}", "--set", "steps=14"]),
-        slowly(0, ["train", "--resume", "{run}", "--set", "steps=14", "--nproc", "2"]),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
-)
-def test_a_closed_terminal_changes_no_exit_code(own_run, corpus, code, arguments):
-    files = {"text": corpus / "val.en", "reference": corpus / "val.de"}
-    arguments = [word.format(run=own_run.path, **files) for word in arguments]
-    assert run_in_terminal(arguments, closed=True, PYTHONUNBUFFERED="1")[0] == code
-    if arguments[0] == "train":
-        assert len(own_run.read_log("step")) == 14
+def test_a_training_goes_on_when_its_terminal_is_closed(own_run):
+    assert run_in_terminal(["train", "--resume", own_run.path, "--set", "steps=14"], closed=True)[0] == 0
+    assert len(own_run.read_log("step")) == 14
 
 
-@pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "command, code",
-    [
-        ("--help > /dev/full", 2),
-        ("--version > /dev/full", 2),
-        ("config base > /dev/full", 2),
-        ("train nonsense 2> /dev/full", 2),
-        ("train --threads x 2> /dev/full", 2),
-        ("gradcheck Linear 2> /dev/full", 0),
-    ],
-)
-def test_a_full_disk_and_the_exit_code(command, code, unbuffered):
-    whole = f"{shlex.quote(sys.executable)} -m scratchformer {command}"
-    done = subprocess.run(
-        whole, shell=True, capture_output=True, text=True, env=os.environ | {"PYTHONUNBUFFERED": unbuffered}
-    )
-    assert done.returncode == code
-    assert done.stderr == (
-        "scratchformer: standard input or output: No space left on device\n" if " > " in command else ""
-    )
+@pytest.mark.parametrize("command, code", [("train nonsense", 2), ("gradcheck Linear", 0)])
+def test_messages_that_cannot_be_written_change_no_exit_code(command, code):
+    whole = f"{shlex.quote(sys.executable)} -m scratchformer {command} 2> /dev/full"
+    assert subprocess.run(whole, shell=True, stdout=subprocess.DEVNULL).returncode == code
 
 
 def test_version(capfd):
@@ -341,7 +301,7 @@ def test_a_wrong_gradient_is_code_1(cli, monkeypatch):
     assert code == 1 and "WRONG" in printed
 
 
-[SUBPARSERS] = [action.choices for action in command_line.parser()._actions if action.dest == "command"]
+SUBPARSERS = command_line.parser()[1].choices
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in SUBPARSERS)])
@@ -381,13 +341,7 @@ def test_plot(cli, own_run, figure):
     assert (own_run.figures / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
 
 
-# --- Ctrl-C
-
-
-INTERRUPTED = "scratchformer: interrupted\n"
-
-CONSOLE_SCRIPT = "import sys; from scratchformer.__main__ import main; sys.exit(main())"
-"""What the command `scratchformer` does, which pip makes from the entry point in setup.cfg."""
+# --- the entry point
 
 
 def test_the_console_script_is_the_guarded_entry_point():
@@ -396,79 +350,27 @@ def test_the_console_script_is_the_guarded_entry_point():
     assert setup["options.entry_points"]["console_scripts"].strip() == "scratchformer = scratchformer.__main__:main"
 
 
-@pytest.mark.parametrize("program", [["-m", "scratchformer"], ["-c", CONSOLE_SCRIPT]], ids=["module", "script"])
-def test_ctrl_c_at_the_start_ends_in_one_line(trained, program):
-    """At several moments of the first 0.3 s. `translate` waits for its input, so that it does not end by itself."""
-    for moment in range(7):
-        with subprocess.Popen(
-            [sys.executable, *program, "translate", trained.path],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
-            time.sleep(0.05 * moment)
-            process.send_signal(signal.SIGINT)
-            try:
-                _, said = process.communicate(timeout=60)
-            finally:
-                process.kill()
-        if process.returncode == 130:
-            assert said == INTERRUPTED
-        else:  # Python has not come to our code: it dies by the signal, or while it imports its own modules
-            assert process.returncode in (-signal.SIGINT, 1), said
-            assert said == "" or "KeyboardInterrupt" in said
-            assert "scratchformer/cli.py" not in said and "scratchformer/commands" not in said
-
-
-@pytest.mark.parametrize(
-    "module", ["scratchformer.cli", "argparse", "scratchformer.config", "numpy", "scratchformer.training.run"]
-)
-def test_ctrl_c_while_a_module_is_imported(trained, module):
-    """Also where the module makes another exception of KeyboardInterrupt, as some extension modules do."""
-    code = f"""
+def test_ctrl_c_while_modules_are_imported_ends_in_one_line(trained):
+    code = """
 import signal, sys
+from scratchformer.__main__ import main
 
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        if name == {module!r}:
-            try:
-                signal.raise_signal(signal.SIGINT)
-            except KeyboardInterrupt:
-                raise ImportError
+        if name == "scratchformer.config":
+            signal.raise_signal(signal.SIGINT)
 
 sys.meta_path.insert(0, Finder())
-{CONSOLE_SCRIPT}
+sys.exit(main())
 """
     done = subprocess.run([sys.executable, "-c", code, "translate", trained.path], capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", INTERRUPTED)
-
-
-def test_ctrl_c_that_is_ignored_stays_ignored():
-    code = """
-import signal
-from scratchformer.__main__ import main
-
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-main()
-print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)
-"""
-    done = subprocess.run([sys.executable, "-c", code, "config", "tiny"], capture_output=True, text=True)
-    assert done.stdout.splitlines()[-1] == "True"
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "scratchformer: interrupted\n")
 
 
 def test_the_module_is_the_command():
     done = run_process("config", "tiny")
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"d_model = 128" in done.stdout
-
-
-@pytest.mark.parametrize("command", ["config base", "translate {run} --beam 1 {text}", "--version"])
-def test_results_that_cannot_be_written_are_missed(trained, corpus, command):
-    words = command.format(run=trained.path, text=corpus / "val.en")
-    shell = ["bash", "-c", f"{sys.executable} -m scratchformer {words} >&-"]
-    done = subprocess.run(shell, capture_output=True, text=True)
-    assert done.returncode == 2 and done.stderr == "scratchformer: standard output: closed\n"
 
 
 def test_files_after_two_dashes(cli, trained, tmp_path, monkeypatch):

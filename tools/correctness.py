@@ -11,7 +11,6 @@ tests/mutants/matrix.py writes. What the paper says comes from paper_map.toml.
 from __future__ import annotations
 
 import argparse
-import ast
 import json
 import os
 import subprocess
@@ -30,7 +29,8 @@ sys.path += [str(ROOT / folder) for folder in ("tests/mutants", "tests/oracle", 
 
 from mutants import CLASSIC, MUTANTS, Mutant  # noqa: E402
 
-from scratchformer.config import tomllib  # noqa: E402
+from scratchformer.config import preset, tomllib  # noqa: E402
+from scratchformer.doctor.diagnosis import code_probes  # noqa: E402
 from scratchformer.experiments.markdown import markup_table as table  # noqa: E402
 
 # Measuring ------------------------------------------------------------------------------------------------------------
@@ -174,8 +174,8 @@ def page(found: dict[str, Any], matrix: dict[str, list[str]]) -> str:
         commit=str(where["commit"])[:12],
         layers=table(["layer", "cases", "finite differences", "PyTorch", "mutants"], layer_rows(found)),
         model=table(["what", "worst relative difference"], oracle_of_model(found).items()),
-        flow=bullets(sentences_of("tests/nn/test_flow.py")),
-        contract=bullets(sentences_of("tests/nn/test_contract.py")),
+        flow=bullets(sentences_of("dependence on positions", "padding and batch")),
+        contract=bullets(sentences_of("layer contract", "dropout")),
         mutants=table(["mutant", "found in", "caught by", "suites", "doctor"], mutant_rows(found, matrix)),
         bugs=bullets(f"**{mutant.name}**: {mutant.what}" for mutant in MUTANTS),
         says=table(["paper", "says", "code", "tests"], map(paper_row, paper["says"])),
@@ -251,11 +251,9 @@ def mutant_rows(found: dict[str, Any], matrix: dict[str, list[str]]) -> Iterator
         ]
 
 
-def sentences_of(file: str) -> Iterator[str]:
-    """The tests of a file; their names are sentences."""
-    for node in ast.parse((ROOT / file).read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-            yield node.name.removeprefix("test_").replace("_", " ")
+def sentences_of(*probes: str) -> Iterator[str]:
+    """The sentences of these probes of doctor, which tests/nn/test_checks.py runs."""
+    return (probe.expected for probe in code_probes(preset("tiny")) if probe.name in probes)
 
 
 def paper_row(entry: dict[str, Any]) -> list[str]:

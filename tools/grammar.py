@@ -123,6 +123,14 @@ def phrase(label: str, *children: Node | None) -> Node:
     return Node(label, [child for child in children if child is not None])
 
 
+def one_word(
+    tag: str, english: str, german: str, agreement: Agreement, slot: str = "", gender: str = "", label: str = "NP"
+) -> NounPhrase:
+    """A noun phrase of one word: a name or a pronoun."""
+    node = leaf(tag, english)
+    return NounPhrase(phrase(label, node), [Token(german, (node,))], agreement, slot, gender, node)
+
+
 # --- the lexicon -----------------------------------------------------------------------------------------------------
 
 
@@ -236,24 +244,19 @@ def read_verb(name: str, frame: str, entry: dict[str, Any], lexicon: Lexicon) ->
     prefix, bar, stem = infinitive.rpartition("|")
     auxiliary, german_participle = perfect.split()
     return Verb(
-        name=name,
-        frame=frame,
-        english=forms,
-        particle=particle,
-        infinitive=stem,
-        prefix=prefix if bar else "",
-        present=present.split()[0],
-        past=german_past.split()[0],
-        participle=german_participle,
-        auxiliary={"hat": "have", "ist": "be"}[auxiliary],
-        subjects=lexicon.expand(entry.get("subject", "")),
-        objects=lexicon.expand(entry.get("object", "")),
-        stative=entry.get("stative", False),
-        passive=entry.get("passive", False),
-        habitual=entry.get("habitual", False),
-        places=split(entry.get("places", "")),
-        preposition=entry.get("preposition", ""),
-        complementizer=entry.get("complementizer", ""),
+        name,
+        frame,
+        forms,
+        particle,
+        stem,
+        prefix if bar else "",
+        *(words.split()[0] for words in (present, german_past)),
+        german_participle,
+        {"hat": "have", "ist": "be"}[auxiliary],
+        *(lexicon.expand(entry.get(role, "")) for role in ("subject", "object")),
+        *(entry.get(flag, False) for flag in ("stative", "passive", "habitual")),
+        split(entry.get("places", "")),
+        *(entry.get(word, "") for word in ("preposition", "complementizer")),
     )
 
 
@@ -580,8 +583,7 @@ class Derivation:
         return self.noun_phrase(name, case, determiner, is_plural, chosen, not_leaf, relative=relative)
 
     def proper_name(self, name: str) -> NounPhrase:
-        node = leaf("NNP", name)
-        return NounPhrase(phrase("NP", node), [Token(name, (node,))], Agreement(3, False), "object", "", node)
+        return one_word("NNP", name, name, Agreement(3, False), "object")
 
     def person_name(self, other_than: NounPhrase | None = None) -> NounPhrase:
         taken = other_than.head.word if other_than and other_than.head else ""
@@ -591,10 +593,8 @@ class Derivation:
 
     def personal_pronoun(self, name: str, case: str = "nom") -> NounPhrase:
         entry = self.lexicon.data["pronouns"][name]
-        node = leaf("PRP", name if case == "nom" else entry["object"])
-        agreement = Agreement(entry["person"], entry["plural"])
-        gender = {"he": "m", "she": "f"}.get(name, "")
-        return NounPhrase(phrase("NP", node), [Token(entry[case], (node,))], agreement, "pronoun", gender, node)
+        agreement, gender = Agreement(entry["person"], entry["plural"]), {"he": "m", "she": "f"}.get(name, "")
+        return one_word("PRP", name if case == "nom" else entry["object"], entry[case], agreement, "pronoun", gender)
 
     def is_person(self, name: str) -> bool:
         return name in self.lexicon.persons
@@ -678,15 +678,14 @@ class Derivation:
         table = self.lexicon.data["places"]
         english = self.rng.choice(prepositions)
         name = self.one_of(self.lexicon.expand(table[english]["of"]))
-        adjectives = [self.one_of(self.lexicon.modifiers[name])] if self.chance(0.25) and self.can_modify(name) else []
+        adjectives = (
+            [self.one_of(self.lexicon.modifiers[name])] if self.chance(0.25) and name in self.lexicon.modifiers else []
+        )
         plural = self.chance(0.08)
         noun_phrase = self.noun_phrase(name, case, "the", plural, adjectives)
         spoken = {"in": "into", "on": "onto"}.get(english, english) if moving else english
         slot = "direction" if case == "acc" else "place"
         return self.prepositional_phrase(spoken, table[english]["de"], noun_phrase, slot)
-
-    def can_modify(self, noun: str) -> bool:
-        return noun in self.lexicon.modifiers
 
     def fixed_adverbial(self, english: str, german: str, label: str, links: str = "") -> Complement:
         """An adverbial of the lexicon; `label` is its category and the tags of its words: "PP: IN NN"."""
@@ -731,14 +730,13 @@ class Derivation:
 
     # clauses
 
-    def auxiliary(self, name: str, tense: str, agreement: Agreement, label: str = "") -> tuple[Node | None, str]:
-        """The English leaf and the German word of an auxiliary; no leaf where English has no such verb."""
+    def auxiliary(self, name: str, tense: str, agreement: Agreement, label: str = "") -> tuple[Node, str]:
+        """The English leaf and the German word of an auxiliary; "" where the language has no such verb."""
         forms = self.lexicon.data["auxiliaries"][name]
         index = (2 if agreement.plural else 0 if agreement.person == 1 else 1) if tense == "present" else 3
         index += tense == "past" and agreement.plural
-        english, german = split(forms["en"]), split(forms["de"])
-        tag = label or ("VBD" if tense == "past" else "VBZ" if index == 1 else "VBP")
-        return (leaf(tag, english[index]) if english else None), (german[index] if german else "")
+        english, german = (split(forms[language])[index] if forms[language] else "" for language in ("en", "de"))
+        return leaf(label or ("VBD" if tense == "past" else "VBZ" if index == 1 else "VBP"), english), german
 
     def clause(
         self,
@@ -787,23 +785,19 @@ class Derivation:
         if tense in ("present", "past"):
             tag = "VBD" if tense == "past" else "VBZ" if agreement == Agreement(3, False) else "VBP"
             main = leaf("VB" if support else tag, verb.english["VB" if support else tag])
-            do = self.auxiliary("do", tense, agreement)[0] if support else None
-            auxiliaries = [do] if do else []
+            auxiliaries = [self.auxiliary("do", tense, agreement)[0]] if support else []
             return auxiliaries, main, Token(conjugate(verb, tense, agreement), (*auxiliaries, main)), []
         if tense == "progressive":
             be, _ = self.auxiliary("be", "present", agreement)
-            assert be is not None
             main = leaf("VBG", verb.english["VBG"])
             return [be], main, Token(conjugate(verb, "present", agreement), (be, main)), []
         if tense == "perfect":
             have, _ = self.auxiliary("have", "present", agreement)
-            assert have is not None
             main = leaf("VBN", verb.english["VBN"])
             _, finite = self.auxiliary(verb.auxiliary, "present", agreement)
             return [have], main, Token(finite, (have,)), [Token(verb.participle, (main,))]
         name, time = {"future": ("will", "present"), "could": ("can", "past")}.get(tense, (tense, "present"))
         modal, finite = self.auxiliary(name, time, agreement, "MD")
-        assert modal is not None
         main = leaf("VB", verb.english["VB"])
         return [modal], main, Token(finite, (modal,)), [Token(verb.prefix + verb.infinitive, (main,))]
 
@@ -813,7 +807,6 @@ class Derivation:
         """subject is (not) (too, very) adjective; predicate adjectives do not inflect in German."""
         self.lemmas.add(adjective)
         be, finite = self.auxiliary("be", tense, subject.agreement)
-        assert be is not None
         node = leaf("JJ", adjective)
         tokens = [Token(self.lexicon.adjectives[adjective]["de"], (node,))]
         adverb = leaf("RB", degree) if degree else None
@@ -822,11 +815,8 @@ class Derivation:
         predicate = phrase("ADJP", adverb, node)
         parts = [Complement(predicate, tokens, "predicate")]
         if negation:
-            parts.append(self.german_not(negation))
+            parts.append(german_not(negation))
         return Clause(subject, [be], negation, None, predicate, tense, Token(finite, (be,)), None, [], parts)
-
-    def german_not(self, negation: Node) -> Complement:
-        return Complement(negation, [Token("nicht", (negation,))], "negation")
 
     def tenses(self, verb: Verb, allowed: Sequence[str], agreement: Agreement) -> list[str]:
         """The tenses that the verb can have, and (read, put) that English can show with this subject."""
@@ -870,7 +860,7 @@ class Derivation:
         parts: list[Complement | None] = list(self.arguments(verb, chosen, not_leaf))
         said = any(not_leaf in token.of for part in parts if part for token in part.german)  # as "kein"
         if not_leaf and not said:
-            parts.append(self.german_not(not_leaf))
+            parts.append(german_not(not_leaf))
         frequency = ""
         if not negated and not verb.habitual and self.chance(timed):
             if tense in ("present", "past") and self.chance(0.4):
@@ -947,33 +937,32 @@ class Derivation:
             tree = phrase("SBAR", phrase("WHNP", node), clause.english_statement())
             german = Token(relative_pronoun(noun.gender, plural, "acc"), (node,))
             return Complement(tree, [COMMA, german, *clause.german_final(), COMMA], FIELD_BEHIND)
-        node = leaf("WP" if pronoun_word == "who" else "WDT", pronoun_word)
-        german = Token(relative_pronoun(noun.gender, plural, "nom"), (node,))
-        subject = NounPhrase(phrase("WHNP", node), [german], Agreement(3, plural), "", "", node)
-        can_act = [frame for frame in ("transitive", "intransitive", "position") if self.acts(name, frame)]
-        if can_act:
-            table = self.lexicon.verbs[self.rng.choice(can_act)]
+        word, german = pronoun_word, relative_pronoun(noun.gender, plural, "nom")
+        subject = one_word("WP" if word == "who" else "WDT", word, german, Agreement(3, plural), label="WHNP")
+        tables = [self.lexicon.verbs[frame] for frame in ("transitive", "intransitive", "position")]
+        tables = [table for table in tables if any(name in verb.subjects for verb in table.values())]
+        if tables:
+            table = self.rng.choice(tables)
             verb = self.rng.choice([verb for verb in table.values() if name in verb.subjects and not verb.habitual])
             parts = self.arguments(verb, subject, None)
             tense = self.tense(verb, ("past", "perfect", "progressive"), subject.agreement)
             clause = self.clause(subject, verb, tense, parts)
         else:
-            clause = self.copula(subject, self.rng.choice(["present", "past"]), self.one_of(self.modifiers(name)))
+            clause = self.copula(
+                subject, self.rng.choice(["present", "past"]), self.one_of(self.lexicon.modifiers[name])
+            )
         tree = phrase("SBAR", subject.english, phrase("S", clause.english_predicate()))
         return Complement(tree, [COMMA, *clause.german_final(), COMMA], FIELD_BEHIND)
 
-    def acts(self, noun: str, frame: str) -> bool:
-        return any(noun in verb.subjects for verb in self.lexicon.verbs[frame].values())
-
-    def modifiers(self, noun: str) -> tuple[str, ...]:
-        return self.lexicon.modifiers[noun]
-
     def weather(self, tense: str) -> Clause:
         """it is raining, it was snowing: the German verb has the same empty subject."""
-        node = leaf("PRP", "it")
-        subject = NounPhrase(phrase("NP", node), [Token("es", (node,))], Agreement(3, False), "", "", node)
+        subject = one_word("PRP", "it", "es", Agreement(3, False))
         verb = self.lexicon.verbs["intransitive"][self.rng.choice(["rain", "snow"])]
         return self.clause(subject, verb, tense)
+
+
+def german_not(negation: Node) -> Complement:
+    return Complement(negation, [Token("nicht", (negation,))], "negation")
 
 
 def as_complement(noun_phrase: NounPhrase) -> Complement:
@@ -1010,7 +999,7 @@ def agreement(d: Derivation) -> Sentence:
 
 def predicate(d: Derivation) -> Sentence:
     name = d.one_of([name for name in d.lexicon.modifiers if name not in d.lexicon.classes["drink"]])
-    adjective = d.one_of(d.modifiers(name))
+    adjective = d.one_of(d.lexicon.modifiers[name])
     determiner = "my" if d.lexicon.nouns[name].german_plural and not d.is_person(name) and d.chance(0.15) else "the"
     plural = bool(d.lexicon.nouns[name].german_plural) and d.chance(0.25)
     if name in d.lexicon.expand("way, passage, outdoors, animal"):
@@ -1118,7 +1107,7 @@ def relative(d: Derivation) -> Sentence:
         tense = d.tense(verb, ("past", "progressive", "perfect", "future"), subject.agreement)
         return statement(d.clause(subject, verb, tense, d.arguments(verb, subject, None)))
     subject = d.subject(verb.subjects)
-    names = [name for name in verb.objects if d.can_modify(name) and subject.english.leaves()[-1].word != name]
+    names = [name for name in verb.objects if name in d.lexicon.modifiers and subject.english.leaves()[-1].word != name]
     name = d.one_of([name for name in names if name not in d.lexicon.classes["relative"]])
     d.links.add((verb.name, name))
     target = d.free_noun_phrase([name], "acc", definite=True, adjectives=0.15, relative=d.relative_clause)
@@ -1130,16 +1119,6 @@ def separable(d: Derivation) -> Sentence:
     """anrufen: the prefix stands at the end of the main clause."""
     frame = "transitive" if d.chance(0.75) else "intransitive"
     return statement(d.simple_clause((frame,), separable=True, tenses=("present", "past", "past", "perfect", "future")))
-
-
-def location(d: Derivation) -> Sentence:
-    """Two-way preposition with dative: im Park."""
-    return statement(d.simple_clause(("position",), ("present", "past", "progressive", "perfect")))
-
-
-def motion(d: Derivation) -> Sentence:
-    """Two-way preposition with accusative: in den Park."""
-    return statement(d.simple_clause(("motion", "placement")))
 
 
 def city(d: Derivation) -> Sentence:
@@ -1161,19 +1140,7 @@ def city(d: Derivation) -> Sentence:
 def number(d: Derivation) -> Sentence:
     """Cardinal numbers up to 999, as words: in German the units come before the tens, in one word."""
     n = random_number(d)
-    things = [
-        ("buy", "person", "book, bottle, plate, egg, apple, potato, flower, cow, duck, chair"),
-        ("sell", "person", "book, horse, cow, goat, lamp, picture, flower, chair, bicycle"),
-        ("count", "person", "book, box, bottle, plate, tree, animal, egg, apple, key, cow, duck, goose"),
-        ("see", "person", "animal, bus, car, tree, house, horse, duck"),
-        ("need", "person", "bottle, plate, chair, table, box, egg, apple, lamp"),
-        ("have", "farmer, man, woman, king, queen, baker", "cow, horse, goat, duck, goose, pig, tree, bottle, camel"),
-        ("have", "book, newspaper", "page"),
-        ("have", "hotel, castle", "room, window, bed, door"),
-        ("have", "village, town", "house, tree, street"),
-        ("have", "library, school, museum", "book, room, chair, picture, window"),
-    ]
-    name, subjects, objects = d.rng.choice(things)
+    name, subjects, objects = d.rng.choice(d.lexicon.data["counting"])
     verb = d.lexicon.verbs["transitive"][name]
     who = d.lexicon.expand(subjects)
     subject = d.subject(who) if subjects == "person" else d.noun_phrase(d.one_of(who))
@@ -1205,17 +1172,6 @@ def date(d: Derivation) -> Sentence:
     return statement(extended(clause, when))
 
 
-def giving(d: Derivation) -> Sentence:
-    """Two objects: dative before accusative."""
-    return statement(d.simple_clause(("ditransitive",), timed=0.1))
-
-
-def negation(d: Derivation) -> Sentence:
-    """nicht and kein."""
-    frames = ("transitive", "transitive", "transitive", "intransitive", "dative", "prepositional", "position")
-    return statement(d.simple_clause(frames, negated=True))
-
-
 def question(d: Derivation) -> Sentence:
     """Yes-no questions: the verb comes first."""
     frames = ("transitive", "transitive", "intransitive", "dative", "motion", "position")
@@ -1227,14 +1183,13 @@ def who_question(d: Derivation) -> Sentence:
     """Wer, was, wo, wann, warum."""
     kind = d.rng.choice(["who", "what", "where", "when", "why", "why"])
     if kind == "who":
-        node = leaf("WP", "Who")
-        subject = NounPhrase(phrase("WHNP", node), [Token("wer", (node,))], Agreement(3, False), "", "", node)
+        subject = one_word("WP", "Who", "wer", Agreement(3, False), label="WHNP")
         verb = d.choose_verb(d.rng.choice(["transitive", "dative", "prepositional"]), d.proper_name("Anna"), False)
         tense = d.tense(verb, TENSES, subject.agreement)
         clause = d.clause(subject, verb, tense, d.arguments(verb, subject, None))
         return end(phrase("SBARQ", subject.english, clause.english_predicate()), clause.german_statement(), "?")
     if kind == "what":
-        names = "buy sell see find lose carry repair clean wash read write draw eat drink cook need build open count"
+        names = d.lexicon.data["what"]["verbs"]
         table = d.lexicon.verbs["transitive"]
         verb = table[d.one_of(names.split())]
         subject = d.subject(d.lexicon.classes["person"])
@@ -1265,7 +1220,6 @@ def passive(d: Derivation) -> Sentence:
     d.lemmas.add(verb.name)
     be, _ = d.auxiliary("be", tense, subject.agreement)
     _, finite = d.auxiliary("become", tense, subject.agreement)
-    assert be is not None
     main = leaf("VBN", verb.english["VBN"])
     particle = leaf("RP", verb.particle) if verb.particle else None
     parts: list[Complement] = []
@@ -1355,9 +1309,8 @@ class PronounPlan(NamedTuple):
 
 def pronoun_sentence(d: Derivation, plan: PronounPlan) -> Sentence:
     """The animal did not cross the street because it was too tired / too wide."""
-    polarity, _, rest = plan.verb.partition(" ")
-    name, _, _ = rest.partition(" into: ")
-    name = name.partition(" through: ")[0]
+    polarity, rest = plan.verb.split(" ", 1)
+    name = re.split(" (?:into|through): ", rest)[0]
     verb = next(table[name] for table in d.lexicon.verbs.values() if name in table)
     subject = d.noun_phrase(plan.subject)
     d.links.update([("pronoun", f"{plan.subject} {plan.object}")])
@@ -1371,7 +1324,7 @@ def pronoun_sentence(d: Derivation, plan: PronounPlan) -> Sentence:
     not_leaf = leaf("RB", "not") if polarity == "-" else None
     main = d.clause(subject, verb, plan.tense, [part], not_leaf)
     if not_leaf:
-        main.complements.append(d.german_not(not_leaf))
+        main.complements.append(german_not(not_leaf))
     antecedent, rival = (subject, target) if plan.of_subject else (target, subject)
     return pronoun_reason(d, main, antecedent, plan.adjective, rival)
 
@@ -1380,12 +1333,10 @@ def pronoun_reason(
     d: Derivation, main: Clause, antecedent: NounPhrase, adjective: str, rival: NounPhrase | None, word: str = "it"
 ) -> Sentence:
     """main because it was too adjective, where "it" means the antecedent."""
-    node = leaf("PRP", word)
-    german = Token(PERSONAL[antecedent.gender], (node,))
-    it = NounPhrase(phrase("NP", node), [german], Agreement(3, False), "pronoun", antecedent.gender, node)
+    it = one_word("PRP", word, PERSONAL[antecedent.gender], Agreement(3, False), "pronoun", antecedent.gender)
     tense = "present" if main.tense == "present" else "past"
     sentence = subordinated(d, main, "because", "weil", d.copula(it, tense, adjective, "too" if word == "it" else ""))
-    return sentence._replace(pronoun=node, antecedent=antecedent.head, rival=rival.head if rival else None)
+    return sentence._replace(pronoun=it.head, antecedent=antecedent.head, rival=rival.head if rival else None)
 
 
 def random_plan(d: Derivation, pattern: dict[str, Any]) -> PronounPlan:
@@ -1430,8 +1381,13 @@ def pronoun_plain(d: Derivation) -> Sentence:
     verb = d.lexicon.verbs["transitive"][name]
     main = d.clause(subject, verb, "past", [as_complement(target)], not_leaf)
     if not_leaf:
-        main.complements.append(d.german_not(not_leaf))
+        main.complements.append(german_not(not_leaf))
     return pronoun_reason(d, main, target, d.one_of(split(entry["adjectives"])), None)
+
+
+def simple(*frames: str, **options: Any) -> Callable[[Derivation], Sentence]:
+    """A construction that is one simple clause."""
+    return lambda d: statement(d.simple_clause(frames, **options))
 
 
 CONSTRUCTIONS: dict[str, tuple[Callable[[Derivation], Sentence], float]] = {
@@ -1444,13 +1400,15 @@ CONSTRUCTIONS: dict[str, tuple[Callable[[Derivation], Sentence], float]] = {
     "condition": (condition, 4),
     "relative": (relative, 6),
     "separable": (separable, 4),
-    "location": (location, 4),
-    "motion": (motion, 4),
+    # two-way prepositions: im Park (dative), in den Park (accusative)
+    "location": (simple("position", tenses=("present", "past", "progressive", "perfect")), 4),
+    "motion": (simple("motion", "placement"), 4),
     "city": (city, 2),
     "number": (number, 9),
     "date": (date, 6),
-    "giving": (giving, 4),
-    "negation": (negation, 4),
+    "giving": (simple("ditransitive", timed=0.1), 4),  # two objects: dative before accusative
+    # nicht and kein
+    "negation": (simple(*3 * ["transitive"], "intransitive", "dative", "prepositional", "position", negated=True), 4),
     "question": (question, 4),
     "who_question": (who_question, 4),
     "passive": (passive, 4),

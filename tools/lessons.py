@@ -1,13 +1,9 @@
-"""Build the pages of the lessons and of their lab notes, or check that the committed ones are what these say today.
+"""Build the pages of the lessons and of their lab notes.
 
     python tools/lessons.py               run lessons/NN_*.py and lessons/lab/NN_*.py; write docs/lessons/
     python tools/lessons.py --only 05     the same for some lessons and their lab notes; other pages stay
-    python tools/lessons.py --check       run them, write nothing, print where the pages in docs/lessons/ differ
 
-Prose and code must be equal. Of what a lesson prints, a measured number may be any in its band, which the lesson itself
-checks, and other numbers may differ by 5 %, from one machine to another; times, rounding errors and whatever says that
-yours may differ, by any amount. The exit status is 1 if --check found something, and 2 if a lesson did not run through:
-then no page is written.
+If a lesson does not run through, the exit status is 2 and no page is written.
 """
 
 from __future__ import annotations
@@ -23,8 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from difflib import SequenceMatcher
-from itertools import count, zip_longest
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -263,7 +258,7 @@ def shown(path: Path, cell: Cell, item: Item, numbers: Iterator[int]) -> str:
 
 
 MEASURED, TABLE = "<!-- measured -->", "<!-- table -->"
-"""By these --check tells a table that was put out from one of the prose. Of a measured one it ignores the values."""
+"""Marks of tables that a lesson has put out; a test ignores the values of a measured one."""
 
 
 def measured_table(measurements: Iterable[Sequence[str]], with_bands: bool) -> str:
@@ -281,6 +276,9 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: set[int]
     line = ["--:" if i in right else "---" for i in range(len(columns))]
     cells = [map(escaped, columns), line, *(map(escaped, row) for row in rows)]
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+
+
+NUMBER = re.compile(r"(?<![\w.])[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
 def is_number(cell: str) -> bool:
@@ -402,7 +400,7 @@ def index_row(name: str, text: str) -> str:
     return f"| {picture}| [{found['title']}]({name})<br>{found['question']} | {minutes} |"
 
 
-# Building and checking ------------------------------------------------------------------------------------------------
+# Building ------------------------------------------------------------------------------------------------------------
 
 
 class Made(NamedTuple):
@@ -465,100 +463,16 @@ def build(root: Path, only: Sequence[str] = ()) -> None:
             shutil.copyfile(figure, docs / "figures" / figure.name)
 
 
-def check(root: Path, only: Sequence[str] = ()) -> list[str]:
-    """Run the lessons and compare. -> the differences from docs/lessons/, each with its page and line
-
-    Figures are compared by name: their bytes depend on the machine's fonts.
-    """
-    docs = root / "docs" / "lessons"
-    with tempfile.TemporaryDirectory() as folder:
-        made = make(root, only, Path(folder))
-    found = [f"{path.relative_to(root)}: no lesson makes it" for path in left_over(root, only, made)]
-    names = [*(f"figures/{figure.name}" for figure in made.figures), *made.pages]
-    found += [f"docs/lessons/{name}: missing" for name in names if not (docs / name).exists()]
-    for name, text in made.pages.items():
-        if (docs / name).exists():
-            found += [
-                f"docs/lessons/{name}, line {line}:\n    committed: {before}\n    now:       {now}"
-                for line, before, now in differences((docs / name).read_text(encoding="utf-8"), text)
-            ]
-    return found
-
-
-NUMBER = re.compile(r"(?<![\w.])[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-OF_THE_MACHINE = re.compile(r"(?<=:\ )backward\ .*(?=\ ok$)|^.*(?=\ {3}\(yours\ may\ differ\)$)")
-"""The part of a line that depends on the machine: the direction with the largest rounding error in a gradient check,
-and a line of `varying`.
-"""
-
-
-def differences(before: str, now: str) -> Iterator[tuple[int, str, str]]:
-    """Yield the lines that differ between two texts of a page: number, line before, line now ("" for no line)."""
-    old, new = before.splitlines(), now.splitlines()
-    old_lines, new_lines = comparable(old), comparable(new)
-    matcher = SequenceMatcher(
-        None, [words for words, _ in old_lines], [words for words, _ in new_lines], autojunk=False
-    )
-    for tag, start, end, new_start, new_end in matcher.get_opcodes():
-        pairs = zip_longest(range(start, end), range(new_start, new_end))
-        for i, j in pairs:
-            if tag != "equal" or not all(map(agree, old_lines[i][1], new_lines[j][1])):
-                yield (start if i is None else i) + 1, "" if i is None else old[i], "" if j is None else new[j]
-
-
-def comparable(lines: list[str]) -> list[tuple[str, list[float]]]:
-    """Split each line into the words that must be equal and the numbers that must nearly be equal.
-
-    Of output these are the words, without the spaces, which depend on the numbers; of a table of measurements all
-    columns but the values.
-    """
-    found: list[tuple[str, list[float]]] = []
-    closing = kind = ""
-    for line in lines:
-        opening = re.fullmatch("(`{3,})text", line)
-        if closing:
-            closing = "" if line == closing else closing
-            found.append(as_output(line) if closing else (line, []))
-        elif kind and line.startswith("|"):
-            cells = re.split(r"(?<!\\)\|", line)
-            found.append(as_output(line) if kind == TABLE else ("|".join([*cells[:2], *cells[3:]]), []))
-        else:
-            closing = opening[1] if opening else ""
-            goes_on = not line and found and found[-1][0] == kind
-            kind = line if line in (MEASURED, TABLE) else kind if goes_on else ""
-            found.append((line, []))
-    return found
-
-
-def as_output(line: str) -> tuple[str, list[float]]:
-    line = OF_THE_MACHINE.sub("…", line)
-    numbers = [float(number.replace(",", "")) for number in NUMBER.findall(line)]
-    return "output " + "".join(NUMBER.sub("#", line).split()), numbers
-
-
-def agree(x: float, y: float) -> bool:
-    """To 5 %; below 1e-8 any two do: nearly all such are errors of rounding, or of finite differences."""
-    largest = max(abs(x), abs(y))
-    return x == y or abs(x - y) <= 0.05 * largest or largest < 1e-8  # in hexadecimal, 20e387 is infinite
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="compare with docs/lessons/ and write nothing")
     parser.add_argument("--only", nargs="+", default=[], metavar="NN", help="the numbers of some lessons")
     arguments = parser.parse_args()
-    if unknown := set(arguments.only) - {path.name[:2] for path in lessons_of(ROOT)}:
-        parser.error(f"no lesson {', '.join(sorted(unknown))}")
     try:
-        if not arguments.check:
-            build(ROOT, arguments.only)
-            return 0
-        found = check(ROOT, arguments.only)
+        build(ROOT, arguments.only)
     except LessonError as error:
         print(f"lessons.py: {error}", file=sys.stderr)
         return 2
-    print("\n".join(found) if found else "the pages are what the lessons say")
-    return 1 if found else 0
+    return 0
 
 
 if __name__ == "__main__":

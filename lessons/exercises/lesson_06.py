@@ -174,7 +174,7 @@ def read_and_write(sentences: list[list[int]]) -> tuple[Array, Array]:
     indices = np.arange(len(ids))
     sequences = Sequences(np.concatenate(ids), np.cumsum([0, *map(len, ids)]))
     batch = EncodedPairs(sequences, sequences, indices, max_length=max(map(len, ids)), n_dropped=0).batch(indices)
-    return batch.target_in_ids, batch.target_out_ids
+    return batch.inputs[1], batch.targets
 
 
 def rows(sequences: list[list[int]], fill: int = PAD, at_left: bool = False) -> Array:

@@ -819,7 +819,7 @@ same("the library's whole attention", weights @ v, y.swapaxes(1, 2))
 # In the library: `allowed` and `masked_softmax` in [nn/ops.py](../../scratchformer/nn/ops.py), `Mask` in
 # [nn/attention.py](../../scratchformer/nn/attention.py), the shift in `EncodedPairs.batch` of
 # [text/batches.py](../../scratchformer/text/batches.py), flow tests in
-# [tests/nn/test_flow.py](../../tests/nn/test_flow.py).
+# [tests/nn/test_checks.py](../../tests/nn/test_checks.py).
 #
 # **A puzzle.** Sentences are padded on the *left*, with a causal and a padding mask. Which queries have no key?
 #

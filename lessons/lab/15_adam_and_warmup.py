@@ -437,7 +437,7 @@ def watch(seed, steps=60):
         before, batch = model.store.data.copy(), random_batch(random)
         set_gradient(model, batch)
         sign, seen = np.sign(model.store.grad), np.zeros(n, bool)
-        for ids in batch.source_ids, batch.target_in_ids, batch.target_out_ids:
+        for ids in (*batch.inputs, batch.targets):
             seen[ids] = True
         adam.step(0.01)
         step, kept = (model.store.data - before) / 0.01, sign == sign_before

@@ -50,7 +50,7 @@ def plan_of_epoch(budget, fineness, seed, epoch=0):
 def add_up(model, batches, smoothing=0.1):
     """-> the gradient of the step (all parameters in one row), its tokens"""
     model.zero_grad()
-    n = sum(loss_backward(model, *batch.ids, smoothing)[1] for batch in batches)
+    n = sum(loss_backward(model, *batch.inputs, batch.targets, smoothing)[1] for batch in batches)
     return model.store.grad / n, n
 
 
@@ -86,7 +86,8 @@ duration("one real token, random beside buckets", seconds["random"],
 model = small_model(0, "float64")
 pair = pairs.by_length(np.arange(len(pairs)))[[0, -1]]  # the shortest and the longest
 (loss_short, _), (loss_long, _), (loss_both, _) = (
-    forward_loss(model, *pairs.batch(indices).ids)
+    batch = pairs.batch(indices)
+    forward_loss(model, *batch.inputs, batch.targets)
     for indices in (pair[:1], pair[1:], pair))
 same("loss of both in one batch: the sum of the two alone", loss_both,
      loss_short + loss_long)
@@ -382,13 +383,13 @@ for (name, steps), (lo, hi) in zip(ways.items(),
 # %%
 def each_pair_a_mean(model, batch):
     logits, cache = model.forward(*batch.inputs)               # (B, T, V)
-    dlogits = cross_entropy(logits, batch.target_out_ids)[2]
-    n = (batch.target_out_ids != PAD).sum(axis=1)[:, None, None].astype("float32")
+    dlogits = cross_entropy(logits, batch.targets)[2]
+    n = (batch.targets != PAD).sum(axis=1)[:, None, None].astype("float32")
     model.backward(dlogits / n / np.float32(len(n)), cache)
 
 
 def never_divided(model, batch):
-    loss_backward(model, *batch.ids)
+    loss_backward(model, *batch.inputs, batch.targets)
 
 
 model.zero_grad()

@@ -115,7 +115,8 @@ model = run.trainer.model
 
 def gradient_length(indices):
     model.zero_grad()
-    _, n = loss_backward(model, *train.batch(indices).ids, CONFIG.training.eps_ls)
+    batch = train.batch(indices)
+    _, n = loss_backward(model, *batch.inputs, batch.targets, CONFIG.training.eps_ls)
     return np.linalg.norm(model.store.grad) / n
 
 
@@ -149,7 +150,8 @@ by_length = {}
 for shortest, longest in (4, 8), (9, 12), (13, 16), (17, 20), (21, 24), (25, 256):
     of_unseen = train.lengths[unseen]
     found = unseen[(of_unseen >= shortest) & (of_unseen <= longest)][:60]
-    loss, n = forward_loss(model, *train.batch(found).ids, CONFIG.training.eps_ls)
+    batch = train.batch(found)
+    loss, n = forward_loss(model, *batch.inputs, batch.targets, CONFIG.training.eps_ls)
     by_length[shortest] = float(loss) / n
     varying(f"{shortest:2} to {longest:3} tokens, {len(found)} pairs: "
             f"{by_length[shortest]:.1f} nats")
@@ -174,7 +176,7 @@ measure("pairs of more than 24 tokens in the text, of 20,000",
 # %%
 def loss_on(batches, smoothing):
     """Nats per target token, without dropout"""
-    sums, counts = zip(*(forward_loss(model, *batch.ids, smoothing)
+    sums, counts = zip(*(forward_loss(model, *batch.inputs, batch.targets, smoothing)
                          for batch in batches))
     return sum(sums) / sum(counts)
 

@@ -1,1 +1,1 @@
-"""What the lessons build and use beside the model."""
+"""Parts that the lessons build and use beside the model."""

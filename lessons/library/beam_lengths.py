@@ -1,4 +1,4 @@
-"""What searches with several beams wrote, as numbers of a sentence each: benchmarks/results/beam_lengths.json.
+"""Translations of searches with several beams, as numbers of a sentence each: benchmarks/results/beam_lengths.json.
 
 The file holds no text. But the n-grams that a translation has follow from its length, so the matches, its words and
 those of the reference are enough for the table that BLEU is computed from (`bleu_by_hand`).

@@ -19,7 +19,7 @@ Tokens = Sequence[str]
 
 
 def ngrams(tokens: Tokens, n: int) -> Counter[tuple[str, ...]]:
-    """How often each run of n tokens occurs; the runs overlap."""
+    """Count each run of n tokens; the runs overlap."""
     return Counter(zip(*(tokens[i:] for i in range(n))))
 
 

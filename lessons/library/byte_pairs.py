@@ -40,7 +40,7 @@ def parts_of(word: str) -> list[str]:
 
 
 def count_pairs(words: Mapping[Word, int]) -> Counter[Pair]:
-    """How often each two pieces stand side by side in a text. words: how often each word occurs in it."""
+    """Count each two pieces that stand side by side in a text. words: the count of each word in it."""
     pairs: Counter[Pair] = Counter()
     for word, occurrences in words.items():
         for pair in zip(word, word[1:]):
@@ -119,7 +119,7 @@ def decode(pieces: Iterable[str]) -> str:
 
 
 def bits_per_character(loss: float, n_characters: int) -> float:
-    """What tells models with different vocabularies apart. loss: the sum over all pieces of a text, in nats.
+    """Compare models with different vocabularies. loss: the sum over all pieces of a text, in nats.
 
     It is that of one way to cut the text. A model gives some probability to others too, so this is an upper bound.
     """

@@ -1,4 +1,4 @@
-"""How sure is a model, how often is it right, and how low can a smoothed loss go? (lesson 14)
+"""Confidence and accuracy of a model, and the lowest smoothed loss (lesson 14).
 
 A model is calibrated if, of all its guesses with probability 0.8, eight in ten are right.
 """
@@ -15,7 +15,7 @@ from scratchformer.nn.loss import Smoothing, cross_entropy
 
 
 def smoothed_target(V: int, smoothing: float, spread: Smoothing = "others") -> np.ndarray:
-    """What a smoothed loss asks a model for: q (V,), sum 1, the right class being the last.
+    """The distribution that a smoothed loss asks for: q (V,), sum 1, the right class being the last.
 
     Taken from the loss itself, whose gradient is p - q. Raises ValueError if the loss does.
     """

@@ -1,4 +1,4 @@
-"""How sure a model is, and how often it is right, as a picture (lesson 14)."""
+"""Confidence and accuracy of a model as a picture (lesson 14)."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ text {{ font-family: "Source Sans 3", "Segoe UI", "Helvetica Neue", Arial, sans-
 
 
 class Box(NamedTuple):
-    """Where a shape is: its centre, and how wide and high it is."""
+    """The place of a shape: its centre, width and height."""
 
     x: float
     y: float

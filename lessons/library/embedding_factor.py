@@ -27,7 +27,7 @@ ROOT_D = math.sqrt(D)
 
 
 class Factors(NamedTuple):
-    """What multiplies the rows as they were before training, their change in training, and the gradient of reading.
+    """Factors of the rows as they were before training, their change in training, and the gradient of reading.
 
     Backward is the true one only where `gradient` equals `steps`.
     """

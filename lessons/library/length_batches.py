@@ -1,4 +1,4 @@
-"""What lesson 18 and its lab notes train on batches of the bundled text: the pairs, a small model, and its losses."""
+"""Training of lesson 18 and its lab notes on batches of the bundled text: the pairs, a small model, and its losses."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def up_to(batches: Iterable[np.ndarray], target_lengths: np.ndarray, n_tokens: i
 
 def mean_gradient(model: Transformer, batch: Batch) -> None:
     """Set the gradient to that of the mean loss of a target token."""
-    loss_backward(model, *batch.ids)
+    loss_backward(model, *batch.inputs, batch.targets)
     model.store.grad /= batch.n_target_tokens
 
 
@@ -65,5 +65,5 @@ def trained(
 def loss_by_thirds(model: Transformer, pairs: EncodedPairs) -> np.ndarray:
     """Nats per target token of the shortest, the middle and the longest third of the pairs: (3,)"""
     thirds = np.array_split(pairs.by_length(np.arange(len(pairs))), 3)
-    sums, counts = zip(*(forward_loss(model, *pairs.batch(third).ids) for third in thirds))
+    sums, counts = zip(*(forward_loss(model, *batch.inputs, batch.targets) for batch in map(pairs.batch, thirds)))
     return np.array([float(each) / count for each, count in zip(sums, counts)])

@@ -1,4 +1,4 @@
-"""What the scripts in lessons/ say and show: numbers inside bands, equalities, times, tables, results, figures.
+"""Output of the scripts in lessons/: numbers inside bands, equalities, times, tables, results, figures.
 
 A lesson that measures something else than its text says ends with an error; so no number that its text stands on can go
 stale.
@@ -136,7 +136,7 @@ class Drawn(Protocol):
 
 
 Picture = Figure | Drawn
-"""What can be shown: a figure of matplotlib, or a drawing of `library.drawing`."""
+"""A picture to show: a figure of matplotlib, or a drawing of `library.drawing`."""
 
 
 def show(figure: Picture, name: str, alt: str, caption: str) -> None:
@@ -191,4 +191,4 @@ def as_columns(columns: list[str], rows: list[list[str]]) -> None:
 display: Callable[[Picture, str, str, str], None] = in_notebook_or_file
 record: Callable[[Measurement], None] = as_line
 tabulate: Callable[[list[str], list[list[str]]], None] = as_columns
-"""What `show`, `measure` and `table` end in; whoever builds pages puts functions of their own here."""
+"""The ends of `show`, `measure` and `table`; a builder of pages replaces them by functions of its own."""

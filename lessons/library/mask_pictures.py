@@ -20,7 +20,7 @@ VALUES = np.array([0, 4, 8, 20])
 
 
 def shift() -> Drawing:
-    """What is read and what has to be written, and which position may look at what to write which word."""
+    """Draw the words read and written, and the positions that each written word may look at."""
     drawing = Drawing(780, 380)
     columns = [230 + 120 * t for t in range(4)]
     for y, words in (30, "has to write"), (70, "dashed: the same word"), (110, "reads"), (160, "which position"):

@@ -127,7 +127,7 @@ def word_by_word(model: NextWord, read: Array) -> Array:
 
 
 def weights_of(model: NextWord, read: Array) -> Array:
-    """What the first layer looks at: (B, H, T, S)"""
+    """Weights of attention in the first layer: (B, H, T, S)"""
     return attention_weights(model.forward(read)[1])[0]
 
 
@@ -140,12 +140,12 @@ def continued(model: NextWord, begin: Sequence[str], at_most: int = 12) -> list[
 
 
 def share_repeated(texts: Sequence[Sequence[str]]) -> float:
-    """How many of the words after the first of a text are the word before them once more, 0 to 1"""
+    """Share of the words after the first of a text that repeat the word before them, 0 to 1"""
     return float(np.mean([a == b for text in texts for a, b in zip(text, text[1:])]))
 
 
 class AtACut(NamedTuple):
-    """What a model does at the last word of a cut sentence; means over all cuts.
+    """Behaviour of a model at the last word of a cut sentence; means over all cuts.
 
     repeats    how often its likeliest next word is that last word once more, 0 to 1
     copies     how often it is the word put behind, 0 to 1

@@ -42,7 +42,7 @@ class Task(NamedTuple):
 
     @property
     def chance(self) -> float:
-        """How often a guess among the nouns of a test sentence is right."""
+        """Probability that a guess among the nouns of a test sentence is right."""
         return float(np.mean([1 / len(pairs) for _, pairs in self.test for _ in pairs]))
 
 
@@ -125,7 +125,7 @@ class Lookup:
         return ((y[:, None, :] - codes) ** 2).sum(axis=-1).argmin(axis=1)
 
     def accuracy(self, sentences: Sequence[Sentence]) -> float:
-        """How often the word with the nearest code is the right one, 0 to 1."""
+        """Share of lookups in which the word with the nearest code is right, 0 to 1."""
         right = []
         for sentence in sentences:
             source, pairs = sentence

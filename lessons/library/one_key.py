@@ -54,7 +54,7 @@ def learn_to_look(
 
 
 def successes(weights: Array) -> int:
-    """How many of the queries put more than half of their weight on the wanted key."""
+    """Count the queries that put more than half of their weight on the wanted key."""
     return int((weights > 0.5).sum())
 
 

@@ -48,7 +48,7 @@ def padded(rows: list[list[int]]) -> Array:
 
 
 class Batch:
-    """What the encoder reads (B, S), what the decoder reads and what it should write (B, T)."""
+    """Ids that the encoder reads (B, S), that the decoder reads and that it should write (B, T)."""
 
     def __init__(self, some_words: list[Array]) -> None:
         self.source = padded([[*word, EOS] for word in some_words])

@@ -9,7 +9,7 @@ import numpy as np
 from library.drawing import Drawing, number
 
 QUARTER, EIGHTH = math.pi / 2, math.pi / 4
-"""How far the fast and the slow hand turn from one position to the next, in radians."""
+"""Turn of the fast and the slow hand from one position to the next, in radians."""
 
 WORDS = {"dog": (2, 0, 1, 0), "bites": (0, 1, 0, 2), "man": (1, 1, 0, 0)}
 SENTENCES = ("dog", "bites", "man"), ("man", "bites", "dog")

@@ -1,4 +1,4 @@
-"""Where a word stands: what a shift does to sinusoids; rotary positions and ALiBi, and how a model gets them.
+"""Positions of words: a shift of sinusoids; rotary positions and ALiBi, and how a model gets them.
 
 Sinusoids and learned tables add the position to the word, below the first layer. Rotary positions and ALiBi leave the
 words alone and change the scores of every self-attention:
@@ -112,7 +112,7 @@ def alibi_slopes(h: int) -> np.ndarray:
 
 
 def alibi_bias(T: int, S: int, h: int) -> np.ndarray:
-    """What each head adds to its scaled scores: -slope |t - s|, (h, T, S).
+    """Build the bias that each head adds to its scaled scores: -slope |t - s|, (h, T, S).
 
     Under a causal mask no key lies ahead and this is the published form; without, both directions cost the same.
     """
@@ -148,7 +148,7 @@ class AlibiAttention(ScaledDotProductAttention):
 
 
 class NoPositions(Layer):
-    """What stands at the bottom of a stack whose attention knows the distances, or which has no positions at all.
+    """The bottom of a stack whose attention knows the distances, or which has no positions at all.
 
         y = dropout(x)
 
@@ -221,7 +221,7 @@ TOLERANCE = 1e-9
 
 
 def is_relative(scores: Scores, x: np.ndarray, shifts: Sequence[int] = SHIFTS) -> bool:
-    """Whether all scores stay what they are, but for rounding, when the whole sequence moves to later positions."""
+    """Test that all scores stay equal, but for rounding, when the whole sequence moves to later positions."""
     before = scores(x, 0)
     largest = np.abs(before).max()
     return all(np.abs(scores(x, shift) - before).max() <= TOLERANCE * largest for shift in shifts)

@@ -1,4 +1,4 @@
-"""What the paper's model does without: layers that read a sequence from left to right, with one state for all of it.
+"""Recurrent layers, which read a sequence from left to right with one state for all of it.
 
 And the attention that was first put on top of them. Shapes: B batch, T length, S length of the other sequence. One and
 the same weights serve every step, so their gradients are sums over the steps; the backward pass of a recurrent layer is
@@ -180,7 +180,7 @@ class AdditiveCache(NamedTuple):
 
 
 def lstm_cell(a: Array, c_before: Array) -> tuple[Array, Array, Array]:
-    """What an LSTM does with a_t (B, 4, d) and c_{t-1} (B, d). -> h_t, c_t (B, d), the gates i, f, g, o (B, 4, d)"""
+    """One step of an LSTM from a_t (B, 4, d) and c_{t-1} (B, d). -> h_t, c_t (B, d), the gates i, f, g, o (B, 4, d)"""
     i, f, g, o = gates = sigmoid(a[:, 0]), sigmoid(a[:, 1]), np.tanh(a[:, 2]), sigmoid(a[:, 3])
     c = f * c_before + i * g
     return o * np.tanh(c), c, np.stack(gates, axis=1)
@@ -214,7 +214,7 @@ def sigmoid(x: Array) -> Array:
 
 
 def left_of_a_nudge(layer: RNN | LSTM, x: Array, *first: Array) -> float:
-    """How long a difference of length 1 in the state before x (1, n, d_in) is in h_n, to first order.
+    """Length in h_n, to first order, of a difference of length 1 in the state before x (1, n, d_in).
 
     The root of the mean square over all directions of the difference. That of an LSTM is in its cell. Computed by
     `backward`: the gradient of h_n with respect to the first state.
@@ -237,7 +237,7 @@ def matrices_of_radius(random: np.random.Generator, rho: float, count: int, d: i
 def left_in_random_networks(
     rho: float, steps: int, input_size: float = 1.0, linear: bool = False, networks: int = 9, d: int = 64
 ) -> Array:
-    """How much is left in h_1, h_2, ..., h_steps of a difference of length 1 in h_1: (steps,)
+    """Lengths in h_1, h_2, ..., h_steps of a difference of length 1 in h_1: (steps,)
 
     Root mean square over all directions, geometric mean over untrained networks. Each W_h has the spectral radius rho;
     the inputs of tanh are normally distributed with standard deviation `input_size`. `linear` leaves tanh out.

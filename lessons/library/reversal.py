@@ -93,7 +93,7 @@ class EncoderDecoder(Layer):
         self.encoder.backward(dh, encoder_cache)
 
     def weights(self, source: Array, read: Array) -> Array:
-        """How much of each state of the encoder is in each context: (B, n, n), positions written x states"""
+        """Share of each state of the encoder in each context: (B, n, n), positions written x states"""
         return self.forward(source, read)[1][3][0].weights
 
 
@@ -163,7 +163,7 @@ def train(model: EncoderDecoder, rate: float = 0.01, steps: int = 300) -> Encode
 
 
 def right(model: EncoderDecoder, count: int = 300) -> Array:
-    """Which symbols of new sequences, always the same ones, does it write right? bool (count, n)
+    """Mark the symbols of new sequences, always the same ones, that it writes right: bool (count, n)
 
     At each position it has read the right symbols before it (teacher forcing).
     """

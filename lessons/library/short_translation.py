@@ -53,7 +53,7 @@ def random_batch(random: np.random.Generator) -> Batch:
 def set_gradient(model: Transformer, batch: Batch) -> float:
     """Set the gradient to that of the batch's mean loss. -> the loss, in nats per piece"""
     model.zero_grad()
-    loss_sum, n = loss_backward(model, batch.source_ids, batch.target_in_ids, batch.target_out_ids)
+    loss_sum, n = loss_backward(model, *batch.inputs, batch.targets)
     model.store.grad /= n
     return float(loss_sum) / n
 
@@ -61,12 +61,12 @@ def set_gradient(model: Transformer, batch: Batch) -> float:
 def mean_loss(model: Transformer, batch: Batch | None = None) -> float:
     """On new sentences, or on those of a batch; in nats per piece."""
     batch = batch or new_sentences()
-    loss_sum, n = forward_loss(model, batch.source_ids, batch.target_in_ids, batch.target_out_ids)
+    loss_sum, n = forward_loss(model, *batch.inputs, batch.targets)
     return float(loss_sum) / n
 
 
 def loss_of_the_frequencies() -> float:
     """Of guesses by the frequencies of the pieces in training, which ignore the sentence; on new sentences, in nats."""
     counts = np.bincount(sentences("train").target.ids, minlength=tokenizer().vocab_size) + 1.0
-    wanted = new_sentences().target_out_ids
+    wanted = new_sentences().targets
     return -float(np.log(counts / counts.sum())[wanted[wanted != PAD]].mean())

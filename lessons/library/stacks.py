@@ -123,11 +123,11 @@ KINDS: dict[str, Callable[[int], bool]] = {
     "feed-forward only": lambda i: False,
     "attention only": lambda i: True,
 }
-"""Which of the sublayers, numbered from 0, are self-attention; the others are feed-forward networks."""
+"""Numbers, from 0, of the sublayers that are self-attention; the others are feed-forward networks."""
 
 
 class Passage:
-    """What a random gradient of length 1 and a random input become in a stack of sublayers, before training.
+    """Send a random gradient of length 1 and a random input through a stack of sublayers, before training.
 
     gradients  (n,) the length of the gradient before each sublayer, from the first to the last
     sizes      (n,) the root mean square of each sublayer's output

@@ -20,7 +20,7 @@ from scratchformer.nn.parameter import Layer, ParameterStore
 from scratchformer.text.tokenizer import PAD
 
 WORDS, TEXT, D, LEFT = 11, 24, 32, 3
-"""How many words there are (ids from 1), words in a text, numbers in a vector, and how far to the left is asked."""
+"""Number of words (ids from 1), of words in a text, of numbers in a vector, and the largest distance that is asked."""
 
 
 # The model ------------------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def new_positions(name: str, random: np.random.Generator) -> Layer:
 
 
 def outside(table: np.ndarray, asked: np.ndarray, at: np.ndarray) -> float:
-    """Which share of the vectors at some positions lies outside the directions of the asked positions' vectors.
+    """Share of the vectors at some positions that lies outside the directions of the asked positions' vectors.
 
     The mean of length over length. table (T, D); asked, at (T,) boolean
     """
@@ -171,7 +171,7 @@ def alike(positions: Layer) -> float:
 
 
 class Outcome(NamedTuple):
-    """What a run came to.
+    """Result of a run.
 
     learned_after  the first tenth step after which 90 % were right where asked; NaN for never
     asked, alone, row  the share right in the end at the positions asked for, at the two alone, at the five in a row

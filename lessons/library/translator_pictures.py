@@ -9,7 +9,7 @@ import numpy as np
 from library.drawing import Box, Drawing, Role
 
 READ, WRITTEN = (60, 145, 230, 315), (470, 550, 630, 710)
-"""Where the columns of the English and of the German tokens stand."""
+"""Places of the columns of the English and of the German tokens."""
 
 
 class Side(NamedTuple):

@@ -65,7 +65,7 @@ class OtherMasks(Layer):
 
 
 class Wire(NamedTuple):
-    """What is gone if the wire is cut, and how to cut it."""
+    """A wire: the words for what is lost without it, and a function that cuts it."""
 
     words: str
     cut: Callable[[Transformer], None]
@@ -158,7 +158,7 @@ def which_wire(logits: Callable[[Array, Array], Array]) -> str:
     before = logits(SOURCE, TARGET)
 
     def moved(source: Array = SOURCE, target: Array = TARGET) -> Array:
-        """Which positions of the logits change: bool (T,)"""
+        """Mark the positions of the logits that change: bool (T,)"""
         return (np.abs(logits(source, target) - before) > ROUNDING).any(axis=(0, 2))
 
     if not moved(source=with_id(SOURCE, 1, 10)).any():

@@ -1,4 +1,4 @@
-"""Where a model computes: on the CPU, or on a GPU (`backends/cuda`). One place chooses the operations: `Device.ops`."""
+"""The devices that compute: the CPU, or a GPU (`backends/cuda`). `Device.ops` are the operations for its arrays."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Device:
         """After a step with fp16: choose the loss scale of the next step."""
 
     def overflow_is_normal(self) -> bool:
-        """Whether a gradient that is not finite is expected now and then, and its step may be skipped."""
+        """True if gradients overflow now and then, so that a step may be skipped."""
         return False
 
     def state(self) -> list[float]:
-        """What a checkpoint must hold to resume here bit for bit: the loss scale with fp16, otherwise nothing."""
+        """State of the device for a checkpoint: the loss scale with fp16, otherwise empty."""
         return []
 
     def restore(self, state: list[float]) -> None:
@@ -74,7 +74,6 @@ def open_device(name: str, precision: str = "", local_rank: int = 0) -> Device:
     """The device of this rank, as `TrainingConfig.device` and `precision` say.
 
     local_rank  of this process among those on the machine: `gpu` without a number is the GPU of this rank
-    Raises UserError if there is no such device.
     """
     kind, _, number = name.partition(":")
     if kind == "cpu":

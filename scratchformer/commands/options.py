@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from scratchformer import config as configs
-from scratchformer.config import nearest, shown
+from scratchformer.config import shown
 from scratchformer.errors import UserError
 
 Commands = argparse._SubParsersAction
@@ -18,32 +18,19 @@ Commands = argparse._SubParsersAction
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are UserErrors, so that they read as all others, and which suggests the nearest name."""
+    """A parser whose errors are UserErrors, so that they read as all others."""
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}; see {self.prog} --help")
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is not None and value not in action.choices:
-            choices = [str(choice) for choice in action.choices]
-            hint = nearest(str(value), choices)
-            raise argparse.ArgumentError(action, f"no {shown(value)}{hint or '; there are ' + ', '.join(choices)}")
-
-    def print_help(self, file: Any = None) -> None:
-        """argparse ignores that a disk is full."""
-        print(self.format_help(), end="", file=file, flush=True)
 
 
 class Version(argparse.Action):
     """Print the version and exit. The version stands in setup.cfg, and from there in the installed package."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        from importlib.metadata import PackageNotFoundError, version  # here, because this takes a while
+        from importlib.metadata import version  # here, because this takes a while
 
-        try:
-            print(f"scratchformer {version('scratchformer')}", flush=True)
-        except PackageNotFoundError:
-            raise UserError("the version is unknown, because the package is not installed") from None
+        print(f"scratchformer {version('scratchformer')}", flush=True)
         parser.exit()
 
 
@@ -64,7 +51,7 @@ def number(kind: Callable[[str], Any], text: str, low: float, high: float) -> An
     try:
         value = kind(text)
     except ValueError:
-        raise ArgumentTypeError(f"{shown(text)} is no{' whole' if kind is int else ''} number") from None
+        raise ArgumentTypeError(f"{shown(text)} is not a{' whole' if kind is int else ''} number") from None
     if not low <= value <= high:
         raise ArgumentTypeError(f"{shown(value)} {configs.must_lie(low, high)}")
     return value

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import gzip
 import math
-import zlib
-from itertools import islice
 from pathlib import Path
-from typing import Any, Iterator, Literal, NamedTuple
+from typing import Iterator, Literal, NamedTuple
 
 import numpy as np
 
@@ -24,7 +22,16 @@ from scratchformer.tasks.translation import (
 )
 from scratchformer.text import bundled
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, Examples, encode_pairs
-from scratchformer.text.corpora import Pairs, find_split, lines_of, plain_or_gz, read_pairs
+from scratchformer.text.corpora import (
+    Block,
+    Pairs,
+    ParallelFiles,
+    find_split,
+    nonblank_pairs,
+    plain_or_gz,
+    read_pairs,
+    stream_blocks,
+)
 from scratchformer.text.tokenizer import PAD, UNK, Tokenizer
 from scratchformer.training.trainer import TrainingData
 
@@ -57,23 +64,23 @@ def read_text(data: DataConfig) -> Text:
     if not data.names_text:
         splits = {name: bundled.read_text(name) for name in bundled.SPLITS}
         return Text(splits.pop("train"), splits)
-    source, target = files_of(data, "train")
-    large = any(file.is_file() and file.stat().st_size > LARGE_FILE_BYTES for file in (source, target))
+    files = files_of(data, "train")
+    large = any(file.is_file() and file.stat().st_size > LARGE_FILE_BYTES for file in files)
     if not large and not prepared_directory(data):
         corpus = read_corpus(data)
         return Text(corpus.train, read_held_out(data, corpus.val))
-    train, fraction = first_pairs(source, target) if large else (read_pairs(source, target), 1.0)
+    train, fraction = first_pairs(files) if large else (read_pairs(*files), 1.0)
     val = read_pairs(*files_of(data, "val")) if has_validation_text(data) else None
     return Text(train, read_held_out(data, val), f"the first {FIRST_LINES:,} lines" if large else "", fraction)
 
 
-def files_of(data: DataConfig, split: Literal["train", "val"]) -> tuple[Path, Path]:
+def files_of(data: DataConfig, split: Literal["train", "val"]) -> ParallelFiles:
     """The source and the target file of a split. Raises UserError if the directory does not have them."""
     if data.directory and not data.train_source:
         return find_split(Path(data.directory), split, data.source_language, data.target_language)
     if split == "train":
-        return Path(data.train_source), Path(data.train_target)
-    return Path(data.val_source), Path(data.val_target)
+        return ParallelFiles(Path(data.train_source), Path(data.train_target))
+    return ParallelFiles(Path(data.val_source), Path(data.val_target))
 
 
 def read_held_out(data: DataConfig, val: Pairs | None) -> dict[str, Pairs]:
@@ -90,32 +97,15 @@ def read_held_out(data: DataConfig, val: Pairs | None) -> dict[str, Pairs]:
     return found
 
 
-def first_pairs(source: Path, target: Path) -> tuple[Pairs, float]:
-    """The pairs in the first lines of two large files, and roughly what fraction of the files these lines are.
-
-    Raises UserError if they cannot be read.
-    """
-    (source_lines, fraction), (target_lines, _) = first_lines(source), first_lines(target)
-    lines = list(zip(source_lines, target_lines))
-    kept = [(number, *pair) for number, pair in enumerate(lines, 1) if pair[0].strip() and pair[1].strip()]
-    if not kept:
-        raise UserError(f"no sentence pairs in the first {len(lines)} lines of {source} and {target}")
-    numbers, sources, targets = zip(*kept)
-    return Pairs(list(sources), list(targets), list(numbers), len(lines) - len(kept)), fraction
-
-
-def first_lines(path: Path) -> tuple[list[str], float]:
-    """The first FIRST_LINES lines of a file, plain or gzipped, and roughly what fraction of the file they are.
-
-    Raises UserError if it cannot be read.
-    """
-    try:
-        with open(path, "rb") as file:
-            plain: Any = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
-            lines = [line.decode("utf-8").strip("\ufeff\r\n") for line in islice(lines_of(plain), FIRST_LINES)]
-            return lines, file.tell() / path.stat().st_size  # slightly too large, because of read-ahead
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {path}: {error}") from None
+def first_pairs(files: ParallelFiles) -> tuple[Pairs, float]:
+    """Read the pairs in the first lines of two large files, and estimate what fraction of the files these lines are."""
+    block = next(stream_blocks(files, FIRST_LINES), Block(b"", b"", 1))
+    pairs = nonblank_pairs(*block.lines(files))
+    if not pairs.source:
+        raise UserError(f"no sentence pairs in the first {FIRST_LINES} lines of {files.source} and {files.target}")
+    source = plain_or_gz(files.source) or files.source
+    n_bytes = len(gzip.compress(block.source, 6) if source.suffix == ".gz" else block.source)
+    return pairs, min(1.0, n_bytes / source.stat().st_size)
 
 
 # Sentence pairs -------------------------------------------------------------------------------------------------------

@@ -231,11 +231,5 @@ def row(label: str, text: str) -> str:
 
 def as_record(finding: Finding) -> dict[str, Any]:
     """For programs."""
-    return {
-        "probe": finding.probe,
-        "verdict": finding.verdict,
-        "expected": finding.expected,
-        "seen": finding.seen,
-        "causes": finding.causes,
-        "suspects": finding.suspects,
-    }
+    fields = "probe", "verdict", "expected", "seen", "causes", "suspects"
+    return {field: getattr(finding, field) for field in fields}

@@ -42,7 +42,7 @@ COMPONENTS: dict[str, Component] = {
     "GatedAttention": Component("nn/head_gate.py", ("HeadGate", "CrossAttention")),
     "Convolution": Component("nn/sequence_layers.py"),
     "SeparableConvolution": Component("nn/sequence_layers.py", ("Linear",)),
-    "RestrictedAttention": Component("nn/sequence_layers.py"),
+    "RestrictedAttention": Component("nn/sequence_layers.py", ("ScaledDotProductAttention",)),
     "RestrictedSelfAttention": Component("nn/sequence_layers.py", ("SelfAttention", "RestrictedAttention")),
     "PostNorm": Component("nn/residual.py", ("AddNorm", "FeedForward", "CrossAttention")),
     "PreNorm": Component("nn/residual.py", ("LayerNorm", "FeedForward", "CrossAttention")),

@@ -1,10 +1,8 @@
-"""What the explorer's page needs to know about a run: a description, which becomes JSON, and all weights as bytes."""
+"""Describe a run for the explorer's page: a description, which becomes JSON, and all weights as bytes."""
 
 from __future__ import annotations
 
 import json
-import math
-import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import sentencepiece
 
 from scratchformer import config as configs
 from scratchformer.config import Config, DataConfig, DecodingConfig
@@ -26,7 +25,7 @@ from scratchformer.preparation.prepared import PreparedCorpus
 from scratchformer.tasks.translation import prepared_directory
 from scratchformer.text.bundled import Example
 from scratchformer.text.corpora import find_split, read_lines
-from scratchformer.text.tokenizer import EOS, N_SPECIALS, Tokenizer
+from scratchformer.text.tokenizer import EOS, UNK, Tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.run import RunDirectory, checkpoint_file, load_run, require_task
 
@@ -59,10 +58,10 @@ TRIALS = [
     (EXAMPLES[-2], "set the beam to 1: does the verb still fit more than one cow (schlafen, not schläft)?"),
     (EXAMPLES[-1], "set α to 0: is the whole sentence still translated?"),
 ]
-"""What the page suggests to do with some of these sentences."""
+"""Suggestions for some of these sentences."""
 
 N_EXAMPLES, LONGEST_EXAMPLE = 6, 120
-"""How many sentences of other text are offered, and their greatest length in characters."""
+"""Number of sentences of other text that are offered, and their greatest length in characters."""
 
 
 def describe(
@@ -75,10 +74,7 @@ def describe(
 
     The description holds the configuration, the name, shape and offset (in floats) of each parameter, the tokenizer,
     the schedule and label smoothing, a thinned log, one translation at several steps of the training, example
-    sentences, and what to try with some of them.
-
-    Raises UserError if there is no run, it is damaged, its model is too large or of a kind that the page does not know,
-    or its tokenizer was trained with other options than ours.
+    sentences, and suggestions for some of them.
     """
     require_task(run, "translation")
     config = configs.load(run.config_file)
@@ -112,7 +108,7 @@ def describe(
 
 
 def require_engine_for(run: RunDirectory, config: Config) -> None:
-    """Raises UserError if the page's engine cannot run the model, or would be too slow."""
+    """Refuse a model that the page's engine cannot run, or would run too slowly."""
     if config.model.activation != "relu":
         raise UserError(f"{run.path}: model.activation={config.model.activation}; the explorer's page knows only relu")
     n_parameters = sum(parameter_counts(config.model).values())
@@ -134,7 +130,7 @@ def layout(views: dict[str, np.ndarray]) -> Iterator[dict[str, Any]]:
 
 
 def caption(run: RunDirectory, config: Config, file: Path, weights: bytes, record: dict[str, Any]) -> str:
-    """Whose weights these are, for the line under every figure."""
+    """Name the weights, for the line under every figure."""
     step = checkpoints.progress_of(file).step
     bleu = bleu_of(run, file, step)
     if bleu is None and record.get("weights_crc32") == zlib.crc32(weights):
@@ -159,70 +155,24 @@ def text_name(data: DataConfig) -> str:
 
 # The tokenizer --------------------------------------------------------------------------------------------------------
 
-NORMAL, UNKNOWN, CONTROL, BYTE, BPE = 1, 2, 3, 6, 2
-"""Numbers of sentencepiece_model.proto: kinds of pieces, and the kind of model."""
+NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
+"""Kinds of pieces, numbered as in sentencepiece_model.proto."""
 
 
 def describe_tokenizer(tokenizer: Tokenizer, path: Path) -> dict[str, Any]:
-    """What byte-pair encoding needs: pieces as labels, their scores and types, and the text that UNK is decoded as.
+    """Return the input of byte-pair encoding: pieces as labels, their scores and kinds, and the text that UNK becomes.
 
-    sentencepiece shows how a model was trained only with the package protobuf, so the serialized model is read here.
-
-    Raises UserError for a model that `Tokenizer.train` would not make, with other rules for spaces, for example: the
-    page knows no other.
+    A model with other rules than those of `Tokenizer.train` is refused: the page knows no other.
     """
-    try:
-        numbers, messages = zip(*((number, dict(fields(value))) for number, value in fields(tokenizer.serialized)))
-        *pieces, trainer, normalizer = messages
-        scores = [struct.unpack("<f", piece[2])[0] for piece in pieces]
-        types = [piece.get(3, NORMAL) for piece in pieces]
-        unk_surface = trainer.get(44, " \u2047 ".encode()).decode("utf-8")
-        is_ours = (
-            numbers == (1,) * tokenizer.vocab_size + (2, 3)
-            and trainer.get(3) == BPE
-            and not trainer.get(24)  # treat_whitespace_as_suffix
-            and not normalizer.get(2)  # precompiled_charsmap: of Unicode normalization
-            # add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces
-            and all(normalizer.get(number, 1) for number in (3, 4, 5))
-            and types[:N_SPECIALS] == [CONTROL, CONTROL, CONTROL, UNKNOWN]
-            and {*types[N_SPECIALS:]} <= {NORMAL, BYTE}
-            and all(map(math.isfinite, scores))
-        )
-    except (AttributeError, LookupError, TypeError, ValueError, struct.error):  # sentencepiece does not write it so
-        is_ours = False
-    if not is_ours:
+    processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.serialized)
+    ids = range(tokenizer.vocab_size)
+    kinds = {CONTROL: processor.is_control, UNKNOWN: processor.is_unknown, BYTE: processor.is_byte}
+    types = [next((kind for kind, holds in kinds.items() if holds(i)), NORMAL) for i in ids]
+    scores = [processor.get_score(i) for i in ids]
+    ranks = [-score for score, kind in zip(scores, types) if kind == NORMAL]  # byte-pair encoding counts its merges
+    if ranks != [*range(len(ranks))] or processor.normalize("  \ufb01  x ") != "\u2581\ufb01\u2581x":
         raise UserError(f"{path}: trained with other options than ours; the explorer's page knows no other tokenizer")
-    return {
-        "pieces": tokenizer.pieces(range(tokenizer.vocab_size)),
-        "scores": scores,
-        "types": types,
-        "unk_surface": unk_surface,
-    }
-
-
-def fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """The fields of a protobuf message that sentencepiece could read: number -> an integer, or bytes."""
-    position = 0
-
-    def varint() -> int:
-        nonlocal position
-        value = shift = 0
-        while True:
-            byte = message[position]
-            position += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    while position < len(message):
-        number, kind = divmod(varint(), 8)
-        if kind == 0:
-            yield number, varint()
-        else:
-            size = {1: 8, 5: 4}.get(kind) or varint()
-            yield number, message[position : position + size]
-            position += size
+    return {"pieces": tokenizer.pieces(ids), "scores": scores, "types": types, "unk_surface": processor.decode([UNK])}
 
 
 # Log and replay -------------------------------------------------------------------------------------------------------
@@ -287,7 +237,7 @@ def replay(run: RunDirectory, config: Config, log: Log, sentence: str) -> dict[s
 
 
 def has_positions(translator: Translator, text: str) -> bool:
-    """Whether the model has a position for every piece of a text and for </s>."""
+    """Say if the model has a position for every piece of a text and for </s>."""
     config, [ids] = translator.model.config, translator.tokenizer.encode([text])
     return config.positions != "learned" or len(ids) < config.max_positions
 
@@ -301,7 +251,7 @@ def snapshot(
     step: int,
     loss: float | None,
 ) -> dict[str, Any]:
-    """What the model does with a sentence after a step of its training.
+    """Translate a sentence with the weights of one step of the training, and read off one head's attention.
 
     translation    of the sentence, as the model finds it
     weights        of one cross-attention head, T rows of S numbers, while the model reads the sentence and `target`,
@@ -338,62 +288,21 @@ def head_id(head: tuple[int, int]) -> str:
     return f"cross.{head[0]}.{head[1]}"
 
 
-RECORD = {
-    "weights_crc32": int,
-    "bleu": float,
-    "log": {"steps": [(float,) * 4], "validations": [(float,) * 2]},
-    "replay": {
-        "caption": str,
-        "same_weights": bool,
-        "sentence": str,
-        "attention": str,
-        "snapshots": [
-            {"step": int, "loss": float, "translation": str, "weights": [[float]], "rows": [str], "columns": [str]}
-        ],
-    },
-}
-"""The form of replay.json, which benchmarks/training_replay.py writes beside a model. The elements of a list have one
-form; a tuple stands for a list of its length.
-
-weights_crc32, bleu  the CRC-32 of the model's parameters as float32, and its BLEU, which belongs to no other weights
-log                  as `thinned` returns it; replay: as `replay` returns it
-same_weights         whether the recorded training ended with the weights of this model
-"""
-
-
 def read_record(path: Path) -> dict[str, Any]:
-    """What was recorded of a training; {} if there is no such file. Raises UserError if it is damaged."""
-    if not path.exists():
+    """Read replay.json, which benchmarks/training_replay.py writes beside a model; {} if it is missing.
+
+    weights_crc32, bleu  the CRC-32 of the model's parameters as float32, and the BLEU of these weights
+    log                  as `thinned` returns it; replay: as `replay` returns it
+    """
+    if not path.is_file():
         return {}
-    if not path.is_file():  # a pipe would be waited for
-        raise UserError(f"{path}: not a plain file")
     with user_error(path, "cannot read"):
         content = path.read_bytes()
     try:
         record = json.loads(content)
-        is_sound = has_form(record, RECORD) and all(map(fits, record["replay"]["snapshots"]))
-    except (ValueError, RecursionError):
-        is_sound = False
-    if not is_sound:
-        raise UserError(f"{path}: damaged, or no record of a training")
-    return record
-
-
-def has_form(value: Any, form: Any) -> bool:
-    """Whether a value of JSON has a form like RECORD."""
-    if isinstance(form, dict):
-        return isinstance(value, dict) and all(name in value and has_form(value[name], form[name]) for name in form)
-    if isinstance(form, list):
-        return isinstance(value, list) and all(has_form(each, form[0]) for each in value)
-    if isinstance(form, tuple):
-        return isinstance(value, list) and len(value) == len(form) and all(map(has_form, value, form))
-    return is_number(value) if form is float else type(value) is form
-
-
-def fits(snapshot: dict[str, Any]) -> bool:
-    """Whether the weights have a row and a column for each piece."""
-    shape = {len(row) for row in snapshot["weights"]}
-    return len(snapshot["weights"]) == len(snapshot["rows"]) and shape == {len(snapshot["columns"])}
+        return {name: record[name] for name in ("weights_crc32", "bleu", "log", "replay")}
+    except (ValueError, TypeError, KeyError):
+        raise UserError(f"{path}: damaged, or not the record of a training") from None
 
 
 # Examples -------------------------------------------------------------------------------------------------------------

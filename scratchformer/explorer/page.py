@@ -28,10 +28,7 @@ class Page(NamedTuple):
 
 
 def write_explorer(out: Path, description: dict[str, Any], weights: bytes) -> Page:
-    """Write the page of a model, whole or not at all; `describe` makes description and weights of a run. -> the page
-
-    Raises UserError if it cannot be written; see also `require_page_place`.
-    """
+    """Write the page of a model, whole or not at all; `describe` makes description and weights of a run. -> the page"""
     require_page_place(out)
     page = page_of(description, weights)
     with whole_file(out, "cannot write the page") as file:
@@ -40,8 +37,7 @@ def write_explorer(out: Path, description: dict[str, Any], weights: bytes) -> Pa
 
 
 def require_page_place(out: Path, *runs: RunDirectory) -> None:
-    """Raises UserError unless the name ends in .html, and nothing lies there but a page that we wrote; see also
-    `require_place`."""
+    """Refuse a name that does not end in .html, or that a file has which we did not write; see also `require_place`."""
     require_place(out, *runs)
     if out.suffix.lower() != ".html":
         raise UserError(f"{out}: the page is saved as .html, not as {out.suffix or 'a file without suffix'}")
@@ -89,9 +85,6 @@ def bundle(entry: Path) -> str:
 
     A browser loads no modules into a page that is opened as a file. So each becomes a function that is called at once
     and returns what the module exports: `const module_0 = (() => { ... return { h, s, clear }; })();`.
-
-    Raises ValueError for modules in another style than this: `import { a, b as c } from "./x.js";` on one line;
-    `export` at the beginning of a line, before function, async function, class or const; no imports in a circle.
     """
     exports: dict[Path, list[str]] = {}
     scripts: list[str] = []

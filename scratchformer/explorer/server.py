@@ -18,8 +18,6 @@ class PageServer(ThreadingHTTPServer):
     """Answers with one page, which it holds in memory: it reads no file, whatever is asked for.
 
     port  to listen on, of this machine alone; 0 takes a free one
-
-    Raises UserError if the port cannot be had.
     """
 
     daemon_threads = True  # a browser that keeps a connection open does not keep the process alive
@@ -33,11 +31,11 @@ class PageServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """Where a browser on this machine finds the page."""
+        """Address of the page for a browser on this machine."""
         return f"http://{LOOPBACK}:{self.server_port}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that closes its connection early is no error."""
+        """Ignore a browser that closes its connection early."""
         if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
@@ -58,12 +56,8 @@ class Request(BaseHTTPRequestHandler):
         self.answer(with_body=False)
 
     def answer(self, with_body: bool) -> None:
-        """Send the page; refuse other places (404) and other names than this machine's own (421)."""
-        port = self.server.server_port
-        if self.headers.get("Host") not in (f"{LOOPBACK}:{port}", f"localhost:{port}"):
-            # The page of a stranger could give its own name the address 127.0.0.1, and then read what we answer.
-            self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
-        elif self.path.partition("?")[0] not in PLACES:
+        """Send the page; refuse other places (404)."""
+        if self.path.partition("?")[0] not in PLACES:
             self.send_error(HTTPStatus.NOT_FOUND)
         else:
             html = self.server.page.html
@@ -75,7 +69,7 @@ class Request(BaseHTTPRequestHandler):
                 self.wfile.write(html)
 
     def end_headers(self) -> None:
-        """Add what every answer has, also a refusal."""
+        """Add the headers of every answer, also of a refusal."""
         self.send_header("Content-Security-Policy", self.server.page.policy)
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Referrer-Policy", "no-referrer")
@@ -83,4 +77,4 @@ class Request(BaseHTTPRequestHandler):
         super().end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: what a browser asks for says nothing about the run."""
+        """Print nothing."""

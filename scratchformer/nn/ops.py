@@ -46,7 +46,7 @@ class Ops:
         self.xp, self.dtypes = xp, dtypes
 
     def works_on(self, kind: type, dtype: np.dtype) -> bool:
-        """Whether arrays of this type and dtype are for these operations."""
+        """True if arrays of this type and dtype are for these operations."""
         return kind is self.xp.ndarray and (self.dtypes is None or dtype in self.dtypes)
 
     def __repr__(self) -> str:
@@ -391,15 +391,15 @@ def chunks(length: int, size: int) -> Iterator[slice]:
 
 
 def allowed(xp: ModuleType, T: int, S: int, key_lengths: Array | None, causal: bool) -> Array:
-    """Which query may attend to which key: bool (B or 1, 1, T, S), True = may attend."""
+    """Attention mask: bool (B or 1, 1, T, S), True = the query may attend to the key."""
     key = xp.arange(S)
-    may = xp.ones((1, 1, T, S), bool)
+    mask = xp.ones((1, 1, T, S), bool)
     if key_lengths is not None:
         key_lengths = xp.asarray(key_lengths)
-        may = may & (key < key_lengths[:, None])[:, None, None, :]
+        mask = mask & (key < key_lengths[:, None])[:, None, None, :]
     if causal:
-        may = may & (key <= xp.arange(S - T, S)[:, None])
-    return may
+        mask = mask & (key <= xp.arange(S - T, S)[:, None])
+    return mask
 
 
 # Which operations are in use ------------------------------------------------------------------------------------------

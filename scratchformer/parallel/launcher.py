@@ -36,9 +36,6 @@ GRACE = 5.0
 MEMORY_DIRECTORY = Path("/dev/shm")
 """Linux keeps files in memory here."""
 
-STDERR_LINES = 200
-"""Last lines shown of a failed rank's standard error."""
-
 
 def command_of(arguments: Sequence[str]) -> list[str]:
     """Build a command that runs `scratchformer` with these arguments and this process's module search path."""
@@ -138,11 +135,11 @@ def report(job: Job, codes: dict[int, int]) -> int:
         expected |= {-signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP, GAVE_UP}
     failures = [rank for rank, code in codes.items() if code not in expected]
     unresponsive = [rank for rank in range(job.size) if rank not in codes]
-    if not failures and not (unresponsive and not job.interrupted):
-        if job.interrupted and (unresponsive or any(codes.values())):
-            if INTERRUPTED not in codes.values():  # no rank has printed it
-                print("scratchformer: interrupted", file=sys.stderr)
-            return INTERRUPTED
+    if job.interrupted and not failures and (unresponsive or any(codes.values())):
+        if INTERRUPTED not in codes.values():  # no rank has printed it
+            print("scratchformer: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    if not failures and not unresponsive:
         return max(codes.values())
     stderr = {rank: job.stderr_file(rank).read_text(encoding="utf-8", errors="replace") for rank in failures}
     culprits = [rank for rank in failures if codes[rank] != GAVE_UP]
@@ -152,7 +149,7 @@ def report(job: Job, codes: dict[int, int]) -> int:
             print(stderr[rank].strip().replace("scratchformer: ", f"scratchformer: rank {rank}: ", 1), file=sys.stderr)
         return 2
     for rank in culprits or failures:
-        for line in stderr[rank].splitlines()[-STDERR_LINES:]:
+        for line in stderr[rank].splitlines():
             print(f"rank {rank} | {line}", file=sys.stderr)
     reasons = [f"rank {rank} {describe_exit(codes[rank], stderr[rank])}" for rank in culprits]
     if unresponsive:

@@ -31,10 +31,10 @@ def launched_size() -> int:
     return next((int(os.environ[name]) for name in SIZE_VARIABLES if name in os.environ), 1)
 
 
-def launch_description() -> str:
-    """Begin an error message with the number of started processes and the variable that says so."""
+def unusable(problem: str) -> UserError:
+    """Build the error for processes that MPI has started and that cannot use it."""
     name = next(name for name in SIZE_VARIABLES if name in os.environ)
-    return f"MPI has started {launched_size()} processes (by {name} in the environment)"
+    return UserError(f"MPI has started {launched_size()} processes (by {name} in the environment), but {problem}")
 
 
 class Mpi(Communicator):
@@ -44,15 +44,15 @@ class Mpi(Communicator):
     a barrier that polls, sleeps and observes the watchdog. The first rank to exit ends the job.
     """
 
-    def __init__(self, watchdog: Watchdog | None = None) -> None:
-        self.watchdog = watchdog or Watchdog()
+    def __init__(self, watchdog: Watchdog) -> None:
+        self.watchdog = watchdog
         self.watchdog.feed()  # importing MPI waits until all ranks have started
         self.MPI = import_mpi()
         self.world = self.MPI.COMM_WORLD
         self.rank, self.size = self.world.rank, self.world.size
         if self.size != launched_size():
             remedy = "start them by the launcher of the MPI that mpi4py uses (under SLURM: srun --mpi=pmix)"
-            raise UserError(f"{launch_description()}, but MPI reports {self.size}: {remedy}")
+            raise unusable(f"MPI reports {self.size}: {remedy}")
         self.local_rank = self.world.Split_type(self.MPI.COMM_TYPE_SHARED).rank
 
     def all_reduce_inplace(self, x: np.ndarray) -> None:
@@ -99,7 +99,6 @@ def import_mpi() -> Any:
 
         return MPI
     except ModuleNotFoundError:
-        problem = "is not installed: pip install 'scratchformer[mpi]'"
+        raise unusable("mpi4py is not installed: pip install 'scratchformer[mpi]'") from None
     except (ImportError, RuntimeError) as error:
-        problem = f"finds no MPI library: {in_one_line(error)}"
-    raise UserError(f"{launch_description()}, but mpi4py {problem}")
+        raise unusable(f"mpi4py finds no MPI library: {in_one_line(error)}") from None

@@ -31,9 +31,8 @@ class SharedMemory(Communicator):
     watchdog  how long to wait for a rank
     """
 
-    def __init__(self, path: Path, rank: int, size: int, watchdog: Watchdog | None = None) -> None:
-        self.rank, self.size, self.local_rank = rank, size, rank
-        self.watchdog = watchdog or Watchdog()
+    def __init__(self, path: Path, rank: int, size: int, watchdog: Watchdog) -> None:
+        self.rank, self.size, self.local_rank, self.watchdog = rank, size, rank, watchdog
         header, self.slots = map_file(path, size)
         self.arrivals, self.failure = header[:-1, 0], header[-1, :1]
         self.slot_set, self.lock = 0, threading.Lock()

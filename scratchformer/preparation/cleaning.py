@@ -47,7 +47,7 @@ class Limits(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How many pairs were read, dropped (`empty`, `too_long`, `ratio`: the first reason that applies) and kept.
+    """Number of pairs read, dropped (`empty`, `too_long`, `ratio`: the first reason that applies) and kept.
 
     held_out  otherwise good pairs of which a side is a sentence of the validation or test text, kept or dropped
     """
@@ -101,7 +101,7 @@ class Cleaner:
     drop_held_out: bool
 
     def __call__(self, block: Block) -> CleanBlock:
-        """Raises UserError if the text is not UTF-8, or a block does not fit into memory."""
+        """Clean one block."""
         sources, targets = (list(map(normalized, lines)) for lines in block.lines(self.files))
         kept: list[tuple[str, str]] = []
         reasons = {"empty": 0, "too_long": 0, "ratio": 0, "kept": 0}

@@ -7,14 +7,14 @@ commentary of 2016 (v11), because the paper's own data set contains it (google/s
 """
 
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 from scratchformer.errors import UserError
+from scratchformer.files import make_directory
 from scratchformer.locks import locked
-from scratchformer.preparation.download import RemoteFile, download, require_address, sibling, size_of
+from scratchformer.preparation.download import RemoteFile, Tell, download, require_address, size_of
 from scratchformer.preparation.unpacking import text_of_sgml, unpack
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles
 
@@ -23,8 +23,7 @@ from scratchformer.text.corpora import CorpusFiles, ParallelFiles
 class TextFile:
     """A text of a data set: a member of the archive `origin`, or without a member the downloaded file itself.
 
-    n_bytes: the unpacked size of the member, estimated from its number of lines and rounded up. A member of more than
-    twice this size is not unpacked.
+    n_bytes: the unpacked size of the member, estimated from its number of lines and rounded up.
     """
 
     origin: RemoteFile
@@ -32,7 +31,7 @@ class TextFile:
     n_bytes: int = 0
 
     def path(self, directory: Path) -> Path:
-        """Where `fetch` puts the text."""
+        """The place where `fetch` puts the text."""
         if not self.member:
             return directory / "downloads" / self.origin.name
         return directory / "unpacked" / self.member.removesuffix(".sgm")
@@ -69,34 +68,30 @@ class Dataset:
         return list(chain.from_iterable((pair.source, pair.target) for pair in (*self.train, self.val, self.test)))
 
 
-def fetch(dataset: Dataset, directory: Path, mirror: str = "", tell: Callable[[str], None] = print) -> CorpusFiles:
+def fetch(dataset: Dataset, directory: Path, mirror: str = "", tell: Tell = print) -> CorpusFiles:
     """Download a data set into directory/downloads, unpack it into directory/unpacked, and return its text files.
 
-    Existing files are neither downloaded nor unpacked again; an archive may be deleted once it is unpacked.
+    Existing files are neither downloaded nor unpacked again; an archive may be deleted once it is unpacked. Calling it
+    again resumes where it stopped.
 
     mirror  a base URL that replaces scheme and host of every file; "" for the public sites
     tell    is called with the licence notice first, and with a line before each repeated attempt
-
-    Raises UserError if the mirror is not an address, if the disk is too small, if another process downloads into the
-    directory, or as `download` and `unpack` do. Calling it again resumes where it stopped.
     """
     require_address(mirror)
     tell(f"{dataset.licence} See {dataset.home_page}")
-    downloads = directory / "downloads"
-    try:
-        downloads.mkdir(parents=True, exist_ok=True)
-        with locked(downloads, "another process is downloading into this directory"):
-            missing = missing_texts(dataset, directory)
-            require_disk_space(missing, directory)
-            for origin, texts in missing.items():
-                archive = download(origin, downloads, mirror, tell)
-                unpacked = directory / "unpacked"
-                unpack(archive, {text.member: 2 * text.n_bytes for text in texts if text.member}, unpacked)
-                for text in texts:
-                    if text.member.endswith(".sgm"):
-                        text_of_sgml(unpacked / text.member, text.path(directory))
-    except OSError as error:
-        raise UserError(f"{error.filename or directory}: {error.strerror or error}") from error
+    downloads, unpacked = directory / "downloads", directory / "unpacked"
+    make_directory(downloads)
+    with locked(downloads, "another process is downloading into this directory"):
+        missing = missing_texts(dataset, directory)
+        require_disk_space(missing, directory)
+        for origin, texts in missing.items():
+            archive = download(origin, downloads, mirror, tell)
+            members = [text.member for text in texts if text.member]
+            if members:
+                unpack(archive, members, unpacked)
+            for text in texts:
+                if text.member.endswith(".sgm"):
+                    text_of_sgml(unpacked / text.member, text.path(directory))
     train = [pair.files(directory) for pair in dataset.train]
     return CorpusFiles(train, dataset.val.files(directory), dataset.test.files(directory))
 
@@ -111,12 +106,11 @@ def missing_texts(dataset: Dataset, directory: Path) -> dict[RemoteFile, list[Te
 
 
 def require_disk_space(missing: dict[RemoteFile, list[TextFile]], directory: Path) -> None:
-    """Raises UserError if the disk has no space for what is still to be downloaded and unpacked."""
+    """Refuse to begin if the disk has no space for what is still to be downloaded and unpacked."""
     needed = 0
     for origin, texts in missing.items():
-        path = directory / "downloads" / origin.name
-        if not path.exists():
-            needed += max(0, origin.n_bytes - size_of(sibling(path, ".partial")))
+        if not (directory / "downloads" / origin.name).exists():
+            needed += origin.n_bytes - size_of(directory / "downloads" / f"{origin.name}.partial")
         needed += sum(text.n_bytes for text in texts)
     free = shutil.disk_usage(directory).free
     if needed > free:

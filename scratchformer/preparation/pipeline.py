@@ -3,52 +3,53 @@
     clean        clean the training text into train.en and train.de; copy the validation and test text
     vocabulary   learn the vocabulary with sentencepiece from an even sample of the training text
     encode       turn the text into ids
-    manifest     describe what there is and how it was made
 
-(`prepared` describes the directory.) Each stage reads what the stages before it have written. It is recorded with
-everything it was made from, and done again only if that has changed; a preparation that was killed resumes at the stage
-it was in (`stages`). Text is streamed in blocks: memory holds the blocks in progress, a hash of 8 bytes for each pair,
-and the sample. The result does not depend on the number of processes.
+(`prepared` describes the directory.) The files are made in a directory of their own inside it, and moved to their
+places when all are there: a preparation that fails or is killed leaves an older one as it was. One that is there
+already, made from the same files and options, is not repeated. Text is streamed in blocks: memory holds the blocks in
+progress, a hash of 8 bytes for each pair, and the sample. The result does not depend on the number of processes.
 """
 
 import importlib.metadata
+import json
 import os
 import re
 import shutil
 import stat
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import sentencepiece
 from tqdm import tqdm
 
 from scratchformer.errors import UserError
-from scratchformer.files import make_directory, replace_text, whole_file
+from scratchformer.files import make_directory, replace_text, user_error
 from scratchformer.locks import locked
 from scratchformer.preparation.cleaning import Cleaner, Counts, Limits, count_repeated_inplace, normalized
+from scratchformer.preparation.download import Tell
 from scratchformer.preparation.prepared import (
-    LANGUAGE,
     MANIFEST,
     SPLITS,
-    STAGES,
     TOKENIZER,
+    UNFINISHED,
+    GrowingArray,
     Manifest,
-    SequencesFile,
+    PreparedCorpus,
     SplitCounts,
     array_names,
-    growing_array,
+    crc32_of_file,
     is_prepared,
     read_manifest,
     text_names,
 )
-from scratchformer.preparation.stages import Invalidate, StageRecord, StageResult, Stages, Tell
-from scratchformer.preparation.workers import in_another_process, map_in_order
-from scratchformer.text.batches import Sequences, crc32_of_ids, encode_and_filter
+from scratchformer.preparation.workers import map_in_order
+from scratchformer.text.batches import EncodedPairs, crc32_of_ids, encode_and_filter
 from scratchformer.text.corpora import (
     READ_ERRORS,
     Block,
@@ -73,7 +74,7 @@ SAMPLE = 1_000_000
 
 @dataclass(frozen=True)
 class Options:
-    """How a corpus is prepared; all options except `workers` change the result.
+    """The way to prepare a corpus; all options except `workers` change the result.
 
     dataset        the name of a public data set, for the manifest; "" for the user's own files
     languages      source, target: the suffixes of the files
@@ -84,8 +85,6 @@ class Options:
     byte_fallback  encode characters that are not in the sample as bytes; otherwise they become UNK
     drop_overlap   drop training pairs that share a sentence with the validation or test text; otherwise only count them
     workers        processes; 1 means this process only
-
-    Raises UserError if an option is out of range.
     """
 
     dataset: str = ""
@@ -100,83 +99,122 @@ class Options:
     workers: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "max_words", "max_ratio", "max_length", "sample", "workers"):
-            if not 1 <= getattr(self, name) < 2**31:  # false for NaN, too
-                option = "--" + name.replace("_", "-")
-                raise UserError(f"{option} {getattr(self, name)} must be at least 1 and below 2^31")
-        if not all(re.fullmatch(LANGUAGE, language) for language in self.languages):
+        if not all(re.fullmatch("[A-Za-z0-9_-]{1,32}", language) for language in self.languages):
             raise UserError(f"--languages {' '.join(self.languages)!r}: at most 32 letters and digits, as in: en de")
         if self.languages[0] == self.languages[1]:
             raise UserError(f"--languages {' '.join(self.languages)}: the two must differ, as in: en de")
 
 
 def prepare(files: CorpusFiles, out: Path, options: Options = Options(), tell: Tell = print) -> Manifest:
-    """Prepare a corpus in the directory `out`; `tell` is called with a line for each stage.
-
-    Raises UserError for anything that is wrong with the files, the options or the directory. Stages that are finished
-    stay finished, but the directory counts as prepared only if all are. A stage that fails because of an option has
-    changed nothing.
-    """
+    """Prepare a corpus in the directory `out`; `tell` is called with a line after each stage."""
     files = existing_files(files)
     require_own_directory(out, options.languages)
     require_outside(files, out)
-    with locked(out, "another process is preparing it"):
-        stages = Stages(out, tell)
-        clean = stages.run(
-            "clean",
-            {
-                "files": fingerprints(files),
-                "languages": options.languages,
-                "max_words": options.max_words,
-                "max_ratio": options.max_ratio,
-                "drop_overlap": options.drop_overlap,
-            },
-            text_names(["train", *files.held_out], options.languages),
-            partial(clean_text, files, out, options),
-        )
-        text = clean.checksums(text_names(["train"], options.languages))
-        if len(set(text.values())) == 1:
-            tell("source and target of the training text are the same: a model of it learns to copy")
-        with valid_records(out):
-            n_lines = {"train": int(clean.report["total"]["kept"])}  # of each split to encode
-            if files.val:
-                n_lines["val"] = int(clean.report["val"]["lines"])
-        vocabulary = stages.run(
-            "vocabulary",
-            {
-                "text": text,
-                "vocab_size": options.vocab_size,
-                "sample": options.sample,
-                "byte_fallback": options.byte_fallback,
-                "sentencepiece": sentencepiece.__version__,
-            },
-            [TOKENIZER],
-            partial(learn_vocabulary, out, options, n_lines["train"]),
-        )
-        encode = stages.run(
-            "encode",
-            {
-                "text": clean.checksums(text_names(n_lines, options.languages)),
-                "tokenizer": vocabulary.checksums([TOKENIZER]),
-                "max_length": options.max_length,
-                "sentencepiece": sentencepiece.__version__,
-            },
-            array_names(n_lines),
-            partial(encode_text, out, options, n_lines),
-        )
-        with valid_records(out):
-            manifest = Manifest.from_json(manifest_of(options, clean, vocabulary, encode).to_json())
-        write_manifest(out, manifest)
-        return read_manifest(out)
+    made_from = origin_of(files, options)
+    with locked(out, "another process is preparing it"), user_error(out, "cannot write"):
+        old_files: set[str] = set()
+        if is_prepared(out):
+            if is_current(out, made_from):
+                tell("done before")
+                return read_manifest(out)
+            tell("made from other text or with other options before, damaged or not finished; it is done again")
+            old_files = known_files(out)
+        new = out / UNFINISHED
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir()
+        try:
+            manifest = build(files, new, options, made_from, tell)
+        except BaseException:
+            shutil.rmtree(new)
+            raise
+        for name in old_files - manifest.files.keys():  # in other languages, or of a test set
+            (out / name).unlink(missing_ok=True)
+        (out / MANIFEST).unlink(missing_ok=True)
+        for name in manifest.files:
+            os.replace(new / name, out / name)
+        replace_text(out / MANIFEST, manifest.to_json())
+        shutil.rmtree(new)
+    return read_manifest(out)
 
 
-@contextmanager
-def valid_records(out: Path) -> Iterator[None]:
-    """Raises UserError if the block fails because stages.json has figures of another kind than the stages write."""
+def origin_of(files: CorpusFiles, options: Options) -> dict[str, Any]:
+    """Everything that the result depends on: if the name, size and time of a file are equal, so is its text."""
+
+    def fingerprint(pair: ParallelFiles) -> list[list[Any]]:
+        return [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in pair]
+
+    texts = {"train": [fingerprint(part) for part in files.train]}
+    held_out = {split: fingerprint(pair) for split, pair in files.held_out.items()}
+    settings = {name: value for name, value in asdict(options).items() if name != "workers"}
+    origin = {"files": texts | held_out, "options": settings, "sentencepiece": sentencepiece.__version__}
+    return json.loads(json.dumps(origin))  # as the manifest returns it: lists for tuples
+
+
+def is_current(out: Path, made_from: dict[str, Any]) -> bool:
+    """Recognize a finished preparation of the same text with the same options whose files are all intact."""
     try:
-        yield
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise UserError(f"{out / STAGES}: damaged; remove it and run the command again") from error
+        corpus = PreparedCorpus(out)
+    except UserError:
+        return False
+    return corpus.manifest.made_from == made_from and all(map(corpus.is_unchanged, corpus.manifest.files))
+
+
+def known_files(out: Path) -> set[str]:
+    """Names of the files of an older preparation, as far as its manifest can be read."""
+    try:
+        return {Path(name).name for name in read_manifest(out).files}
+    except UserError:
+        return set()
+
+
+def build(files: CorpusFiles, out: Path, options: Options, made_from: dict[str, Any], tell: Tell) -> Manifest:
+    """Make all files in the empty directory `out`, except for the manifest, which is returned."""
+    began = time.perf_counter()
+
+    def tell_stage(name: str, summary: str) -> None:
+        nonlocal began
+        tell(f"{name}: {summary}; {time.perf_counter() - began:.1f} s")
+        began = time.perf_counter()
+
+    clean, total = clean_text(files, out, options)
+    tell_stage("clean", clean_summary(clean, total, options))
+    source, target = (crc32_of_file(out / name) for name in text_names(["train"], options.languages))
+    if source == target:
+        tell("source and target of the training text are the same: a model of it learns to copy")
+    n_lines = {"train": total.kept} | ({"val": clean["val"]["lines"]} if files.val else {})
+    sample = min(options.sample, total.kept)
+    tokenizer = learn_vocabulary(out, options, total.kept, sample)
+    remark = unlearned_remark(tokenizer)
+    learnt = f"{options.vocab_size:,} pieces, learnt from {sample:,} of {total.kept:,} pairs"
+    tell_stage("vocabulary", learnt + (f"; {remark}" if remark else ""))
+    splits = {split: encode_split(out, split, n_lines[split], tokenizer, options) for split in n_lines}
+    crc = 0
+    for split in n_lines:
+        for side in ("source", "target"):
+            crc = crc32_of_ids(np.load(out / f"{split}.{side}.ids.npy", mmap_mode="r"), crc)
+    tell_stage("encode", encode_summary(splits["train"], options))
+    has_own_field = {"dataset", "languages", "vocab_size", "byte_fallback"}
+    names = text_names(["train", *files.held_out], options.languages) + [TOKENIZER, *array_names(n_lines)]
+    return Manifest(
+        dataset=options.dataset,
+        languages=options.languages,
+        vocab_size=options.vocab_size,
+        byte_fallback=options.byte_fallback,
+        options={name: value for name, value in made_from["options"].items() if name not in has_own_field},
+        clean=clean,
+        splits=splits,
+        ids_crc32=crc,
+        files={name: {"bytes": (out / name).stat().st_size, "crc32": crc32_of_file(out / name)} for name in names},
+        made_from=made_from,
+        versions={"scratchformer": own_version(), "sentencepiece": sentencepiece.__version__, "numpy": np.__version__},
+    )
+
+
+def own_version() -> str:
+    try:
+        return importlib.metadata.version("scratchformer")
+    except importlib.metadata.PackageNotFoundError:  # run from a directory of sources
+        return "not installed"
 
 
 def progress_bar(stage: str, n_pairs: int | None = None) -> tqdm:
@@ -187,7 +225,7 @@ def progress_bar(stage: str, n_pairs: int | None = None) -> tqdm:
 # Clean ----------------------------------------------------------------------------------------------------------------
 
 
-def clean_text(files: CorpusFiles, out: Path, options: Options, invalidate: Invalidate) -> StageResult:
+def clean_text(files: CorpusFiles, out: Path, options: Options) -> tuple[dict[str, Any], Counts]:
     """Write train.LANG from the pairs that are fit for training, and val.LANG and test.LANG unchanged."""
     report: dict[str, Any] = {}
     held_out: set[str] = set()
@@ -195,12 +233,14 @@ def clean_text(files: CorpusFiles, out: Path, options: Options, invalidate: Inva
         text = read_pairs(*pair)
         report[split] = {"lines": len(text.source) + text.n_empty, "empty": text.n_empty}
         held_out.update(map(normalized, text.source), map(normalized, text.target))
+        for path, language in zip(pair, options.languages):
+            copy_text(path, out / f"{split}.{language}")
 
     counts: list[Counts] = []  # of each part
     hashes = bytearray()  # joining a list of arrays would need twice the memory
     limits = Limits(options.max_words, options.max_ratio)
-    train = [out / name for name in text_names(["train"], options.languages)]
-    with whole_file(train[0]) as source, whole_file(train[1]) as target:
+    source_path, target_path = (out / name for name in text_names(["train"], options.languages))
+    with open(source_path, "wb") as source, open(target_path, "wb") as target:
         for part in files.train:
             cleaner = Cleaner(part, limits, frozenset(held_out), options.drop_overlap)
             counts.append(Counts())
@@ -213,16 +253,12 @@ def clean_text(files: CorpusFiles, out: Path, options: Options, invalidate: Inva
                     target.write(block.target)
                     hashes += block.hashes.tobytes()
                     counts[-1] = Counts.total([counts[-1], block.counts])
-        total = Counts.total(counts)
-        if not total.kept:
-            raise UserError(f"no sentence pair is left of {total.lines} lines: {reasons(total, options)}")
-        invalidate()
-    for split, pair in files.held_out.items():
-        for path, language in zip(pair, options.languages):
-            copy_text(path, out / f"{split}.{language}")
+    total = Counts.total(counts)
+    if not total.kept:
+        raise UserError(f"no sentence pair is left of {total.lines} lines: {reasons(total, options)}")
     report["parts"] = [{"part": part.source.name, **count._asdict()} for part, count in zip(files.train, counts)]
     report |= {"total": total._asdict(), "repeated": count_repeated_inplace(np.frombuffer(hashes, np.uint64))}
-    return StageResult(report, clean_summary(report, total, options))
+    return report, total
 
 
 def clean_summary(report: dict[str, Any], total: Counts, options: Options) -> str:
@@ -243,7 +279,7 @@ OVERLAP = "a sentence of the val or test text"
 
 
 def reasons(counts: Counts, options: Options) -> str:
-    """How many pairs were dropped for which reason."""
+    """Count the dropped pairs by reason, in words."""
     dropped = [
         f"{counts.empty:,} with an empty side",
         f"{counts.too_long:,} of more than {options.max_words} words",
@@ -254,38 +290,24 @@ def reasons(counts: Counts, options: Options) -> str:
 
 def copy_text(path: Path, to: Path) -> None:
     """Copy a file byte by byte, uncompressed if it is gzipped."""
-    with whole_file(to) as file:
-        try:
-            with open_stream(path) as original:
-                shutil.copyfileobj(original, file)
-        except READ_ERRORS as error:  # only of reading: `whole_file` raises UserError if writing fails
-            raise cannot_read(path, error) from error
+    try:
+        with open_stream(path) as original:
+            data = original.read()
+    except READ_ERRORS as error:
+        raise cannot_read(path, error) from error
+    to.write_bytes(data)
 
 
 # Vocabulary -----------------------------------------------------------------------------------------------------------
 
 
-def learn_vocabulary(out: Path, options: Options, n_pairs: int, invalidate: Invalidate) -> StageResult:
-    """Learn one vocabulary for both languages, from equally many lines of each.
-
-    This takes minutes, during which sentencepiece ignores Ctrl-C: so with several workers another process does it.
-    """
-    sample = min(options.sample, n_pairs)
-    learn = partial(tokenizer_of_sample, out, options, n_pairs, sample)
-    tokenizer = learn() if options.workers == 1 else in_another_process(learn)
-    invalidate()
-    tokenizer.save(out / TOKENIZER)
-    summary = f"{options.vocab_size:,} pieces, learnt from {sample:,} of {n_pairs:,} pairs"
-    if remark := unlearned_remark(tokenizer):
-        summary += f"; {remark}"
-    return StageResult({"sample": sample}, summary)
-
-
-def tokenizer_of_sample(out: Path, options: Options, n_pairs: int, sample: int) -> Tokenizer:
-    """Train a tokenizer on `sample` of the `n_pairs` cleaned pairs. Raises UserError if that is impossible."""
+def learn_vocabulary(out: Path, options: Options, n_pairs: int, sample: int) -> Tokenizer:
+    """Learn one vocabulary for both languages, from `sample` of the `n_pairs` cleaned lines of each, and save it."""
     paths = [out / name for name in text_names(["train"], options.languages)]
     sentences = (line for path in paths for line in sampled_lines(path, n_pairs, sample))
-    return Tokenizer.train(sentences, options.vocab_size, options.byte_fallback)
+    tokenizer = Tokenizer.train(sentences, options.vocab_size, options.byte_fallback)
+    tokenizer.save(out / TOKENIZER)
+    return tokenizer
 
 
 def sampled_lines(path: Path, n_lines: int, sample: int) -> Iterator[str]:
@@ -299,38 +321,13 @@ def sampled_lines(path: Path, n_lines: int, sample: int) -> Iterator[str]:
 # Encode ---------------------------------------------------------------------------------------------------------------
 
 
-class EncodedBlock(NamedTuple):
-    """The pairs of a block that are neither blank nor too long, with their line numbers, (pairs,) int64."""
-
-    source: Sequences
-    target: Sequences
-    line_numbers: np.ndarray
-    n_lines: int
-    n_empty: int
-    n_longer: int
-    n_unknown: int
-
-
-@dataclass(frozen=True)
-class Encoder:
-    """Encodes blocks of text; it can be pickled for another process."""
-
-    files: ParallelFiles
-    tokenizer: Tokenizer
-    max_length: int
-
-    def __call__(self, block: Block) -> EncodedBlock:
-        source_lines, target_lines = block.lines(self.files)
-        pairs = nonblank_pairs(source_lines, target_lines, block.first_line)
-        encoded = encode_and_filter(self.tokenizer.encode, pairs, self.max_length)
-        source, target = (
-            Sequences(side.ids.astype(dtype_of_ids(self.tokenizer)), side.offsets)
-            for side in (encoded.source, encoded.target)
-        )
-        n_unknown = sum(int(np.count_nonzero(side.ids == UNK)) for side in (source, target))
-        return EncodedBlock(
-            source, target, encoded.line_numbers, len(source_lines), pairs.n_empty, encoded.n_dropped, n_unknown
-        )
+def encode_block(
+    files: ParallelFiles, tokenizer: Tokenizer, max_length: int, block: Block
+) -> tuple[EncodedPairs, int, int]:
+    """Encode the pairs of a block that are neither blank nor too long -> them, its lines, the blank ones among these"""
+    source_lines, target_lines = block.lines(files)
+    pairs = nonblank_pairs(source_lines, target_lines, block.first_line)
+    return encode_and_filter(tokenizer.encode, pairs, max_length), len(source_lines), pairs.n_empty
 
 
 def dtype_of_ids(tokenizer: Tokenizer) -> np.dtype:
@@ -338,106 +335,57 @@ def dtype_of_ids(tokenizer: Tokenizer) -> np.dtype:
     return np.dtype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.int32)
 
 
-def encode_text(out: Path, options: Options, n_lines: dict[str, int], invalidate: Invalidate) -> StageResult:
-    """Write the ids of the splits; n_lines: split -> its number of lines."""
-    tokenizer = Tokenizer.load(out / TOKENIZER)
-    with ExitStack() as arrays:  # all are replaced, or none
-        counts = {split: encode_split(out, split, n_lines[split], tokenizer, options, arrays) for split in n_lines}
-        invalidate()
-    crc = 0
-    for split in n_lines:
-        for side in ("source", "target"):
-            crc = crc32_of_ids(np.load(out / f"{split}.{side}.ids.npy", mmap_mode="r"), crc)
-    train = counts["train"]
-    return StageResult(
-        {"splits": {split: asdict(found) for split, found in counts.items()}, "ids_crc32": crc},
-        f"{train.pairs:,} pairs (left out: {train.longer:,} of more than "
-        f"{options.max_length} tokens), {' + '.join(f'{mean:.1f}' for mean in train.mean_lengths)} tokens "
-        f"a pair, {train.unk_share:.4%} of them unknown",
-    )
-
-
-def encode_split(
-    out: Path, split: str, n_lines: int, tokenizer: Tokenizer, options: Options, arrays: ExitStack
-) -> SplitCounts:
-    """Write the arrays of a split; they appear under their names when `arrays` is closed."""
+def encode_split(out: Path, split: str, n_lines: int, tokenizer: Tokenizer, options: Options) -> SplitCounts:
+    """Write the arrays of a split, which has `n_lines` lines."""
     files = ParallelFiles(*(out / name for name in text_names([split], options.languages)))
-    encoder, dtype = Encoder(files, tokenizer, options.max_length), dtype_of_ids(tokenizer)
+    encode = partial(encode_block, files, tokenizer, options.max_length)
     n_empty, n_longer, n_unknown, longest = 0, 0, 0, 0
-    source, target = (SequencesFile(arrays, out, f"{split}.{side}", dtype) for side in ("source", "target"))
-    lines = arrays.enter_context(growing_array(out / f"{split}.lines.npy", np.dtype(np.int64)))
-    with closing(map_in_order(encoder, stream_blocks(files, LINES_PER_BLOCK), options.workers)) as blocks, progress_bar(
-        f"encode {split}", n_lines
-    ) as bar:
-        for block in blocks:
-            bar.update(block.n_lines)
-            source.append(block.source)
-            target.append(block.target)
-            lines.append(block.line_numbers)
-            n_empty += block.n_empty
-            n_longer += block.n_longer
-            n_unknown += block.n_unknown
-            longest = max(longest, *(int(side.lengths.max(initial=0)) for side in (block.source, block.target)))
+    with ExitStack() as stack:
+
+        def array(name: str, dtype: np.dtype | type = np.int64) -> GrowingArray:
+            return stack.enter_context(GrowingArray(out / f"{split}.{name}.npy", dtype))
+
+        ids = [array(f"{side}.ids", dtype_of_ids(tokenizer)) for side in ("source", "target")]
+        offsets = [array(f"{side}.offsets") for side in ("source", "target")]
+        lines = array("lines")
+        for begins in offsets:
+            begins.append(np.zeros(1, np.int64))
+        blocks = stack.enter_context(
+            closing(map_in_order(encode, stream_blocks(files, LINES_PER_BLOCK), options.workers))
+        )
+        bar = stack.enter_context(progress_bar(f"encode {split}", n_lines))
+        for pairs, n_read, n_blank in blocks:
+            bar.update(n_read)
+            for sequences, side_ids, begins in zip((pairs.source, pairs.target), ids, offsets):
+                begins.append(side_ids.size + sequences.offsets[1:])
+                side_ids.append(sequences.ids)
+                n_unknown += int(np.count_nonzero(sequences.ids == UNK))
+            lines.append(pairs.line_numbers)
+            n_empty += n_blank
+            n_longer += pairs.n_dropped
+            longest = max(longest, int(pairs.lengths.max(initial=0)))
     if not lines.size:
         raise UserError(
-            f"{files.source}: none of its {n_empty + n_longer} pairs has at most "
-            f"--max-length {options.max_length} tokens"
+            f"{split} text: none of its {n_empty + n_longer} pairs has at most --max-length {options.max_length} tokens"
         )
-    n_text = source.ids.size + target.ids.size - 2 * lines.size  # tokens without EOS
-    return SplitCounts(
-        lines.size, n_empty, n_longer, source.ids.size, target.ids.size, longest, n_unknown / max(1, n_text)
+    n_source, n_target = (side_ids.size for side_ids in ids)
+    n_text = n_source + n_target - 2 * lines.size  # tokens without EOS
+    return SplitCounts(lines.size, n_empty, n_longer, n_source, n_target, longest, n_unknown / max(1, n_text))
+
+
+def encode_summary(train: SplitCounts, options: Options) -> str:
+    return (
+        f"{train.pairs:,} pairs (left out: {train.longer:,} of more than {options.max_length} tokens), "
+        f"{' + '.join(f'{mean:.1f}' for mean in train.mean_lengths)} tokens a pair, "
+        f"{train.unk_share:.4%} of them unknown"
     )
-
-
-# Manifest -------------------------------------------------------------------------------------------------------------
-
-
-def manifest_of(options: Options, clean: StageRecord, vocabulary: StageRecord, encode: StageRecord) -> Manifest:
-    has_own_field = {"dataset", "languages", "vocab_size", "byte_fallback"}
-    return Manifest(
-        dataset=options.dataset,
-        languages=options.languages,
-        vocab_size=options.vocab_size,
-        byte_fallback=options.byte_fallback,
-        options={name: value for name, value in asdict(options).items() if name not in has_own_field | {"workers"}},
-        clean=clean.report,
-        splits={name: SplitCounts(**counts) for name, counts in encode.report["splits"].items()},
-        ids_crc32=encode.report["ids_crc32"],
-        files=clean.files | vocabulary.files | encode.files,
-        versions={"scratchformer": own_version(), "sentencepiece": sentencepiece.__version__, "numpy": np.__version__},
-    )
-
-
-def own_version() -> str:
-    try:
-        return importlib.metadata.version("scratchformer")
-    except importlib.metadata.PackageNotFoundError:  # run from a directory of sources
-        return "not installed"
-
-
-def write_manifest(out: Path, manifest: Manifest) -> None:
-    """Write the manifest, unless the same one is there.
-
-    Versions are those that made the files: if an older manifest is still there, no stage was run again, and its
-    versions are kept.
-    """
-    path = out / MANIFEST
-    with suppress(UserError):  # it is missing or damaged
-        manifest = replace(manifest, versions=read_manifest(out).versions)
-    text = manifest.to_json()
-    if not path.exists() or path.read_bytes() != text.encode("utf-8"):
-        replace_text(path, text)
 
 
 # Files that are read and written --------------------------------------------------------------------------------------
 
 
 def existing_files(files: CorpusFiles) -> CorpusFiles:
-    """Return the same files, with .gz appended where only that file exists.
-
-    Raises UserError if no text is given, if a file is missing or not a regular file, such as a pipe, and as
-    `require_distinct` does.
-    """
+    """Return the same files, with .gz appended where only that file exists; each must be a file on disk."""
 
     def found(path: Path) -> Path:
         file = plain_or_gz(path) or path
@@ -461,29 +409,18 @@ def existing_files(files: CorpusFiles) -> CorpusFiles:
     return found_files
 
 
-def fingerprints(files: CorpusFiles) -> list[list[Any]]:
-    """Which files there are, and the name, size and modification time of each: if these are equal, so is the text."""
-    states = [(path.name, path.stat()) for path in files.paths]
-    kinds = [len(files.train), files.val is not None, files.test is not None]
-    return [kinds, *([name, state.st_size, state.st_mtime_ns] for name, state in states)]
-
-
 def require_own_directory(out: Path, languages: tuple[str, str]) -> None:
-    """Make the directory, or check that we may write into it. It needs no corpus, so call it before a download.
-
-    Raises UserError if it cannot be made, if it holds a run, or if a file has one of our names and no preparation has
-    written it.
-    """
+    """Make the directory, or check that we may write into it. It needs no corpus, so call it before a download."""
     make_directory(out)
     require_no_run(out)
-    ours = [MANIFEST, STAGES, TOKENIZER, *array_names(SPLITS), *text_names([*SPLITS, "test"], languages)]
+    ours = [MANIFEST, TOKENIZER, *array_names(SPLITS), *text_names([*SPLITS, "test"], languages)]
     found = [name for name in ours if os.path.lexists(out / name)]
     if found and not is_prepared(out):
         raise UserError(f"{out}: holds {found[0]}, which no preparation has made; choose another --out")
 
 
 def require_no_run(out: Path) -> None:
-    """Raises UserError if the directory holds a run, whose files must stay as they are, or lies in one."""
+    """Refuse a directory that holds a run, whose files must stay as they are, or lies in one."""
     names = ("config.toml", "checkpoints")
     for name in names:
         if os.path.lexists(out / name):
@@ -494,13 +431,13 @@ def require_no_run(out: Path) -> None:
 
 
 def require_no_corpus(out: Path) -> None:
-    """Raises UserError if the directory holds a prepared corpus, or one that is being prepared."""
+    """Refuse a directory that holds a prepared corpus, or one that is being prepared."""
     if is_prepared(out):
         raise UserError(f"{out}: holds a prepared corpus; choose another --out")
 
 
 def require_outside(files: CorpusFiles, out: Path) -> None:
-    """Raises UserError if a file that is to be read lies in the directory that is to be written."""
+    """Refuse to read a file of the directory that is to be written."""
     for path in files.paths:
         if path.resolve().parent == out.resolve():
             raise UserError(f"{path}: lies in the directory that is to be written; choose another --out")

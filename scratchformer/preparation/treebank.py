@@ -14,14 +14,12 @@ import zipfile
 import zlib
 from pathlib import Path
 
-from scratchformer.errors import UserError, in_one_line
 from scratchformer.files import make_directory, write_new_texts
 from scratchformer.locks import locked
-from scratchformer.preparation.download import RemoteFile, download, require_address
+from scratchformer.preparation.download import RemoteFile, Tell, download, require_address
 from scratchformer.preparation.pipeline import require_no_run
 from scratchformer.preparation.prepared import MADE_BY, MANIFEST
-from scratchformer.preparation.stages import Tell
-from scratchformer.text.corpora import cannot_read, decode_lines
+from scratchformer.text.corpora import decode_lines
 from scratchformer.text.trees import Tree, cleaned, parsed_trees
 
 ARCHIVE = RemoteFile(
@@ -37,11 +35,6 @@ NOTICE = (
     "for non-commercial use only: use it for research, and do not pass it on. See https://www.nltk.org/nltk_data/"
 )
 ARTICLES = {"train": range(1, 160), "val": range(160, 180), "test": range(180, 200)}
-MOST_BYTES = 1_000_000
-"""The longest article has less than a tenth of it."""
-
-DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, OverflowError)
-"""Exceptions for a damaged archive; RuntimeError for an encrypted one, NotImplementedError for another compression."""
 
 
 def prepare_treebank(out: Path, mirror: str, tell: Tell) -> list[str]:
@@ -50,8 +43,7 @@ def prepare_treebank(out: Path, mirror: str, tell: Tell) -> list[str]:
     mirror  a base URL that replaces scheme and host; "" for the public site
     tell    is called with the notice first, and with a line before each repeated attempt
 
-    Raises UserError if the archive cannot be downloaded or is not what it should be, or if a file with other content
-    has one of the names. The same command may be run again.
+    Files with other content are not overwritten. The same command may be run again.
     """
     require_address(mirror)
     require_no_run(out)
@@ -81,36 +73,15 @@ def prepare_treebank(out: Path, mirror: str, tell: Tell) -> list[str]:
 
 
 def read_articles(archive: Path) -> dict[str, list[Tree]]:
-    """Read the trees of each split, as they are in the archive. Nothing is unpacked: members are read into memory.
-
-    Raises UserError if an article is missing, encrypted or too long, or holds no trees, or if the archive is damaged.
-    """
-    try:
-        with zipfile.ZipFile(archive) as file:
-            return {
-                split: [tree for number in numbers for tree in read_article(file, archive, number)]
-                for split, numbers in ARTICLES.items()
-            }
-    except UserError:  # it is a ValueError, too
-        raise
-    except DAMAGED as error:
-        raise UserError(f"{archive}: damaged, or no zip archive ({in_one_line(error)})") from error
-    except (OSError, MemoryError) as error:
-        raise cannot_read(archive, error) from error
+    """Read the trees of each split, as they are in the archive, without unpacking it."""
+    with zipfile.ZipFile(archive) as file:
+        return {
+            split: [tree for number in numbers for tree in read_article(file, archive, number)]
+            for split, numbers in ARTICLES.items()
+        }
 
 
 def read_article(file: zipfile.ZipFile, archive: Path, number: int) -> list[Tree]:
     """Read the trees of one article."""
     name = f"treebank/combined/wsj_{number:04}.mrg"
-    try:
-        with file.open(name) as member:
-            data = member.read(MOST_BYTES + 1)
-    except KeyError:
-        raise UserError(f"{archive}: holds no {name}; it is not the archive it should be") from None
-    if len(data) > MOST_BYTES:
-        raise UserError(f"{archive}: refused, because {name} has more than {MOST_BYTES} bytes")
-    origin = archive / name
-    trees = parsed_trees(decode_lines(data, origin), str(origin))
-    if not trees:
-        raise UserError(f"{origin}: holds no trees")
-    return trees
+    return parsed_trees(decode_lines(file.read(name), archive / name), str(archive / name))

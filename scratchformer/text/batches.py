@@ -36,7 +36,7 @@ Encode = Callable[[list[str]], list[list[int]]]
 
 
 class Batch(NamedTuple):
-    """B examples as arrays: what the model reads, and what it has to predict.
+    """B examples as arrays: inputs and targets of the model.
 
     inputs           what the model reads, each array with B as its first axis
     targets          (B, T) int32: what it has to predict at each of its states, PAD where there is nothing to predict
@@ -44,8 +44,9 @@ class Batch(NamedTuple):
     n_source_tokens  real tokens among what it reads and does not predict, EOS included; of an image, its pixels
     n_positions      padding included: the cost of the batch
 
-    A batch of sentence pairs is padded with PAD to its longest ones, S source and T target positions. The decoder reads
-    target_in_ids (BOS, tokens) and has to predict target_out_ids (tokens, EOS), the same shifted by one position.
+    A batch of sentence pairs is padded with PAD to its longest ones, S source and T target positions. Its inputs are
+    source_ids (B, S): tokens, EOS, and target_in_ids (B, T): BOS, tokens, which the decoder reads. Its targets are
+    target_out_ids (B, T): tokens, EOS, the same shifted by one position.
     """
 
     inputs: tuple[np.ndarray, ...]
@@ -56,28 +57,8 @@ class Batch(NamedTuple):
 
     @property
     def n_target_tokens(self) -> int:
-        """What there is to predict, EOS included: the divisor of the batch's loss."""
+        """Number of tokens to predict, EOS included: the divisor of the batch's loss."""
         return int(np.count_nonzero(self.targets != PAD))
-
-    @property
-    def source_ids(self) -> np.ndarray:
-        """Of sentence pairs, (B, S) int32: tokens, EOS."""
-        return self.inputs[0]
-
-    @property
-    def target_in_ids(self) -> np.ndarray:
-        """Of sentence pairs, (B, T) int32: BOS, tokens."""
-        return self.inputs[1]
-
-    @property
-    def target_out_ids(self) -> np.ndarray:
-        """Of sentence pairs, (B, T) int32: tokens, EOS."""
-        return self.targets
-
-    @property
-    def ids(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of sentence pairs, what the loss of a Transformer takes: source_ids, target_in_ids, target_out_ids."""
-        return self.source_ids, self.target_in_ids, self.target_out_ids
 
 
 def batch_of(inputs: tuple[np.ndarray, ...], targets: np.ndarray, indices: np.ndarray) -> Batch:
@@ -108,6 +89,10 @@ class Sequences:
         lengths = np.empty(len(self.offsets) - 1, np.int32)  # no int64 copy: a corpus may have 36 million pairs
         return np.subtract(self.offsets[1:], self.offsets[:-1], out=lengths, casting="same_kind")
 
+    def checksum(self, crc: int = 0) -> int:
+        """CRC-32 of the ids and of the lengths, which continues `crc`."""
+        return crc32_of_ids(self.lengths, crc32_of_ids(self.ids, crc))
+
     def select(self, keep: np.ndarray) -> "Sequences":
         """Return the sequences where `keep`, (sequences,) bool, is True."""
         lengths = self.lengths
@@ -125,7 +110,7 @@ class Sequences:
 
 
 class Examples(ABC):
-    """What a model is trained on, or validated with.
+    """Examples to train or validate a model with.
 
     lengths     (examples,) int32: the positions that each takes
     max_length  the longest one allowed
@@ -161,9 +146,7 @@ class Examples(ABC):
         return indices[np.lexsort((indices, self.lengths[indices]))]
 
     def require_fit(self, tokens_per_batch: int) -> None:
-        """Raises UserError unless every example fits into a batch of `tokens_per_batch` positions per side."""
-        if tokens_per_batch < 1:
-            raise UserError(f"tokens_per_batch must be at least 1, not {tokens_per_batch}")
+        """Refuse an example that does not fit into a batch of `tokens_per_batch` positions per side."""
         longest = int(np.argmax(self.lengths))
         length = self.lengths[longest]
         if length > tokens_per_batch:
@@ -225,13 +208,7 @@ def crc32_of_ids(ids: np.ndarray, crc: int = 0) -> int:
 def encode_pairs(
     encode: Encode, pairs: Pairs, max_length: int, tokens_per_batch: int, encode_target: Encode | None = None
 ) -> EncodedPairs:
-    """Encode a corpus for batches of `tokens_per_batch` positions per side, see `encode_and_filter`.
-
-    Raises UserError if no pair is left, if one of those left is longer than `tokens_per_batch`, or if either number is
-    not positive.
-    """
-    if max_length < 1:
-        raise UserError(f"max_length must be at least 1 token, not {max_length}")
+    """Encode a corpus for batches of `tokens_per_batch` positions per side, see `encode_and_filter`."""
     encoded = encode_and_filter(encode, pairs, max_length, encode_target)
     if not len(encoded):
         raise UserError(f"none of the {len(pairs.source)} sentence pairs has at most max_length = {max_length} tokens")
@@ -265,7 +242,7 @@ def encode_sequences(encode: Encode, sentences: list[str]) -> Sequences:
 
 
 def _offsets(lengths: np.ndarray) -> np.ndarray:
-    """Where sequences of these lengths (n,) begin and end in a flat array: (n + 1,) int64."""
+    """Begin and end of sequences of these lengths (n,) in a flat array: (n + 1,) int64."""
     return np.concatenate([[0], np.cumsum(lengths)])
 
 
@@ -274,11 +251,7 @@ def bucket_boundaries(max_length: int, fineness: int = 1) -> list[int]:
 
     Fineness 1 gives 8, 12, 16, 24, 32, 48, ... (two buckets for each doubling, as for the paper's base model); each
     further unit doubles the number of buckets, which means less padding but more buckets to fill.
-
-    Raises UserError if `max_length` or `fineness` is not positive.
     """
-    if max_length < 1 or fineness < 1:
-        raise UserError(f"max_length and bucket fineness must be at least 1, not {max_length} and {fineness}")
     boundaries = []
     boundary = 8
     while boundary < max_length:
@@ -295,16 +268,10 @@ class BatchPlan:
     accumulation      micro-batches whose gradients one optimizer step adds up; on several devices, those of all devices
     seed              the order of the pairs depends only on this and on the epoch
     fineness          of the buckets, see `bucket_boundaries`
-
-    Raises UserError if a pair does not fit into `tokens_per_batch`, or if an argument is out of range.
     """
 
     def __init__(self, encoded: Examples, tokens_per_batch: int, accumulation: int, seed: int, fineness: int = 1):
         encoded.require_fit(tokens_per_batch)
-        if accumulation < 1:
-            raise UserError(f"accumulation must be at least 1 micro-batch, not {accumulation}")
-        if seed < 0:
-            raise UserError(f"the seed of the batches must not be negative, but is {seed}")
         self.encoded = encoded
         self.accumulation = accumulation
         self.seed = seed
@@ -351,8 +318,8 @@ def even_parts(lengths: np.ndarray, n: int) -> list[slice]:
     """
 
     def ends(area: int) -> list[int]:
-        """Where each part ends if it takes as many pairs as fit into `area`, but at least one, and leaves at least one
-        for each later part."""
+        """End of each part, which takes as many pairs as fit into `area`, at least one, and leaves one for each later
+        part."""
         end, found = 0, []
         for left in range(n - 1, -1, -1):
             end = min(end + max(1, area // int(lengths[end])), len(lengths) - left)
@@ -374,8 +341,6 @@ def steps(plan: BatchPlan, start_epoch: int = 0, start_index: int = 0) -> Iterat
     """Yield (epoch, index of the step in its epoch, pair indices) forever, from any step that an earlier run reached.
 
     `start_index` may be the number of steps of its epoch: then the next epoch begins.
-
-    Raises UserError, when the first step is asked for, if that step does not exist.
     """
     epoch, first = start_epoch, start_index
     while True:
@@ -394,8 +359,6 @@ def batches_in_order(encoded: Examples, tokens_per_batch: int) -> Iterator[Batch
     """Yield all pairs once, the shortest first, as many to a batch as the budget (padded positions per side) allows.
 
     This is for validation: nothing is random, and `Batch.indices` leads back to the order of the corpus.
-
-    Raises UserError, when the first batch is asked for, if a pair does not fit into `tokens_per_batch`.
     """
     encoded.require_fit(tokens_per_batch)
     order = encoded.by_length(np.arange(len(encoded)))

@@ -52,10 +52,7 @@ def bleu_metric(language: str) -> Any:
 
 
 def corpus_scores(hypotheses: list[str], references: list[str], language: str = "") -> Scores:
-    """Compute corpus BLEU (cased, exponential smoothing) and chrF of plain, detokenized text in this language.
-
-    Raises UserError if there is nothing to score or the two lists differ in length.
-    """
+    """Compute corpus BLEU (cased, exponential smoothing) and chrF of plain, detokenized text in this language."""
     from sacrebleu.metrics import CHRF
 
     require_pairs(hypotheses, references)
@@ -96,7 +93,7 @@ def doubts(hypotheses: list[str], references: list[str], language: str = "") -> 
 
 
 def require_pairs(hypotheses: list[str], references: list[str]) -> None:
-    """Raises UserError unless there are translations, and as many references."""
+    """Refuse to score nothing, or translations without as many references."""
     require_list(hypotheses)
     require_list(references)
     if len(hypotheses) != len(references):

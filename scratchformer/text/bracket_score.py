@@ -31,11 +31,11 @@ SAME_LABELS = {"PRT": "ADVP"}
 
 
 class BracketCounts(NamedTuple):
-    """What EVALB counts, for a sentence or for several.
+    """The counts of EVALB, for a sentence or for several.
 
     matched, predicted, gold    brackets in both trees, in the parse, in the gold tree
     complete      sentences with the same brackets in both trees
-    words, tagged words that are no punctuation, and those of them with the right tag
+    words, tagged words other than punctuation, and those of them with the right tag
     repaired      sentences whose parse had to be repaired
     errors        sentences that are not counted, because the parse has other words than the gold tree
     """
@@ -56,7 +56,7 @@ class BracketCounts(NamedTuple):
         return BracketCounts(*map(sum, zip(BracketCounts(), *counts)))
 
     def scores(self) -> BracketScores:
-        """Raises UserError if there is nothing to score."""
+        """Turn the counts into scores."""
         if not self.sentences:
             raise UserError("no parses to score")
         precision, recall = percent(self.matched, self.predicted), percent(self.matched, self.gold)
@@ -97,10 +97,7 @@ def percent(part: int, whole: int) -> float:
 
 
 def score_parses(parses: Sequence[Parse], gold: Sequence[Tree]) -> BracketScores:
-    """Score parses against the gold trees of the same sentences.
-
-    Raises UserError if there is nothing to score or the two lists differ in length.
-    """
+    """Score parses against the gold trees of the same sentences."""
     if len(parses) != len(gold):
         raise UserError(f"{len(parses)} parses cannot be scored against {len(gold)} gold trees")
     return BracketCounts.total(map(count_brackets, parses, gold)).scores()
@@ -125,7 +122,7 @@ def count_brackets(parse: Parse, gold: Tree) -> BracketCounts:
 
 
 def brackets(tree: Tree) -> Counter[tuple[int, int, str]]:
-    """How often each bracket occurs: (first word, word after the last, label), in words without punctuation."""
+    """Count the brackets of a tree: (first word, word after the last, label), in words without punctuation."""
     found: Counter[tuple[int, int, str]] = Counter()
 
     def walk(node: Tree, start: int) -> int:

@@ -113,7 +113,6 @@ def write_corpus(directory: Path, corpus: dict[str, list[Example]], annotations:
     """Write {split}.en, {split}.de and, for the splits in `annotations`, {split}.jsonl with a JSON object on each line.
 
     Returns the lines of the overlap report.
-    Raises UserError if a file with other content already has one of these names, or the directory cannot be written.
     """
     lines: dict[Path, list[str]] = {}
     for split, examples in corpus.items():

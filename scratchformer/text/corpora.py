@@ -17,7 +17,7 @@ from scratchformer.errors import UserError, in_one_line
 
 MAX_NAMES_LISTED = 20
 READ_ERRORS = (OSError, EOFError, zlib.error, MemoryError)
-"""What reading a text may raise: EOFError and zlib.error for a truncated and a damaged archive, MemoryError for a text,
+"""Exceptions of reading a text: EOFError and zlib.error for a truncated and a damaged archive, MemoryError for a text,
 or a line, that does not fit into memory."""
 
 
@@ -66,7 +66,7 @@ class CorpusFiles(NamedTuple):
 
 
 def require_distinct(roles: Iterable[tuple[str, Path]]) -> None:
-    """Raises UserError if one file has two roles, under one name or under several. Missing files are left to others."""
+    """Refuse one file in two roles, under one name or under several. Missing files are left to others."""
     seen: dict[tuple[int, int], tuple[str, Path]] = {}
     for role, path in roles:
         file = plain_or_gz(path)
@@ -87,8 +87,6 @@ def read_lines(path: Path) -> list[str]:
     pair is misaligned.
 
     If `path` does not exist but `path`.gz does, that file is read.
-
-    Raises UserError if the file is missing, unreadable, a damaged archive, not UTF-8, or too large for the memory.
     """
     path = plain_or_gz(path) or path
     try:
@@ -109,7 +107,7 @@ class Block(NamedTuple):
     first_line: int
 
     def lines(self, files: ParallelFiles) -> tuple[list[str], list[str]]:
-        """The decoded lines of both sides. Raises UserError, naming the file and the line, if they are not UTF-8."""
+        """The decoded lines of both sides."""
         source, target = (decode_lines(data, path, self.first_line) for data, path in zip(self[:2], files))
         return source, target
 
@@ -118,8 +116,6 @@ def stream_blocks(files: ParallelFiles, n_lines: int) -> Iterator[Block]:
     """Read two parallel files, plain or gzipped, in blocks of `n_lines` lines (the last may be shorter).
 
     A file is never in memory as a whole. Lines end as in `read_lines`; bytes are not decoded.
-
-    Raises UserError if a file is missing, unreadable or a damaged archive, or if the numbers of lines differ.
     """
     sides = [_stream_lines(path, n_lines) for path in files]
     n_read = 0
@@ -159,10 +155,7 @@ def lines_of(file: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def decode_lines(data: bytes, path: Path, first_line: int = 1) -> list[str]:
-    """Decode UTF-8 text, which begins at line `first_line` of the file `path`, into lines without their line ends.
-
-    Raises UserError, with the file and the number of the line, if it is not UTF-8.
-    """
+    """Decode UTF-8 text, which begins at line `first_line` of the file `path`, into lines without their line ends."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -175,10 +168,7 @@ def decode_lines(data: bytes, path: Path, first_line: int = 1) -> list[str]:
 
 
 def read_pairs(source_path: Path, target_path: Path) -> Pairs:
-    """Read the sentence pairs of two parallel files; pairs with a blank side are left out and counted.
-
-    Raises UserError if the numbers of lines differ, if no pair is left, or as `read_lines` does.
-    """
+    """Read the sentence pairs of two parallel files; pairs with a blank side are left out and counted."""
     source_lines, target_lines = read_lines(source_path), read_lines(target_path)
     if len(source_lines) != len(target_lines):
         raise _not_parallel(ParallelFiles(source_path, target_path), len(source_lines), len(target_lines))
@@ -200,16 +190,13 @@ def nonblank_pairs(source_lines: list[str], target_lines: list[str], first_line:
 
 
 def find_split(directory: Path, split: str, source_language: str, target_language: str) -> ParallelFiles:
-    """Find the source and the target file of one split, such as train.en and train.de.gz; plain files come first.
-
-    Raises UserError if one is missing; the message lists what the directory holds instead.
-    """
+    """Find the source and the target file of one split, such as train.en and train.de.gz; plain files come first."""
     names = [f"{split}.{language}" for language in (source_language, target_language)]
     return ParallelFiles(*(find_file(directory, name) for name in names))
 
 
 def find_file(directory: Path, name: str) -> Path:
-    """Find a file, plain or gzipped; the plain one comes first. Raises UserError as `find_split` does."""
+    """Find a file, plain or gzipped; the plain one comes first."""
     path = plain_or_gz(directory / name)
     if path is None or not path.is_file():  # a pipe would be waited for
         raise UserError(f"neither {name} nor {name}.gz in {directory}, which {_contents(directory)}")
@@ -223,10 +210,7 @@ def plain_or_gz(path: Path) -> Path | None:
 
 
 def open_stream(path: Path) -> BinaryIO:
-    """Open a plain or gzipped file to read its uncompressed bytes.
-
-    Raises UserError if it is gzipped but its name does not end in .gz, or if it is a device, which may be endless.
-    """
+    """Open a plain or gzipped file to read its uncompressed bytes."""
     if (path.is_char_device() or path.is_block_device()) and not path.samefile(os.devnull):
         raise UserError(f"cannot read {path}: a device, not a file")
     if path.suffix == ".gz":

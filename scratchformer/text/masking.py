@@ -1,4 +1,4 @@
-"""What an encoder alone learns from: texts with hidden pieces, and pairs of segments with a label.
+"""Examples for an encoder alone: texts with hidden pieces, and pairs of segments with a label.
 
 Source: Devlin et al. 2019, section 3. The start symbol stands for [CLS], the end symbol for [SEP].
 """
@@ -63,7 +63,7 @@ class HiddenTexts(Examples):
         return batch_of((shown, np.zeros_like(shown)), targets, indices)
 
     def checksum(self, crc: int = 0) -> int:
-        return checksum_of(self.hidden[1], checksum_of(self.hidden[0], crc))
+        return self.hidden[1].checksum(self.hidden[0].checksum(crc))
 
 
 class MaskedTexts(Examples):
@@ -92,7 +92,7 @@ class MaskedTexts(Examples):
         return self.of_epoch(epoch).batch(indices)
 
     def checksum(self, crc: int = 0) -> int:
-        return checksum_of(self.texts, crc)
+        return self.texts.checksum(crc)
 
 
 def each_masked_once(texts: Sequences) -> tuple[Sequences, Sequences]:
@@ -115,7 +115,6 @@ def encode_texts(encode: Encode, texts: list[str], max_length: int) -> Sequences
     """Encode texts from BOS to EOS. A long one is cut into several of at most `max_length` tokens.
 
     Texts without a piece that is not special are left out.
-    Raises UserError if nothing is left, or if `max_length` leaves no room for a piece.
     """
     if max_length < 3:
         raise UserError(f"max_length={max_length} must be at least 3: the start, a piece and the end of a text")
@@ -150,7 +149,7 @@ class LabelledPairs(Examples):
         return batch_of((ids, types.astype(ids.dtype)), targets, indices)
 
     def checksum(self, crc: int = 0) -> int:
-        return crc32_of_ids(self.labels, checksum_of(self.pairs, crc))
+        return crc32_of_ids(self.labels, self.pairs.checksum(crc))
 
 
 def labelled_pairs(
@@ -165,8 +164,3 @@ def labelled_pairs(
     return LabelledPairs(
         sequences.select(keep), first_lengths[keep], np.array(labels, np.int32)[keep], max_length, int(np.sum(~keep))
     )
-
-
-def checksum_of(sequences: Sequences, crc: int = 0) -> int:
-    """CRC-32 of the ids and of the lengths."""
-    return crc32_of_ids(sequences.lengths, crc32_of_ids(sequences.ids, crc))

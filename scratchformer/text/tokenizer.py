@@ -50,9 +50,6 @@ class Tokenizer:
     was not in the training text becomes UNK or, if the model was trained with `byte_fallback`, its UTF-8 bytes.
 
     unlearned  characters of the text it was just trained on that become UNK nevertheless -> how often they occur
-
-    Raises UserError if `serialized` is not a sentencepiece model, or one with other special ids than ours; the message
-    names it by `origin`.
     """
 
     unlearned: Mapping[str, int] = {}
@@ -71,10 +68,6 @@ class Tokenizer:
             )
         self.serialized = serialized
         self._processor = processor
-        try:
-            self.pieces(range(self.vocab_size))
-        except UnicodeDecodeError as error:
-            raise UserError(f"{origin} has a piece that is not UTF-8") from error
 
     @classmethod
     def train(
@@ -86,9 +79,6 @@ class Tokenizer:
         training text itself contains no UNK, but for the few characters that sentencepiece cannot learn (`unlearned`).
 
         masks: whether the piece MASK_PIECE, with the id MASK, is one of them: a masked language model needs it
-
-        Raises UserError if there is no text, or if `vocab_size` is impossible for it; the message names one that is
-        possible.
         """
         symbols = [MASK_PIECE] if masks else []
         return cls._train(sentences, vocab_size, byte_fallback=byte_fallback, user_defined_symbols=symbols)
@@ -146,11 +136,11 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
-        """Read a model. Raises UserError if the file cannot be read or does not hold one of our models."""
+        """Read a model."""
         return cls(read_bytes(path), origin=str(path))
 
     def save(self, path: Path) -> None:
-        """Write the model atomically. Raises UserError if it cannot be written."""
+        """Write the model atomically."""
         with whole_file(path, "cannot write the tokenizer") as file:
             file.write(self.serialized)
 
@@ -165,35 +155,26 @@ class Tokenizer:
         return self._processor.get_piece_size()
 
     def encode(self, sentences: list[str]) -> list[list[int]]:
-        """Return the ids of each sentence, without BOS and EOS. No text is ever encoded as PAD, EOS or BOS.
-
-        Raises ValueError for a single sentence.
-        """
+        """Return the ids of each sentence, without BOS and EOS. No text is ever encoded as PAD, EOS or BOS."""
         require_list(sentences)
         return self._processor.encode(sentences)
 
     def decode(self, sentences: Iterable[Sequence[int]]) -> list[str]:
-        """Return the text of each sequence of ids up to its first EOS, without PAD and BOS; UNK becomes " ⁇ ".
-
-        Raises IndexError if an id is not in the vocabulary.
-        """
+        """Return the text of each sequence of ids up to its first EOS, without PAD and BOS; UNK becomes " ⁇ "."""
         return [self._processor.decode(_text_ids(ids)) for ids in sentences]
 
     def same_pieces(self, other: "Tokenizer") -> bool:
-        """Whether each id stands for the same piece in both models."""
+        """Say if each id stands for the same piece in both models."""
         sizes = (self.vocab_size, other.vocab_size)
         return sizes[0] == sizes[1] and self.pieces(range(sizes[0])) == other.pieces(range(sizes[1]))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the piece of each id, to label figures: "▁" marks the start of a word, "</s>" is EOS.
-
-        Raises IndexError if an id is not in the vocabulary.
-        """
+        """Return the piece of each id, to label figures: "▁" marks the start of a word, "</s>" is EOS."""
         return [self._processor.id_to_piece(int(i)).strip(" ") for i in ids]
 
 
 FREQUENT, FREQUENT_CLASS = 3, 10
-"""How often a word must occur to have an id of its own, and words of a class to have one together."""
+"""Least number of occurrences of a word with an id of its own, and of the words of a class with an id."""
 
 
 class WordTokenizer(Tokenizer):
@@ -207,23 +188,18 @@ class WordTokenizer(Tokenizer):
             words = serialized.decode("utf-8").split("\n")
         except UnicodeDecodeError:
             raise UserError(f"{origin} is not a list of words, or a damaged one") from None
-        if not all(words) or len(set(words)) < len(words):
-            raise UserError(f"{origin} is not a list of words, or a damaged one: each must be there once")
         self.serialized = serialized
         self._pieces = ["<pad>", "</s>", "<s>", "<unk>", *words]
         self._ids = {word: id_ for id_, word in enumerate(words, N_SPECIALS)}
 
     @classmethod
     def of(cls, words: Iterable[str]) -> "WordTokenizer":
-        """These words, in this order. Raises UserError if there are none."""
+        """Make the tokenizer of these words, in this order."""
         return cls("\n".join(words).encode())
 
     @classmethod
     def train_words(cls, sentences: Iterable[str], most: int) -> "WordTokenizer":
-        """The frequent words of these sentences, at most `most` of them, and the frequent classes of the others.
-
-        Raises UserError if there are none.
-        """
+        """The frequent words of these sentences, at most `most` of them, and the frequent classes of the others."""
         others = Counter(word for sentence in sentences for word in sentence.split())
         known = [word for word, n in others.most_common(most) if n >= FREQUENT]
         for level in range(1, N_SPELLINGS):  # the classes of the words that have no id yet
@@ -250,14 +226,11 @@ class WordTokenizer(Tokenizer):
         return next((self._ids[each] for each in spellings(word) if each in self._ids), UNK)
 
     def decode(self, sentences: Iterable[Sequence[int]]) -> list[str]:
-        """Return the words of each sequence of ids up to its first EOS, without PAD and BOS, with spaces between them.
-
-        Raises IndexError if an id is not in the vocabulary.
-        """
+        """Return the words of each sequence of ids up to its first EOS, joined by spaces, without PAD and BOS."""
         return [" ".join(self._piece(i) for i in _text_ids(ids)) for ids in sentences]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the word or the class of each id. Raises IndexError if an id is not in the vocabulary."""
+        """Return the word or the class of each id."""
         return [self._piece(int(i)) for i in ids]
 
     def _piece(self, i: int) -> str:
@@ -288,7 +261,7 @@ class TokenizerPair(Tokenizer):
 
     @classmethod
     def read(cls, serialized: bytes, origin: str = "the tokenizer") -> "TokenizerPair":
-        """Undo `serialized`. Raises UserError as `Tokenizer` does."""
+        """Read the file of a pair."""
         start = len(PAIR) + 8
         middle = start + int.from_bytes(serialized[len(PAIR) : start], "big")
         return cls(WordTokenizer(serialized[start:middle], origin), WordTokenizer(serialized[middle:], origin))
@@ -311,17 +284,17 @@ class TokenizerPair(Tokenizer):
         return self.source.pieces(ids)
 
     def same_pieces(self, other: Any) -> bool:
-        """Whether each id of either side stands for the same piece in both pairs."""
+        """Say if each id of either side stands for the same piece in both pairs."""
         return self.source.same_pieces(other.source) and self.target.same_pieces(other.target)
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """Read a tokenizer of any kind. Raises UserError if the file cannot be read, is damaged, or is of no kind."""
+    """Read a tokenizer of any kind."""
     return read_tokenizer(read_bytes(path), str(path))
 
 
 def read_tokenizer(serialized: bytes, origin: str = "the tokenizer") -> Tokenizer:
-    """The tokenizer of any kind that was serialized so. Raises UserError, naming `origin`, if it is damaged."""
+    """Make the tokenizer, of any kind, from its file; messages name it by `origin`."""
     if serialized.startswith(PAIR):
         return TokenizerPair.read(serialized, origin)
     if serialized.startswith(b"{"):  # JSON, and no sentencepiece model
@@ -348,7 +321,7 @@ def _text_ids(ids: Sequence[int]) -> list[int]:
 
 
 def _raise_if_size_impossible(vocab_size: int, message: str) -> None:
-    """Raises UserError, with a possible size, if sentencepiece's message is that the vocabulary size is impossible."""
+    """Name a possible size if sentencepiece's message is that the vocabulary size is impossible."""
     if found := TOO_LARGE.search(message):
         raise UserError(f"vocab_size {vocab_size} is too large for this text: at most {found[1]} pieces can be made")
     if found := TOO_SMALL.search(message):

@@ -7,7 +7,7 @@ word, and leave out the word. So the tree of "John sleeps ." in Penn brackets an
     (S (NP (NNP John)) (VP (VBZ sleeps)) (. .))        S NP NNP /NP VP VBZ /VP . /S
 
 That is the form of the authors' code, tensor2tensor of June 2017 (data_generators/wsj_parsing.py). A model may write
-any sequence of symbols, so `tree_of` repairs what is no tree, and says whether it had to.
+any sequence of symbols, so `tree_of` repairs a wrong sequence, and says so.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_DEPTH = 100
 """No tree may be deeper: a real one has a few dozen levels."""
 
 TOP = "TOP"
-"""The label of a root that is no phrase itself: it joins phrases that have no common one."""
+"""Label of an artificial root, which joins several phrases."""
 
 TOPS = ("", TOP, "ROOT")
 """The labels of a root above the sentence, which say nothing."""
@@ -96,7 +96,7 @@ class Tree(NamedTuple):
 
 
 class OpenNode(NamedTuple):
-    """What has been read of a node whose bracket has not closed; names: its label and its word, as far as read."""
+    """The part of a node that has been read, until its bracket closes; names: its label and its word."""
 
     names: list[str]
     children: list[Tree]
@@ -104,65 +104,47 @@ class OpenNode(NamedTuple):
 
 
 def read_trees(path: Path) -> list[Tree]:
-    """Read the trees of a file, plain or gzipped: one on each line, or spread over lines.
-
-    Raises UserError, with the file and the line, if the brackets are not those of trees, and as `read_lines` does.
-    """
+    """Read the trees of a file, plain or gzipped: one on each line, or spread over lines."""
     return parsed_trees(read_lines(path), str(path))
 
 
 def parsed_trees(lines: Iterable[str], origin: str) -> list[Tree]:
-    """Read trees in Penn brackets. Raises UserError, with the line of `origin`, if the brackets are not those of trees.
+    """Read trees in Penn brackets; `origin` names the text in messages.
 
     The label of a tree may be missing, as in the files of the Penn Treebank: ( (S ...) ).
     """
     trees: list[Tree] = []
     open_nodes: list[OpenNode] = []
+
+    def require(holds: bool, complaint: str) -> None:
+        if not holds:
+            raise UserError(f"{origin}, line {number}: {complaint}")
+
     for number, line in enumerate(lines, start=1):
         for part in PARTS.findall(line):
-            try:
-                if part == "(":
-                    open_node(open_nodes, number)
-                elif not open_nodes:
-                    raise ValueError(f"{part[:40]!r} stands outside of a tree")
-                elif part == ")":
-                    node = closed_node(open_nodes.pop(), is_root=not open_nodes)
-                    (open_nodes[-1].children if open_nodes else trees).append(node)
-                else:
-                    add_name(open_nodes[-1], part)
-            except ValueError as error:
-                raise UserError(f"{origin}, line {number}: {error}") from None
+            if part == "(":
+                is_tag = bool(open_nodes) and len(open_nodes[-1].names) == 2
+                require(not is_tag, f"the tag before {line.strip()[:40]!r} has a word and a phrase")
+                require(len(open_nodes) < MAX_DEPTH, f"a tree of more than {MAX_DEPTH} levels")
+                open_nodes.append(OpenNode([], [], number))
+                continue
+            require(bool(open_nodes), f"{part[:40]!r} stands outside of a tree")
+            names, children, _ = open_nodes[-1]
+            if part == ")":
+                open_nodes.pop()
+                label, word = (names + ["", ""])[:2]
+                require(bool(children or word), f"({label[:40]}) holds neither a word nor a phrase")
+                require(bool(label or not open_nodes), "a phrase without a label")
+                (open_nodes[-1].children if open_nodes else trees).append(Tree(label, tuple(children), word))
+            else:
+                is_name = not children and len(names) < 2
+                require(is_name, f"{part[:40]!r} is neither a label nor the only word of a tag")
+                is_end = not names and part.startswith(CLOSING)
+                require(not is_end, f"the label {part[:40]!r} begins with {CLOSING}, as the end of a phrase does")
+                names.append(part)
     if open_nodes:
         raise UserError(f"{origin}, line {open_nodes[0].line_number}: the tree that begins here does not end")
     return trees
-
-
-def open_node(open_nodes: list[OpenNode], line_number: int) -> None:
-    """Raises ValueError if the parent is a tag with its word, or the tree is too deep."""
-    if open_nodes and len(open_nodes[-1].names) == 2:
-        raise ValueError(f"the tag {open_nodes[-1].names[0][:40]!r} has a word and a phrase")
-    if len(open_nodes) == MAX_DEPTH:
-        raise ValueError(f"a tree of more than {MAX_DEPTH} levels")
-    open_nodes.append(OpenNode([], [], line_number))
-
-
-def add_name(node: OpenNode, name: str) -> None:
-    """Add the label or the word. Raises ValueError if it can be neither."""
-    if node.children or len(node.names) == 2:
-        raise ValueError(f"{name[:40]!r} is neither a label nor the only word of a tag")
-    if not node.names and name.startswith(CLOSING):
-        raise ValueError(f"the label {name[:40]!r} begins with {CLOSING}, as the end of a phrase does")
-    node.names.append(name)
-
-
-def closed_node(node: OpenNode, is_root: bool) -> Tree:
-    """Raises ValueError if it is empty, or a phrase without a label that is not the root."""
-    label, word = (node.names + ["", ""])[:2]
-    if not node.children and not word:
-        raise ValueError(f"({label[:40]}) holds neither a word nor a phrase")
-    if not label and not is_root:
-        raise ValueError("a phrase without a label")
-    return Tree(label, tuple(node.children), word)
 
 
 def cleaned(tree: Tree) -> Tree | None:
@@ -228,8 +210,6 @@ def tree_of(symbols: Iterable[str], words: Sequence[str], phrases: Collection[st
     Words without a tag get UNKNOWN_TAG and go into the innermost phrase that is open at the end, or else into the
     root. Phrases without words are dropped, and so are those deeper than MAX_DEPTH. If this leaves several roots, they
     get one above them, TOP.
-
-    Raises ValueError if there are no words.
     """
     if not words:
         raise ValueError("a tree needs words")

@@ -87,7 +87,6 @@ class TrainingWindows(Examples):
 
     texts   of `encode_texts`
     window  how many tokens the model reads at once
-    Raises UserError if the texts are shorter than a window.
     """
 
     def __init__(self, texts: Sequence[np.ndarray], window: int, seed: int) -> None:

@@ -1,67 +1,25 @@
 """The fast operations compute what the reference computes; and float32 arrays get them."""
 
-import inspect
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from operation_cases import called, disagreements, overridden, signatures_that_differ
 
 from scratchformer.backends import cpu as fast_ops
 from scratchformer.backends.cpu import FAST, USES_BEFORE_COPY, FastOps, FrozenOps
 from scratchformer.backends.device import Device
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.ops import PAD, Ops, ops_of, using
+from scratchformer.nn.ops import Ops, ops_of, using
 
 REFERENCE, FASTER = Ops(np), FastOps(np)
-OVERRIDDEN = [name for name, value in vars(FastOps).items() if inspect.isfunction(value) and not name.startswith("_")]
 TOLERANCE = {"float64": 1e-13, "float32": 2e-5}
 
 
-def calls(dtype):
-    """(name, arguments, the numbers of those that collect a gradient), at shapes that blocks do not divide."""
-    random = np.random.default_rng(0)
-    key = DropoutKey(seed=3, step=1)
-
-    def normal(*shape):
-        return random.standard_normal(shape).astype(dtype)
-
-    def cross_entropy(n, V, targets, off_target):
-        return "cross_entropy", (10 * normal(n, V), targets, 0.9 - off_target, off_target), ()
-
-    for shape in ((3, 5, 8), (1, 1, 1), (70, 3)):
-        x, width = normal(*shape), shape[-1]
-        dy = normal(*shape[:-1], 6)
-        yield "add_product_inplace", (normal(7, width), normal(7, 5), normal(5, width)), (0,)
-        yield "add_rows_inplace", (normal(6), dy.reshape(-1, 6)), (0,)
-        yield "gelu", (30 * x,), ()
-        yield "gelu_backward", (normal(*shape), 3 * x), ()
-        gamma, beta, dgamma, dbeta = (normal(width) for _ in range(4))
-        yield "layer_norm", (x, gamma, beta, 1e-6), ()
-        _, saved = REFERENCE.layer_norm(x, gamma, beta, 1e-6)
-        yield "layer_norm_backward", (normal(*shape), saved, gamma, dgamma, dbeta), (3, 4)
-        for P_drop, rng in ((0.3, key), (0.3, None), (0.0, key)):
-            forward = x, normal(*shape), gamma, beta, 1e-6, P_drop, rng
-            yield "add_norm", forward, ()
-            _, saved = REFERENCE.add_norm(*forward)
-            yield "add_norm_backward", (normal(*shape), saved, gamma, dgamma, dbeta, P_drop), (3, 4)
-    for B, T, S in ((3, 4, 4), (3, 1, 7), (1, 5, 5), (2, 3, fast_ops.MANY_KEYS + 1)):
-        for key_lengths in (None, np.array([S, 0, 2])[:B]):  # 0: nothing to attend to
-            for causal in (False, True):
-                yield "masked_softmax", (normal(B, 2, T, S), 0.3, key_lengths, causal), ()
-    yield "log_sum_exp", (10 * normal(2, 7, 31),), ()
-    ids = np.array([[3, 1, 3, PAD], [3, 9, PAD, PAD]])
-    yield "embedding_backward", (normal(2, 4, 6), ids, 2.5, normal(11, 6)), (3,)
-    yield cross_entropy(23, 31, random.integers(1, 31, 23), 0.1 / 31)
-    yield cross_entropy(23, 31, random.integers(0, 3, 23), 0.1 / 31)  # some are padding
-    yield cross_entropy(3, 5, np.zeros(3, int), 0.0)  # all are
-    yield cross_entropy(0, 5, np.zeros(0, int), 0.0)
-
-
-def arrays(thing):
-    """All arrays and numbers in nested tuples."""
-    if isinstance(thing, tuple):
-        return [array for part in thing for array in arrays(part)]
-    return [thing]
+def read_only(x):
+    x = x.copy()
+    x.flags.writeable = False
+    return x
 
 
 @pytest.mark.parametrize("block", [1 << 16, 20, 1])
@@ -69,34 +27,19 @@ def arrays(thing):
 def test_they_compute_what_the_reference_computes(dtype, block, monkeypatch):
     monkeypatch.setattr(fast_ops, "BLOCK", block)
     monkeypatch.setattr(fast_ops, "PRODUCT_BLOCK", block)
-    for name, arguments, collecting in calls(dtype):
-        for array in arrays(arguments):
-            if isinstance(array, np.ndarray):
-                array.flags.writeable = False  # what collects a gradient is copied
-        copies = [
-            tuple(np.copy(a) if i in collecting and a is not None else a for i, a in enumerate(arguments))
-            for _ in range(2)
-        ]
-        expected, got = (
-            arrays((getattr(ops, name)(*copy), tuple(copy[i] for i in collecting)))
-            for ops, copy in zip((REFERENCE, FASTER), copies)
-        )
-        assert len(expected) == len(got)
-        for one, other in zip(expected, got):
-            assert type(one) is type(other) and np.shape(one) == np.shape(other), name
-            if one is not None:
-                assert np.asarray(one).dtype == np.asarray(other).dtype, name
-                tolerance = TOLERANCE[dtype] * max(1, np.abs(one).max(initial=0))
-                np.testing.assert_allclose(other, one, rtol=0, atol=tolerance, err_msg=name)
+    assert disagreements(FASTER, dtype, TOLERANCE[dtype], read_only) == []
 
 
-def test_every_fast_operation_is_compared():
-    assert {name for name, _, _ in calls("float32")} == set(OVERRIDDEN)
+def test_every_fast_operation_is_compared_and_has_the_signature_of_the_reference():
+    assert overridden(FastOps) - called() == set() and signatures_that_differ(FastOps) == []
 
 
-@pytest.mark.parametrize("name", OVERRIDDEN)
-def test_signatures_are_the_reference_s(name):
-    assert inspect.signature(getattr(FastOps, name)) == inspect.signature(getattr(Ops, name))
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_they_keep_the_dtype(dtype):
+    x, ids = np.ones((3, 4), dtype), np.array([1, 2, 0])
+    _, (_, saved) = FASTER.add_norm(x, x, x[0], x[0], 1e-6, 0.3, DropoutKey(3, 1))
+    results = FASTER.gelu(x), FASTER.log_sum_exp(x), FASTER.cross_entropy(x, ids, 0.9, 0.01)[1], *saved
+    assert {each.dtype for each in (*results, FASTER.masked_softmax(x[None, None], 0.3, None, True))} == {x.dtype}
 
 
 def test_the_gradient_of_the_logits_may_take_their_place():

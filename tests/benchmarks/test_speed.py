@@ -34,7 +34,7 @@ def test_the_operations_of_a_step_are_counted_right(cpu_step, monkeypatch):
     config = ModelConfig(vocab_size=40, N=2, d_model=12, d_ff=20, h=3, d_k=5, d_v=7)
     batch = batch_of(cpu_step, 6, 9, 3, config.vocab_size, seed=0)
     longer = batch_of(cpu_step, 6, 11, 4, config.vocab_size, seed=1)
-    batch = batch._replace(inputs=(longer.source_ids, batch.target_in_ids))
+    batch = batch._replace(inputs=(longer.inputs[0], batch.inputs[1]))
     matmul, counted = np.matmul, []
 
     def counting(a, b, out=None):
@@ -43,25 +43,25 @@ def test_the_operations_of_a_step_are_counted_right(cpu_step, monkeypatch):
         return product
 
     monkeypatch.setattr(np, "matmul", counting)
-    loss_backward(Transformer(config), batch.source_ids, batch.target_in_ids, batch.target_out_ids, 0.1)
+    loss_backward(Transformer(config), *batch.inputs, batch.targets, 0.1)
     assert cpu_step.matmul_flops(config, batch) == sum(counted)
 
 
 def test_a_batch_of_random_words_has_the_padding_it_should(cpu_step):
     batch = batch_of(cpu_step, 128, 20, 9, vocab_size=2000, seed=1)
-    for ids in (batch.source_ids, batch.target_out_ids):
+    for ids in (batch.inputs[0], batch.targets):
         assert ids.shape == (128, 20) and np.mean(ids == PAD) == pytest.approx(0.275, abs=0.002)
         lengths = (ids != PAD).sum(axis=1)
         assert set(lengths) == set(range(9, 21)) and np.ptp(np.diff(lengths)) > 2  # every length, in no order
         assert (ids[np.arange(128), lengths - 1] == EOS).all() and (ids == EOS).sum() == 128
         words, counts = np.unique(ids[ids > EOS], return_counts=True)
         assert words.min() == UNK + 1 and counts.max() > 100 and np.median(counts) <= 2
-    difference = (batch.source_ids != PAD).sum(axis=1) - (batch.target_out_ids != PAD).sum(axis=1)
+    difference = (batch.inputs[0] != PAD).sum(axis=1) - (batch.targets != PAD).sum(axis=1)
     assert 1 < difference.std() < 3  # similar, not equal
-    assert (batch.target_in_ids[:, 0] == BOS).all()
-    assert np.array_equal(batch.source_ids, batch_of(cpu_step, 128, 20, 9, 2000, seed=1).source_ids)
-    assert not np.array_equal(batch.source_ids, batch_of(cpu_step, 128, 20, 9, 2000, seed=2).source_ids)
-    assert (batch_of(cpu_step, 3, 20, 20, 2000, seed=1).source_ids != PAD).all()
+    assert (batch.inputs[1][:, 0] == BOS).all()
+    assert np.array_equal(batch.inputs[0], batch_of(cpu_step, 128, 20, 9, 2000, seed=1).inputs[0])
+    assert not np.array_equal(batch.inputs[0], batch_of(cpu_step, 128, 20, 9, 2000, seed=2).inputs[0])
+    assert (batch_of(cpu_step, 3, 20, 20, 2000, seed=1).inputs[0] != PAD).all()
 
 
 def test_our_memory_is_measured_without_pytorch():

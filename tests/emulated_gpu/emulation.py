@@ -35,7 +35,7 @@ CHECKED = (
 """Each access to memory becomes a call of __asan_load or __asan_store, which emulated_cuda.cpp defines."""
 
 NOT_SUPPORTED = 15
-"""What functions return that are not emulated."""
+"""Status of functions that are not emulated."""
 
 
 def reason_to_skip():
@@ -68,7 +68,7 @@ def headers():
 
 @functools.cache
 def cache():
-    """Where the compiled libraries are: in CuPy's directory, by what they are made of. Processes may share it."""
+    """The directory of the compiled libraries, named after the checksum of their sources. Processes may share it."""
     sources = Path(__file__), *HERE.glob("*.cpp"), *HERE.rglob("*.*h"), *KERNELS.glob("*on_cpu.*")
     made_of = hashlib.sha256(repr((OPTIONS, CHECKED)).encode())
     for path in sorted(sources):
@@ -214,6 +214,6 @@ class Counts(ctypes.Structure):
 
 
 def counts():
-    """How many launches, products, copies, synchronisations and loops that wait for an event."""
+    """Numbers of launches, products, copies, synchronisations and loops that wait for an event."""
     now = Counts.in_dll(library(), "emulated_counts")
     return {name: getattr(now, name) for name, _ in Counts._fields_}

@@ -1,4 +1,4 @@
-"""What the emulated GPU notices, and what it counts. test_emulated_gpu.py runs this file, in a process of its own."""
+"""Faults that the emulated GPU notices, and its counts. test_emulated_gpu.py runs this file in a process of its own."""
 
 import subprocess
 import sys

@@ -178,7 +178,7 @@ class Browser:
         self.errors(), self.requests()
 
     def errors(self):
-        """What the page has written to the console as a warning or an error, or has thrown."""
+        """Warnings and errors that the page has written to the console or thrown."""
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] != "INFO"]
 
     def requests(self):
@@ -206,11 +206,11 @@ class Browser:
         ]
 
     def too_wide(self):
-        """What makes the page scroll sideways."""
+        """Elements that make the page scroll sideways."""
         return self.js(TOO_WIDE)
 
     def moving(self):
-        """What is in motion."""
+        """Animations that are running."""
         return self.js("""
             const running = document.getAnimations().filter(({ playState }) => playState === "running");
             return running.map(({ effect }) => effect.target.outerHTML.slice(0, 100));

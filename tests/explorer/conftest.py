@@ -1,4 +1,4 @@
-"""What the explorer's tests run in: node, and a browser."""
+"""Node and a browser, in which the explorer's tests run."""
 
 import os
 import re
@@ -15,10 +15,10 @@ TINY_MODEL = Path(__file__).parents[2] / "data" / "tiny_model"
 
 @pytest.fixture(scope="session")
 def node():
-    """Where node is. Without it, or with one that is too old, the test is skipped."""
+    """Path of node. Without it, or with one that is too old, the test is skipped."""
     found = shutil.which("node")
     if not found:
-        pytest.skip("there is no node, which runs the explorer's JavaScript outside a browser")
+        pytest.skip("node is missing, which runs the explorer's JavaScript outside a browser")
     version = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout
     if int(re.match(r"v(\d+)", version)[1]) < OLDEST_NODE:
         pytest.skip(f"node is {version.strip()}, and the tests need {OLDEST_NODE} or newer")
@@ -48,7 +48,7 @@ def chromium():
     """The one browser of a test run, with whatever page the test before has left in it."""
     binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not (binary and driver):
-        pytest.skip("there is no chromium with its chromedriver (Debian: chromium and chromium-driver)")
+        pytest.skip("chromium with its chromedriver is missing (Debian: chromium and chromium-driver)")
     from browser import Browser
 
     browser = Browser(binary, driver)

@@ -1,4 +1,4 @@
-"""What NumPy computes, written into files for the tests of the JavaScript engine."""
+"""Results of NumPy, written into files for the tests of the JavaScript engine."""
 
 import json
 from contextlib import contextmanager

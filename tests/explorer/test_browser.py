@@ -68,7 +68,7 @@ slow = pytest.mark.slow
 
 
 def near(shown, value):
-    """Whether a text such as "−1.29" or "62 %" is a value, rounded; 1e-4 is what single precision may change in it."""
+    """Compare a text such as "−1.29" or "62 %" with a value, rounded; single precision may change it by 1e-4."""
     text = shown.replace("−", "-").replace("\u00a0", " ")
     scale = 100 if text.endswith(" %") else 1
     digits, _, exponent = text.removesuffix(" %").partition("e")
@@ -82,7 +82,7 @@ def translator():
 
 
 class Reading:
-    """What NumPy computes when the model reads a sentence and writes its own translation of it."""
+    """Results of NumPy for a model that reads a sentence and writes its own translation of it."""
 
     def __init__(self, translator, text):
         self.model = translator.model

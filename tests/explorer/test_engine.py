@@ -57,7 +57,7 @@ def byte_tokenizer():
 
 @pytest.fixture(scope="module")
 def folder(translator, tmp_path_factory):
-    """What NumPy computes."""
+    """Files with the results of NumPy."""
     folder = tmp_path_factory.mktemp("fixtures")
     fixtures.write_small_models(folder, n_sources=3)
     fixtures.write_trained_model(folder, TINY, translator, PAIRS)

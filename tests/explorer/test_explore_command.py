@@ -9,8 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 TINY_MODEL = Path(__file__).parents[2] / "data" / "tiny_model"
 
 
@@ -55,13 +53,6 @@ def test_a_file_of_somebody_else_is_not_replaced(refused, own_run):
     page.write_text("mine", encoding="utf-8")
     assert "explorer.html: not a page that scratchformer wrote" in refused("explore", own_run.path)
     assert page.read_text(encoding="utf-8") == "mine"
-
-
-@pytest.mark.parametrize("name", ["tokenizer.model", "config.toml", "checkpoints/best.safetensors"])
-def test_a_damaged_run(refused, own_run, name):
-    (own_run.path / name).write_bytes(b"\x00damaged")
-    assert name.rpartition("/")[2] in refused("explore", own_run.path, "--checkpoint", "best")
-    assert not (own_run.path / "explorer.html").exists()
 
 
 def test_a_model_that_is_too_large(refused, own_run, small_config):

@@ -1,4 +1,4 @@
-"""What the explorer's page is told about a run agrees with the run, and nothing else is put on a page."""
+"""The description of a run on the explorer's page agrees with the run."""
 
 import io
 import json
@@ -194,24 +194,6 @@ def test_a_tokenizer_with_other_rules_is_refused(corpus, options):
         describe_tokenizer(Tokenizer(model.getvalue()), Path("x"))
 
 
-SCORE, NORMALIZER = b"\x15\0\0\0\0\x18\x03", b"\x1a\x0c\n\x08identity\x12\0"
-CRAFTED = {
-    "spaces that stay spaces": (NORMALIZER, b"\x1a\x0e\n\x08identity\x12\0\x28\0"),
-    "a second normalizer, without the space before the text": (NORMALIZER, NORMALIZER + b"\x1a\x02\x18\0"),
-    "a score that is no number": (SCORE, b"\x15\0\0\xc0\x7f\x18\x03"),
-    "no score": (SCORE, b"\x2d\0\0\0\0\x18\x03"),
-}
-
-
-@pytest.mark.parametrize("change", CRAFTED)
-def test_a_tokenizer_that_no_training_would_write_is_refused(corpus, change):
-    serialized = Tokenizer.train((corpus / "train.en").read_text(encoding="utf-8").splitlines(), 50).serialized
-    old, new = CRAFTED[change]
-    assert old in serialized
-    with pytest.raises(UserError, match="^x: trained with other options than ours"):
-        describe_tokenizer(Tokenizer(serialized.replace(old, new, 1)), Path("x"))
-
-
 # What is refused ------------------------------------------------------------------------------------------------------
 
 
@@ -279,25 +261,10 @@ def test_what_was_recorded_is_shown(own_run, record):
     assert describe(own_run)[0]["log"] == record["log"]
 
 
-SPOILT = {
-    "no JSON": lambda record: None,
-    "a list": lambda record: [record],
-    "no replay": lambda record: {name: record[name] for name in record if name != "replay"},
-    "no number": lambda record: record | {"bleu": "<script>"},
-    "infinite": lambda record: record | {"bleu": float("inf")},
-    "a short entry": lambda record: record | {"log": {"steps": [[1, 2]], "validations": []}},
-    "a weight missing": lambda record: record["replay"]["snapshots"][0]["weights"][0].pop() and record,
-    "a row missing": lambda record: record["replay"]["snapshots"][0]["rows"].pop() and record,
-}
-
-
-@pytest.mark.parametrize("spoil", SPOILT)
-def test_a_damaged_record_is_refused(own_run, record, spoil):
-    spoilt = SPOILT[spoil](record)
-    write_record(own_run, spoilt)
-    if spoilt is None:
-        (own_run.path / "replay.json").write_text("[" * 50_000)
-    with pytest.raises(UserError, match=r"replay\.json: damaged, or no record of a training"):
+@pytest.mark.parametrize("content", ["{", "[]", '{"bleu": 1}'])
+def test_a_damaged_record_is_refused(own_run, content):
+    (own_run.path / "replay.json").write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=r"replay\.json: damaged, or not the record of a training"):
         describe(own_run)
 
 

@@ -1,4 +1,4 @@
-"""What the page and the widgets of the lessons compute beside the engine: known answers, in JavaScript."""
+"""Known answers for the page and the widgets of the lessons, in JavaScript."""
 
 
 def test_the_parts_of_the_page(run_node):

@@ -24,13 +24,10 @@ def server():
         thread.join()
 
 
-def ask(server, method="GET", path="/", **headers):
+def ask(server, method="GET", path="/"):
     """-> (the answer, its body)"""
     connection = http.client.HTTPConnection(*server.server_address, timeout=10)
-    connection.putrequest(method, path, skip_host=True)
-    for name, value in ({"Host": f"127.0.0.1:{server.server_port}"} | headers).items():
-        connection.putheader(name, value)
-    connection.endheaders()
+    connection.request(method, path)
     answer = connection.getresponse()
     body = answer.read()
     connection.close()
@@ -55,50 +52,21 @@ def test_the_page_is_served(server, path):
 
 
 @pytest.mark.parametrize(
-    "path",
-    [
-        "/etc/passwd",
-        "/../../../../../../etc/passwd",
-        "/%2e%2e/%2e%2e/etc/passwd",
-        "//etc/passwd",
-        "/explorer.html/",
-        "/explorer.html/../config.toml",
-        "/config.toml",
-        "/.",
-        "",
-        "http://127.0.0.1/",
-        "\\",
-        "/\x00",
-    ],
+    "path", ["/etc/passwd", "/../../../etc/passwd", "/explorer.html/../config.toml", "/config.toml"]
 )
 def test_nothing_else_is_served(server, path, monkeypatch, tmp_path):
     (tmp_path / "config.toml").write_text("secret")
     monkeypatch.chdir(tmp_path)
-    with socket.create_connection(server.server_address, timeout=10) as plain:
-        plain.sendall(f"GET {path} HTTP/1.0\r\nHost: localhost:{server.server_port}\r\n\r\n".encode())
-        answer = b"".join(iter(lambda: plain.recv(1000), b""))
-    status = answer.split()[1] if answer.startswith(b"HTTP/") else b"400"  # of HTTP 0.9, which has no status
-    assert status in (b"400", b"404") and b"root:" not in answer and b"secret" not in answer
-    assert PAGE.html not in answer
+    answer, body = ask(server, path=path)
+    assert answer.status == 404 and b"root:" not in body and b"secret" not in body
+    require_security(answer)
 
 
-@pytest.mark.parametrize(
-    "method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PATCH", "get", "X" * 70_000]
-)
+@pytest.mark.parametrize("method", ["POST", "PUT", "get"])
 def test_other_methods_are_refused(server, method):
     answer, body = ask(server, method)
-    assert answer.status in (414, 501) and PAGE.html not in body
+    assert answer.status == 501 and PAGE.html not in body
     require_security(answer)
-
-
-@pytest.mark.parametrize(
-    "host", ["example.org", "example.org:80", "127.0.0.1", "127.0.0.1:1", "localhost.example.org", ""]
-)
-def test_a_foreign_name_is_refused(server, host):
-    answer, body = ask(server, Host=host)
-    assert answer.status == 421 and PAGE.html not in body
-    require_security(answer)
-    assert ask(server, Host=f"localhost:{server.server_port}")[0].status == 200
 
 
 def test_only_this_machine_can_reach_it(server):

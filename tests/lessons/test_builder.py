@@ -1,4 +1,4 @@
-"""The builder on lessons of a few lines: cells, output, figures, links, maths, and what --check notices."""
+"""The builder on lessons of a few lines: cells, output, figures, links, maths, and differences of pages."""
 
 import re
 import shutil
@@ -8,6 +8,7 @@ import lesson_figures
 import pytest
 from lesson_run import Cell, LessonError, cells_of
 from matplotlib.figure import Figure
+from page_differences import differences
 
 import lessons
 from library.drawing import Drawing
@@ -475,7 +476,7 @@ def contrast(one, other):
     return (light + 0.05) / (dark + 0.05)
 
 
-# Checking -------------------------------------------------------------------------------------------------------------
+# Building -------------------------------------------------------------------------------------------------------------
 
 
 def change(root, name, before, after):
@@ -486,37 +487,14 @@ def change(root, name, before, after):
 
 
 @pytest.mark.slow
-def test_pages_that_were_just_built_are_current(built):
-    assert lessons.check(built) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "file, before, after, complaint",
-    [
-        ("lessons/02_second.py", "x = 6", "x = 7", "line 10:\n    committed: x = 6\n    now:       x = 7"),
-        ("docs/lessons/02_second.md", "42 <b>", "45 <b>", "line 18:\n    committed: 45 <b>\n    now:       42 <b>"),
-        ("lessons/02_second.py", "in the end", "at last", "docs/lessons/README.md, line 19"),
-    ],
-)
-def test_check_notices_changed_code_numbers_and_prose(own, file, before, after, complaint):
-    change(own, file, before, after)
-    assert complaint in "\n".join(lessons.check(own, only=["02"]))
-
-
-@pytest.mark.slow
-def test_check_notices_missing_and_left_over_pages_and_figures(own):
+def test_pages_that_are_left_over_are_removed_and_missing_ones_are_built(own):
     docs = own / "docs" / "lessons"
+    before = {path: path.read_bytes() for path in docs.rglob("*.*") if path.suffix == ".md"}
     (docs / "figures" / "01_line.svg").rename(docs / "figures" / "01_old.png")
     (docs / "02_second.md").rename(docs / "03_third.md")
-    assert lessons.check(own) == [
-        "docs/lessons/03_third.md: no lesson makes it",
-        "docs/lessons/figures/01_old.png: no lesson makes it",
-        "docs/lessons/figures/01_line.svg: missing",
-        "docs/lessons/02_second.md: missing",
-    ]
     lessons.build(own)
-    assert lessons.check(own) == []
+    assert {path: path.read_bytes() for path in docs.rglob("*.*") if path.suffix == ".md"} == before
+    assert (docs / "figures" / "01_line.svg").exists() and not (docs / "figures" / "01_old.png").exists()
 
 
 @pytest.mark.slow
@@ -528,6 +506,9 @@ def test_only_some_lessons_are_built_and_the_others_stay(own):
     lessons.build(own, only=["02"])
     assert first.read_bytes() == before
     assert "35 " in (own / "docs/lessons/02_second.md").read_text(encoding="utf-8")
+
+
+# Differences between pages --------------------------------------------------------------------------------------------
 
 
 def printed(*lines):
@@ -553,7 +534,7 @@ def printed(*lines):
     ],
 )
 def test_what_depends_on_the_machine_and_small_differences_are_no_difference(before, now):
-    assert list(lessons.differences(printed("a", before), printed("a", now))) == []
+    assert list(differences(printed("a", before), printed("a", now))) == []
 
 
 @pytest.mark.parametrize(
@@ -572,7 +553,7 @@ def test_what_depends_on_the_machine_and_small_differences_are_no_difference(bef
     ],
 )
 def test_other_numbers_and_words_are_a_difference(before, now):
-    assert list(lessons.differences(printed("a", before), printed("a", now))) == [(4, before, now)]
+    assert list(differences(printed("a", before), printed("a", now))) == [(4, before, now)]
 
 
 def tables(kind, *cells):
@@ -581,7 +562,7 @@ def tables(kind, *cells):
 
 def test_of_a_table_that_was_put_out_numbers_may_differ_a_little_and_of_measured_ones_any_value():
     def differ(kind, one, other):
-        return bool(list(lessons.differences(tables(kind, *one), tables(kind, *other))))
+        return bool(list(differences(tables(kind, *one), tables(kind, *other))))
 
     loss = ("loss 2", "3.14", "between 1 and 4")
     assert not differ(lessons.MEASURED, loss, ("loss 2", "equal", "between 1 and 4"))
@@ -591,26 +572,16 @@ def test_of_a_table_that_was_put_out_numbers_may_differ_a_little_and_of_measured
     assert differ(lessons.TABLE, loss, ("loss 2", "3.5", "between 1 and 4"))
     assert differ(lessons.TABLE, loss, ("cost 2", "3.14", "between 1 and 4"))
     text = tables(lessons.TABLE, "a", "b", "c")
-    assert list(lessons.differences(text, text.replace("| 1 |", "| 1.01 |"))) == [(9, "| 1 |", "| 1.01 |")]
+    assert list(differences(text, text.replace("| 1 |", "| 1.01 |"))) == [(9, "| 1 |", "| 1.01 |")]
 
 
 def test_numbers_outside_of_output_must_be_equal():
-    assert list(lessons.differences(printed("1"), printed("1").replace("100 words", "101 words"))) == [
+    assert list(differences(printed("1"), printed("1").replace("100 words", "101 words"))) == [
         (1, "Prose with 100 words.", "Prose with 101 words.")
     ]
-    assert list(lessons.differences("```python\n100\n```", "```python\n101\n```")) == [(2, "100", "101")]
+    assert list(differences("```python\n100\n```", "```python\n101\n```")) == [(2, "100", "101")]
 
 
 def test_lines_that_came_or_went_are_a_difference():
-    assert list(lessons.differences(printed("a", "b"), printed("a"))) == [(4, "b", "")]
-    assert list(lessons.differences(printed("a"), printed("a", "b"))) == [(4, "", "b")]
-
-
-def test_the_command_tells_current_from_stale_by_its_status(own, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["lessons.py", "--check", "--only", "02"])
-    monkeypatch.setattr(lessons, "run_lesson", lambda path, folder: [[], [], [{"text": "42 <b>"}]])
-    monkeypatch.setattr(lessons, "ROOT", own)
-    assert lessons.main() == 0
-    change(own, "docs/lessons/02_second.md", "42", "50")
-    assert lessons.main() == 1
-    assert "committed: 50 <b>" in capsys.readouterr().out
+    assert list(differences(printed("a", "b"), printed("a"))) == [(4, "b", "")]
+    assert list(differences(printed("a"), printed("a", "b"))) == [(4, "", "b")]

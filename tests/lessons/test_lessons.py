@@ -11,6 +11,7 @@ import pytest
 from lesson_run import cells_of, in_project
 from markdown_it import MarkdownIt
 from mdit_py_plugins.anchors import anchors_plugin
+from page_differences import differences
 
 import lessons
 
@@ -87,7 +88,7 @@ def test_a_lesson_and_its_lab_notes_run_without_a_network_and_their_pages_are_cu
     assert figures and {Path(name).suffix for name in figures} == {".svg"} and files_in(path.parent) == before
     for name, text in pages.items():
         committed = (DOCS / name).read_text(encoding="utf-8")
-        assert list(lessons.differences(committed, text)) == [], "make lessons"
+        assert list(differences(committed, text)) == [], "make lessons"
     assert {path.name for path in DOCS.glob(f"figures/{lesson.name[:3]}*")} == figures, "make lessons"
 
 

@@ -136,14 +136,11 @@ TRANSLATION = "scratchformer/tasks/translation.py"
 HEAD_REPORT = "scratchformer/experiments/head_report.py"
 
 DIFFERENCES = "tests/nn/test_gradients.py::test_backward_agrees_with_finite_differences"
-IN_CONTRACT = "tests/nn/test_contract.py::test_"
-IN_FLOW = "tests/nn/test_flow.py::test_"
+IN_CHECKS = "tests/nn/test_checks.py::test_a_component_passes"
 IN_MODEL = "tests/nn/test_model.py::test_"
 IN_GRADCHECK = "tests/nn/test_gradcheck.py::test_"
 IN_PARAMETERS = "tests/nn/test_parameters.py::test_"
 IN_MASKING = "tests/text/test_masking.py::test_"
-IN_VISION = "tests/nn/test_vision.py::test_"
-IN_SEQUENCE_LAYERS = "tests/nn/test_sequence_layers.py::test_"
 IN_SEARCH = "tests/decoding/test_search.py::test_"
 IN_WINDOWS = "tests/text/test_windows.py::test_"
 IN_GENERATION = "tests/decoding/test_generation.py::test_"
@@ -170,7 +167,7 @@ MUTANTS = [
         CLASSIC,
         "Softmax runs over the queries instead of the keys: the weights of a query need not sum to one.",
         "ScaledDotProductAttention",
-        f"{IN_MODEL}attention_is_its_definition",
+        f"{IN_CHECKS}[ScaledDotProductAttention: formulas]",
         [
             Patch(OPS, "highest = scores.max(axis=-1,", "highest = scores.max(axis=-2,"),
             Patch(OPS, "total = weights.sum(axis=-1,", "total = weights.sum(axis=-2,"),
@@ -186,7 +183,7 @@ MUTANTS = [
         CLASSIC,
         "1 / sqrt(d_k) is missing, in forward and in backward: the right gradient of another function.",
         "ScaledDotProductAttention",
-        f"{IN_MODEL}attention_is_its_definition",
+        f"{IN_CHECKS}[ScaledDotProductAttention: formulas]",
         [Patch(ATTENTION, "scale = 1 / math.sqrt(q.shape[-1])", "scale = 1.0")],
     ),
     Mutant(
@@ -194,7 +191,7 @@ MUTANTS = [
         NEUNET,
         "The scores are divided by sqrt(d_model) instead of sqrt(d_k): right for a single head.",
         "ScaledDotProductAttention",
-        f"{IN_MODEL}attention_is_its_definition",
+        f"{IN_CHECKS}[ScaledDotProductAttention: formulas]",
         [Patch(ATTENTION, "scale = 1 / math.sqrt(q.shape[-1])", "scale = 1 / math.sqrt(q.shape[-2] * q.shape[-1])")],
     ),
     Mutant(
@@ -202,7 +199,7 @@ MUTANTS = [
         CLASSIC,
         "(B, T, H, K) is reshaped into (B, H, T, K) where the axes should be swapped: heads mix positions.",
         "ScaledDotProductAttention",
-        f"{IN_FLOW}a_future_token_does_not_change_a_bit_of_earlier_logits[1-post]",
+        f"{IN_CHECKS}[ScaledDotProductAttention: formulas]",
         [Patch(OPS, "    return x.swapaxes(1, 2)\n", "    B, T, H, K = x.shape\n    return x.reshape(B, H, T, K)\n")],
     ),
     Mutant(
@@ -233,7 +230,7 @@ MUTANTS = [
         "Cross-attention takes queries and keys from the encoder and values from the decoder, so each position sees "
         "later ones. Where T = S every gradient is right; T != S raises, as it did there.",
         "CrossAttention",
-        f"{IN_FLOW}nothing_leaks_where_source_and_target_have_one_length[post]",
+        f"{IN_CHECKS}[CrossAttention: formulas]",
         [
             Patch(ATTENTION, "projected, q_cache = self.q.forward(x)", "projected, q_cache = self.q.forward(memory)"),
             Patch(
@@ -306,7 +303,7 @@ MUTANTS = [
         YVSEMLANI,
         "The decoder is trained without a causal mask and reads its answer.",
         "Transformer",
-        f"{IN_FLOW}a_future_token_does_not_change_a_bit_of_earlier_logits[1-post]",
+        f"{IN_CHECKS}[Transformer: dependence on positions [post]]",
         [
             Patch(
                 TRANSFORMER,
@@ -320,7 +317,7 @@ MUTANTS = [
         CLASSIC,
         "The causal mask lets each position see the next one, which is the word it must predict.",
         "ScaledDotProductAttention",
-        f"{IN_FLOW}the_causal_mask_is_a_triangle",
+        f"{IN_CHECKS}[ScaledDotProductAttention: dependence on positions 3 [post]]",
         [Patch(OPS, "key <= xp.arange(S - T, S)[:, None]", "key <= 1 + xp.arange(S - T, S)[:, None]")],
     ),
     Mutant(
@@ -328,7 +325,7 @@ MUTANTS = [
         CLASSIC,
         "The weights are masked after the softmax: what is masked keeps its share of the sum.",
         "ScaledDotProductAttention",
-        f"{IN_FLOW}weights_sum_to_one_and_are_exactly_zero_where_masked[mask2-4-4]",
+        f"{IN_CHECKS}[ScaledDotProductAttention: formulas]",
         [
             Patch(
                 OPS,
@@ -356,7 +353,7 @@ MUTANTS = [
         AKIRUSPROD,
         "A query whose keys are all masked divides zero by zero, and the NaN spreads through the batch's gradient.",
         "ScaledDotProductAttention",
-        f"{IN_FLOW}a_query_with_nothing_to_attend_to_gets_zeros",
+        f"{IN_CHECKS}[ScaledDotProductAttention: formulas]",
         [
             Patch(OPS, "scores -= xp.where(highest == -math.inf, 0, highest)", "scores -= highest"),
             Patch(OPS, "weights /= xp.where(total == 0, 1, total)", "weights /= total"),
@@ -367,7 +364,7 @@ MUTANTS = [
         HYUNWOONGKO,
         "The padding mask blanks rows of the score matrix instead of columns: padding is read like text.",
         "ScaledDotProductAttention",
-        f"{IN_FLOW}more_padding_changes_nothing[post]",
+        f"{IN_CHECKS}[ScaledDotProductAttention: dependence on positions 2 [post]]",
         [
             Patch(
                 OPS,
@@ -382,7 +379,7 @@ MUTANTS = [
         "The mask says where padding is, but attention takes it for where words are: a source without padding is "
         "never read.",
         "Transformer",
-        f"{IN_FLOW}every_source_token_reaches_every_target_position[0-post]",
+        f"{IN_CHECKS}[Transformer: dependence on positions [post]]",
         [
             Patch(
                 TRANSFORMER,
@@ -396,7 +393,7 @@ MUTANTS = [
         CLASSIC,
         "The layers of the encoder get no causal mask: each word is predicted from itself and from those after it.",
         "LanguageModel",
-        f"{IN_FLOW}a_later_token_does_not_change_a_bit_of_a_language_model_s_earlier_logits[1-post]",
+        f"{IN_CHECKS}[LanguageModel: dependence on positions [post]]",
         [Patch(LANGUAGE_MODEL, "Mask(causal=True)", "Mask()")],
     ),
     Mutant(
@@ -404,7 +401,7 @@ MUTANTS = [
         CLASSIC,
         "The encoder gets the source mask, cross-attention does not, so it attends to padding.",
         "Transformer",
-        f"{IN_FLOW}more_padding_changes_nothing[post]",
+        f"{IN_CHECKS}[Transformer: dependence on positions 2 [post]]",
         [
             Patch(
                 TRANSFORMER,
@@ -418,7 +415,7 @@ MUTANTS = [
         CLASSIC,
         "Cross-attention gets the decoder's own mask: it sees padding, and does not see the end of the source.",
         "DecoderLayer",
-        f"{IN_FLOW}every_attention_of_the_model_obeys_its_mask",
+        f"{IN_CHECKS}[DecoderLayer: dependence on positions 2 [post]]",
         [Patch(TRANSFORMER, "x, memory, memory_mask, of_memory, rng", "x, memory, mask, of_memory, rng")],
     ),
     Mutant(
@@ -426,7 +423,7 @@ MUTANTS = [
         CLASSIC,
         "The encoder looks only back, like a decoder.",
         "EncoderLayer",
-        f"{IN_FLOW}the_encoder_reads_in_both_directions",
+        f"{IN_CHECKS}[EncoderLayer: dependence on positions [post]]",
         [
             Patch(
                 TRANSFORMER,
@@ -465,7 +462,7 @@ MUTANTS = [
         CLASSIC,
         "sqrt(d_model) is missing in forward and backward: the positions drown the words.",
         "Embedding",
-        f"{IN_MODEL}words_become_scaled_rows_and_padding_becomes_zeros",
+        f"{IN_CHECKS}[Embedding: formulas]",
         [Patch(LAYERS, "self.scale = math.sqrt(weight.shape[1])", "self.scale = 1.0")],
     ),
     Mutant(
@@ -474,7 +471,7 @@ MUTANTS = [
         "The embedding is drawn from N(0, 1), as frameworks do by default: with a tied output the first loss is far "
         "above ln V.",
         "Embedding",
-        f"{IN_MODEL}first_weights_have_their_distributions",
+        f"{IN_CHECKS}[Embedding: initial sizes]",
         [
             Patch(
                 LAYERS,
@@ -496,7 +493,7 @@ MUTANTS = [
         CLASSIC,
         "`grad = grad + g` makes a new array: the gradient is right, but the optimizer does not see it.",
         "Unembedding",
-        f"{IN_CONTRACT}gradients_accumulate_in_their_store[Unembedding: a batch of sequences, " "dropout 0.0]",
+        f"{IN_CHECKS}[Unembedding: layer contract]",
         [
             Patch(
                 LAYERS,
@@ -511,7 +508,7 @@ MUTANTS = [
         "The output matrix is a copy of the embedding and differs from it after the first step (in the original, "
         "after loading).",
         "Transformer",
-        f"{IN_MODEL}tied_embeddings_are_one_parameter[all-1]",
+        f"{IN_CHECKS}[Transformer: structure [post]]",
         [Patch(TRANSFORMER, "output = target if", "output = Parameter(target.data.copy()) if")],
     ),
     Mutant(
@@ -537,7 +534,7 @@ MUTANTS = [
         "The table of positions is float64, so everything computed after it is float64: twice the memory, and no "
         "error message.",
         "PositionalEncoding",
-        f"{IN_CONTRACT}float32_stays_float32[PositionalEncoding: from the start, " "dropout 0.0]",
+        f"{IN_CHECKS}[PositionalEncoding: layer contract]",
         [Patch(LAYERS, "sinusoids(0, rows, x.shape[2]).astype(x.dtype)", "sinusoids(0, rows, x.shape[2])")],
     ),
     Mutant(
@@ -562,7 +559,7 @@ MUTANTS = [
         CLASSIC,
         "`grad = ` instead of `grad +=`: only the last micro-batch counts.",
         "Linear",
-        f"{IN_CONTRACT}gradients_accumulate_in_their_store[Linear: a batch of sequences, dropout 0.0]",
+        f"{IN_CHECKS}[Linear: layer contract]",
         [Patch(OPS, "self.add_product_inplace(dW, x_rows.T, dy_rows)", "dW[...] = self.matmul(x_rows.T, dy_rows)")],
     ),
     Mutant(
@@ -570,7 +567,7 @@ MUTANTS = [
         CLASSIC,
         "The backward of ReLU writes into the gradient it is given: harmless until someone else needs that array.",
         "FeedForward",
-        f"{IN_CONTRACT}no_operation_writes_into_the_gradient_it_is_given",
+        f"{IN_CHECKS}[FeedForward: layer contract 3]",
         [Patch(OPS, "        return dy * (y > 0)\n", "        dy *= y > 0\n        return dy\n")],
     ),
     Mutant(
@@ -605,7 +602,7 @@ MUTANTS = [
         ANNOTATED,
         "LayerNorm divides by the unbiased variance (D - 1), as a framework's `std` does.",
         "LayerNorm",
-        f"{IN_MODEL}layer_norm_is_its_definition",
+        f"{IN_CHECKS}[LayerNorm: formulas]",
         [
             Patch(OPS, "[..., None] / x.shape[-1]", "[..., None] / (x.shape[-1] - 1)"),
             Patch(OPS, "[..., None] / dy.shape[-1]", "[..., None] / (dy.shape[-1] - 1)"),
@@ -616,7 +613,7 @@ MUTANTS = [
         ANNOTATED,
         "LayerNorm divides by sqrt(variance) + eps instead of sqrt(variance + eps).",
         "LayerNorm",
-        f"{IN_MODEL}layer_norm_is_its_definition",
+        f"{IN_CHECKS}[LayerNorm: formulas]",
         [
             Patch(OPS, "1 / self.xp.sqrt(variance + eps)", "1 / (self.xp.sqrt(variance) + eps)"),
             Patch(
@@ -631,7 +628,7 @@ MUTANTS = [
         RZIGA,
         "LayerNorm of a constant row divides zero by zero.",
         "LayerNorm",
-        f"{IN_MODEL}layer_norm_of_a_constant_is_beta",
+        f"{IN_CHECKS}[LayerNorm: formulas]",
         [Patch(OPS, "self.xp.sqrt(variance + eps)", "self.xp.sqrt(variance)")],
     ),
     Mutant(
@@ -664,7 +661,7 @@ MUTANTS = [
         CLASSIC,
         "With pre-norm, the residual connection starts after the LayerNorm: no signal passes through unchanged.",
         "PreNorm",
-        f"{IN_MODEL}post_norm_normalises_the_sum_and_pre_norm_what_the_sublayer_reads",
+        f"{IN_CHECKS}[PreNorm: formulas]",
         [
             Patch(RESIDUAL, "return x + dropped, (norm_cache", "return n + dropped, (norm_cache"),
             Patch(
@@ -700,7 +697,7 @@ MUTANTS = [
         CLASSIC,
         "Every run starts from the same weights, whatever the seed.",
         "Transformer",
-        f"{IN_MODEL}a_seed_decides_the_weights_whatever_their_type",
+        f"{IN_CHECKS}[Transformer: structure 3 [post]]",
         [Patch(TRANSFORMER, "np.random.default_rng(seed)", "np.random.default_rng(0)")],
     ),
     # Dropout ----------------------------------------------------------------------------------------------------------
@@ -709,7 +706,7 @@ MUTANTS = [
         AKIRUSPROD,
         "At inference nothing is dropped, but everything is multiplied by 1 / (1 - p).",
         "dropout",
-        f"{IN_CONTRACT}without_a_key_the_rates_do_not_matter",
+        f"{IN_CHECKS}[dropout: dropout [post]]",
         [
             Patch(
                 OPS,
@@ -728,7 +725,7 @@ MUTANTS = [
         ULTRON09,
         "Units are dropped at inference too: translations are made with random units missing.",
         "dropout",
-        f"{IN_CONTRACT}without_a_key_the_rates_do_not_matter",
+        f"{IN_CHECKS}[dropout: dropout [post]]",
         [
             Patch(
                 OPS,
@@ -746,7 +743,7 @@ MUTANTS = [
         CLASSIC,
         "The units that are kept are not scaled up: at inference every unit is larger than in training.",
         "dropout",
-        f"{IN_CONTRACT}dropout_zeroes_or_scales",
+        f"{IN_CHECKS}[dropout: dropout [post]]",
         [Patch(OPS, "        dx *= keep_scale(P_drop)\n", "")],
     ),
     Mutant(
@@ -754,7 +751,7 @@ MUTANTS = [
         CLASSIC,
         "All layers draw with the same key, so the same units are dropped everywhere.",
         "dropout",
-        f"{IN_CONTRACT}no_two_places_of_the_model_draw_with_the_same_key",
+        f"{IN_CHECKS}[dropout: dropout 2 [post]]",
         [Patch(DROPOUT, "return self._replace(site=self.site * CHILDREN + index + 1)", "return self")],
     ),
     Mutant(
@@ -762,7 +759,7 @@ MUTANTS = [
         CLASSIC,
         "The mask does not depend on the step: dropout becomes a fixed, smaller network.",
         "dropout",
-        f"{IN_CONTRACT}a_different_key_draws_a_different_mask[{{'step': 9}}]",
+        f"{IN_CHECKS}[dropout: dropout 2 [post]]",
         [Patch(DROPOUT, "[0, self.step, self.shard, 0]", "[0, 0, self.shard, 0]")],
     ),
     Mutant(
@@ -793,8 +790,7 @@ MUTANTS = [
         "The layer stores its last mask, and a forward without dropout does not clear it: the next backward uses the "
         "mask of another call.",
         "PositionalEncoding",
-        f"{IN_CONTRACT}a_forward_with_other_masks_in_between_changes_no_gradient"
-        "[PositionalEncoding: from the start, dropout 0.3]",
+        f"{IN_CHECKS}[PositionalEncoding: layer contract]",
         [
             Patch(
                 LAYERS,
@@ -848,7 +844,7 @@ MUTANTS = [
         RZIGA,
         "The loss is the log of the softmax: infinite when a probability underflows.",
         "cross_entropy",
-        f"{IN_MODEL}extreme_logits_give_a_finite_loss[float64-others]",
+        f"{IN_CHECKS}[cross_entropy: loss 2]",
         [
             Patch(
                 OPS,
@@ -898,7 +894,7 @@ MUTANTS = [
         CLASSIC,
         "Padding counts as a target in the loss: the model learns to write it.",
         "cross_entropy",
-        f"{IN_MODEL}padding_counts_for_nothing_in_the_loss",
+        f"{IN_CHECKS}[cross_entropy: loss]",
         [
             Patch(OPS, "        dlogits *= real[:, None]\n", ""),
             Patch(
@@ -913,7 +909,7 @@ MUTANTS = [
         AKIRUSPROD,
         "Padding adds zeros to the loss but counts in its mean: with half padding, half the loss.",
         "Transformer",
-        f"{IN_MODEL}loss_backward_is_forward_loss_and_backward[2 rows at once-others]",
+        f"{IN_CHECKS}[Transformer: padding and batch [post]]",
         [Patch(LOSS, "return loss_sum, len(rows), dstates", "return loss_sum, target_ids.size, dstates")],
     ),
     # The optimizer and the step ---------------------------------------------------------------------------------------
@@ -923,7 +919,7 @@ MUTANTS = [
         "The mean of the squares weights each new square by (1 - beta1) instead of (1 - beta2): every step is too "
         "small.",
         "Adam",
-        f"{IN_MODEL}adam_is_its_definition",
+        f"{IN_CHECKS}[Adam: optimizer and schedule]",
         [Patch(OPS, "v_block += (1 - beta2) * (g * g)", "v_block += (1 - beta1) * (g * g)")],
     ),
     Mutant(
@@ -932,7 +928,7 @@ MUTANTS = [
         "Adam's t is a constant instead of the number of the step, so the bias correction never changes. In the "
         "original, t was the index of the layer.",
         "Adam",
-        f"{IN_MODEL}adam_is_its_definition",
+        f"{IN_CHECKS}[Adam: optimizer and schedule]",
         [Patch(OPTIM, "self.t += 1", "self.t = 1")],
     ),
     Mutant(
@@ -941,7 +937,7 @@ MUTANTS = [
         "Adam's t grows once for each parameter array instead of once a step: the first steps get hardly any bias "
         "correction.",
         "Adam",
-        f"{IN_MODEL}the_first_step_of_adam_is_the_learning_rate_against_the_sign_of_the_gradient",
+        f"{IN_CHECKS}[Adam: optimizer and schedule]",
         [Patch(OPTIM, "self.t += 1", "self.t += len(self.store.parameters)")],
     ),
     Mutant(
@@ -949,7 +945,7 @@ MUTANTS = [
         CLASSIC,
         "max instead of min: the learning rate starts far too large, falls during warm-up, and rises ever after.",
         "noam",
-        f"{IN_MODEL}the_learning_rate_rises_to_its_peak_and_falls",
+        f"{IN_CHECKS}[noam: optimizer and schedule]",
         [Patch(OPTIM, "min(step**-0.5, step * warmup**-1.5)", "max(step**-0.5, step * warmup**-1.5)")],
     ),
     Mutant(
@@ -1314,7 +1310,7 @@ model, loss_sum = self.replicas[replica], 0.0
 
         guesses = {}
         for batch in batches_in_order(trainer.data.val, trainer.config.training.tokens_per_batch):
-            logits, _ = trainer.model.forward(batch.source_ids, batch.target_in_ids)
+            logits, _ = trainer.model.forward(*batch.inputs)
             guesses.update(zip(batch.indices, trainer.tokenizer.decode(logits.argmax(axis=-1))))
         scores = corpus_scores([guesses[i] for i in range(len(guesses))], target, language)
 """,
@@ -1327,7 +1323,7 @@ model, loss_sum = self.replicas[replica], 0.0
         CLASSIC,
         "The window of a causal layer stays centred, so that each position reads those after it.",
         "Convolution",
-        f"{IN_SEQUENCE_LAYERS}a_nudge_reaches_the_positions_whose_window_it_is_in[convolution-4-1-mask3-window3]",
+        f"{IN_CHECKS}[Convolution: formulas]",
         [Patch(SEQUENCE_LAYERS, "back = span if causal else span // 2", "back = span // 2")],
     ),
     Mutant(
@@ -1335,7 +1331,7 @@ model, loss_sum = self.replicas[replica], 0.0
         CLASSIC,
         "What a dilated window reads is one position less apart than it should be; gradients are exact.",
         "Convolution",
-        f"{IN_SEQUENCE_LAYERS}a_nudge_reaches_the_positions_whose_window_it_is_in[convolution-3-2-mask4-window4]",
+        f"{IN_CHECKS}[Convolution: formulas]",
         [
             Patch(
                 SEQUENCE_LAYERS,
@@ -1349,7 +1345,7 @@ model, loss_sum = self.replicas[replica], 0.0
         CLASSIC,
         "The zeros after a sentence stand after its padding: the last words depend on how long other sentences are.",
         "Convolution",
-        f"{IN_SEQUENCE_LAYERS}padding_and_the_rest_of_the_batch_change_nothing[centred-convolution]",
+        f"{IN_CHECKS}[Convolution: dependence on positions [post]]",
         [
             Patch(SEQUENCE_LAYERS, "= x if mask.key_lengths is None else x * not_padding(xp, T, mask)", "= x"),
             Patch(
@@ -1372,7 +1368,7 @@ model, loss_sum = self.replicas[replica], 0.0
         CLASSIC,
         "Restricted attention reaches r + 1 positions instead of r; gradients are exact.",
         "RestrictedAttention",
-        f"{IN_SEQUENCE_LAYERS}restricted_attention_is_self_attention_with_a_band_mask[4-mask3-window3-full]",
+        f"{IN_CHECKS}[RestrictedAttention: formulas]",
         [
             Patch(SEQUENCE_LAYERS, "padding_of(self.r, 1, causal)", "padding_of(self.r + 1, 1, causal)"),
             Patch(SEQUENCE_LAYERS, "padding_of(self.r, 1, mask.causal)", "padding_of(self.r + 1, 1, mask.causal)"),
@@ -1384,7 +1380,7 @@ model, loss_sum = self.replicas[replica], 0.0
         CLASSIC,
         "The first segment gets the vector of the second: exact gradients, and wrong with weights from elsewhere.",
         "TokenTypes",
-        f"{IN_MODEL}a_token_type_adds_its_vector",
+        f"{IN_CHECKS}[TokenTypes: formulas]",
         [
             Patch(
                 TEXT_ENCODER,
@@ -1399,7 +1395,7 @@ model, loss_sum = self.replicas[replica], 0.0
         CLASSIC,
         "The class is read from the last column instead of the first: padding, unless the text is the longest.",
         "TextEncoder",
-        f"{IN_FLOW}a_text_and_its_class_do_not_depend_on_batch_or_padding[classes]",
+        f"{IN_CHECKS}[TextEncoder: dependence on positions [post]]",
         [
             Patch(TEXT_ENCODER, "return states[:, :1], (states", "return states[:, -1:], (states"),
             Patch(TEXT_ENCODER, "dstates[:, :1] = dfirst", "dstates[:, -1:] = dfirst"),
@@ -1410,7 +1406,7 @@ model, loss_sum = self.replicas[replica], 0.0
         CLASSIC,
         "The lengths are forgotten, so that a text depends on how much padding its batch gives it.",
         "TextEncoder",
-        f"{IN_FLOW}a_text_and_its_class_do_not_depend_on_batch_or_padding[words]",
+        f"{IN_CHECKS}[TextEncoder: dependence on positions [post]]",
         [Patch(TEXT_ENCODER, "return Mask(key_lengths=lengths_of(ids))", "return Mask()")],
     ),
     Mutant(
@@ -1441,7 +1437,7 @@ model, loss_sum = self.replicas[replica], 0.0
         CLASSIC,
         "(B, height, width) is reshaped into patches without exchanging the axes: each patch is a part of a pixel row.",
         "PatchEmbedding",
-        f"{IN_VISION}a_patch_is_a_square_and_its_pixels_are_read_row_by_row",
+        f"{IN_CHECKS}[PatchEmbedding: formulas]",
         [
             Patch(VISION, "P, width // P, P).swapaxes(2, 3)", "width // P, P, P)"),
             Patch(VISION, "dpatches.reshape(shape).swapaxes(2, 3)", "dpatches"),
@@ -1452,7 +1448,7 @@ model, loss_sum = self.replicas[replica], 0.0
         CLASSIC,
         "The class token is put behind the patches, so that the state of the first patch decides.",
         "ClassToken",
-        f"{IN_VISION}patches_may_change_places_with_their_positions",
+        f"{IN_CHECKS}[ClassToken: formulas]",
         [
             Patch(VISION, "y[:, 0], y[:, 1:] = self.weight.data, x", "y[:, -1], y[:, :-1] = self.weight.data, x"),
             Patch(VISION, "self.weight.grad += dy[:, 0].sum", "self.weight.grad += dy[:, -1].sum"),
@@ -1472,7 +1468,7 @@ model, loss_sum = self.replicas[replica], 0.0
         CLASSIC,
         "The class is read from the last position instead of the first.",
         "VisionTransformer",
-        f"{IN_VISION}patches_may_change_places_with_their_positions",
+        f"{IN_CHECKS}[VisionTransformer: dependence on positions [post]]",
         [
             Patch(VISION, "return y[:, :1],", "return y[:, -1:],"),
             Patch(VISION, "dy[:, :1] = dstates", "dy[:, -1:] = dstates"),
@@ -1526,7 +1522,7 @@ model, loss_sum = self.replicas[replica], 0.0
         CLASSIC,
         "The tags are counted in the decoder's output, so that each position is told whether it writes a tag.",
         "NextWord",
-        f"{IN_FLOW}a_future_token_does_not_change_a_bit_of_earlier_logits[1-told]",
+        f"{IN_CHECKS}[NextWord: dependence on positions [post]]",
         [
             Patch(
                 NEXT_WORD,
@@ -1572,7 +1568,7 @@ model, loss_sum = self.replicas[replica], 0.0
         "A decoding step attends only to itself and forgets the earlier ones: each word is chosen without the words "
         "before it.",
         "decoding step",
-        f"{IN_FLOW}decoding_step_by_step_gives_the_logits_of_forward[post]",
+        f"{IN_CHECKS}[decoding step: decoding [post]]",
         [
             Patch(
                 ATTENTION,
@@ -1586,7 +1582,7 @@ model, loss_sum = self.replicas[replica], 0.0
         CLASSIC,
         "A decoding step sees one token and gives it position 0.",
         "decoding step",
-        f"{IN_FLOW}decoding_step_by_step_gives_the_logits_of_forward[post]",
+        f"{IN_CHECKS}[decoding step: decoding [post]]",
         [Patch(INCREMENTAL, "x.shape[-1]), state.position)", "x.shape[-1]))")],
     ),
     Mutant(
@@ -1625,7 +1621,7 @@ model, loss_sum = self.replicas[replica], 0.0
         "When a sentence is finished, its row leaves the cache but its length stays: the other sentences get each "
         "other's masks.",
         "decoding step",
-        f"{IN_FLOW}hypotheses_may_change_places_and_sentences_may_finish[post]",
+        f"{IN_CHECKS}[decoding step: decoding [post]]",
         [
             Patch(
                 INCREMENTAL, "self.memory_mask.key_lengths[sentences]", "self.memory_mask.key_lengths[:len(sentences)]"

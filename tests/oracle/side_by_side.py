@@ -186,7 +186,7 @@ def model_and_batch(config, dtype):
     for seed in itertools.count():
         random = np.random.default_rng(seed)
         model, batch = random_model(config, dtype, random), random_batch(random)
-        if distance_to_kink(model, [batch.source_ids, batch.target_in_ids], None) > 1e-5:
+        if distance_to_kink(model, [*batch.inputs], None) > 1e-5:
             return model, batch
     raise AssertionError("unreachable: the seeds do not end")
 
@@ -202,8 +202,8 @@ def model_differences(config, dtype, spread):
     twin_loss = twins.cross_entropy(twin_logits, target_out_ids, SMOOTHING, spread)
     twin_loss.backward()
 
-    logits, cache = model.forward(batch.source_ids, batch.target_in_ids)
-    loss, _, dlogits = cross_entropy(logits, batch.target_out_ids, SMOOTHING, spread)
+    logits, cache = model.forward(*batch.inputs)
+    loss, _, dlogits = cross_entropy(logits, batch.targets, SMOOTHING, spread)
     model.backward(dlogits, cache)
     found = {"logits": difference(logits, twin_logits), "loss": difference(loss, twin_loss)}
     found |= differences(gradients_of(model), twins.gradients(twin))

@@ -6,7 +6,6 @@ python rank.py TIMEOUT launch DIRECTORY FUNCTION   both, by a launcher whose fil
 
 import atexit
 import os
-import signal
 import sys
 import threading
 import time
@@ -49,42 +48,22 @@ def leave(ranks):
     ranks.barrier()
 
 
-def print_too_much(ranks):
+def print_and_raise(ranks):
     if ranks.rank == 1:
-        for line in range(20_000):
-            print("line", line, "of too many", file=sys.stderr)
+        print(20_000 * "long ", file=sys.stderr)  # more than a pipe holds
         raise RuntimeError("that was it")
     ranks.barrier()
 
 
-def stop_if_at(moment):
-    """`stopped MOMENT RANK`: this rank is stopped there, and `hanging MOMENT RANK`: it loops."""
-    if arguments[:1] == [moment] and os.environ["SCRATCHFORMER_RANK"] == arguments[1]:
-        if function == "stopped":
-            os.kill(os.getpid(), signal.SIGSTOP)
-        while function == "hanging":
-            time.sleep(0.01)
+def hang():
+    while True:
+        time.sleep(0.01)
 
 
-def stopped(ranks):
+def hang_at_exit(ranks):
     ranks.barrier()
-    stop_if_at("exchange")
-    ranks.barrier()
-    stop_if_at("end")
-    atexit.register(stop_if_at, "exit")
-
-
-hanging = stopped
-
-
-def late(ranks):
-    """Rank 0 arrives after rank 1 has timed out."""
-    if ranks.rank == 0:
-        while not ranks.failure[0]:
-            time.sleep(0.01)
-        ranks.barrier()
-    ranks.watchdog.seconds = 2.0
-    ranks.barrier()
+    if ranks.rank == 1:
+        atexit.register(hang)
 
 
 @contextmanager
@@ -128,6 +107,5 @@ if __name__ == "__main__":
     if function == "launch":
         launcher.MEMORY_DIRECTORY = Path(arguments[0])
         sys.exit(launcher.launch([sys.executable, __file__, timeout, arguments[1]], 2))
-    stop_if_at("start")
     train.train_as_one = lambda args, run, config, ranks: globals()[function](ranks)
     sys.exit(cli.main(["train", "--nproc", "2", "--timeout", timeout]))

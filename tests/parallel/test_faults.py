@@ -14,7 +14,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TIMEOUT, GRACE, START_GRACE, LONG_GRACE = 4, 3.0, 6.0, 60.0  # seconds; the long one where no rank has to be killed
 WAIT = 20.0  # more seconds for the other ranks and the launcher
 MESSAGES = {
-    "raise": ("Traceback", "in throw", "RuntimeError: a fault was built in", "rank {} failed (exit code 1)"),
+    "raise": ("unexpected RuntimeError in faulty.py", "a fault was built in", "rank {} failed (exit code 1)"),
     "kill": ("rank {} was killed by SIGKILL",),
     "stop": ("rank {} stopped responding",),
     "hang": ("Timeout", "in hang", "scratchformer: rank {} "),

@@ -8,13 +8,11 @@ with LocalServer(root) as server:
 import gzip
 import hashlib
 import io
-import os
 import tarfile
 import threading
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import replace
-from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
@@ -148,8 +146,8 @@ class LocalServer:
         self.thread.join()
 
 
-def serve(handler, ranges=True, n_bytes=None, content_encoding=None, validators=True):
-    """Send the file, or the requested range if the file is unchanged.
+def serve(handler, ranges=True, n_bytes=None, content_encoding=None):
+    """Send the file, or the requested range of it.
 
     ranges   False for a server that always sends the whole file
     n_bytes  how much of the body is sent before the connection ends; None for all
@@ -159,30 +157,19 @@ def serve(handler, ranges=True, n_bytes=None, content_encoding=None, validators=
         handler.send_error(404)
         return
     body = path.read_bytes()
-    etag = f'"{hashlib.md5(body).hexdigest()}"'
-    start = asked_from(handler.headers) if ranges and handler.headers.get("If-Range", etag) == etag else 0
-    if start and start >= len(body):
-        handler.send_response(416)
-        handler.send_header("Content-Range", f"bytes */{len(body)}")
-        handler.send_header("Content-Length", "0")
-        handler.end_headers()
+    begin = int(handler.headers["Range"].removeprefix("bytes=").removesuffix("-")) if "Range" in handler.headers else 0
+    begin *= ranges
+    if begin and begin >= len(body):
+        status(416)(handler)
         return
-    handler.send_response(206 if start else 200)
-    if start:
-        handler.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
-    handler.send_header("Content-Length", str(len(body) - start))
+    handler.send_response(206 if begin else 200)
+    if begin:
+        handler.send_header("Content-Range", f"bytes {begin}-{len(body) - 1}/{len(body)}")
+    handler.send_header("Content-Length", str(len(body) - begin))
     if content_encoding:
         handler.send_header("Content-Encoding", content_encoding)
-    if validators:
-        handler.send_header("ETag", etag)
-        handler.send_header("Last-Modified", formatdate(os.path.getmtime(path), usegmt=True))
     handler.end_headers()
-    handler.wfile.write(body[start:] if n_bytes is None else body[start : start + n_bytes])
-
-
-def asked_from(headers):
-    """The first byte of the requested range."""
-    return int(headers["Range"].removeprefix("bytes=").removesuffix("-")) if "Range" in headers else 0
+    handler.wfile.write(body[begin:] if n_bytes is None else body[begin : begin + n_bytes])
 
 
 def status(code, headers=()):
@@ -205,15 +192,6 @@ def redirect(location):
 def broken_off(n_bytes):
     """The connection ends after `n_bytes` of the body."""
     return lambda handler: serve(handler, n_bytes=n_bytes)
-
-
-def without_ranges(handler):
-    serve(handler, ranges=False)
-
-
-def silent(handler):
-    """Send nothing until the server closes."""
-    handler.local_server.closing.wait()
 
 
 def stalled(n_bytes):

@@ -2,11 +2,10 @@
 
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from local_server import LANGUAGE_OF_NEIGHBOURS, LocalServer, described, serve, status, write_dataset
+from local_server import LANGUAGE_OF_NEIGHBOURS, LocalServer, serve, status, write_dataset
 
 from scratchformer.config import PRESETS
 from scratchformer.errors import UserError
@@ -73,16 +72,12 @@ def pairs(files):
     return list(zip(found.source, found.target))
 
 
-def test_fetch_returns_the_text_of_every_data_set(dataset, fetched):
+def test_fetch_returns_the_text_of_every_data_set(dataset, fetched, tmp_path):
     files, lines = fetched(dataset)
     n_parts = len(files.train)
     assert [pairs(part) for part in files.train] == [TRAIN[index::n_parts] for index in range(n_parts)]
     assert pairs(files.val) == VAL and pairs(files.test) == TEST
     assert lines == [f"{dataset.licence} See {dataset.home_page}"]
-
-
-def test_nothing_but_the_text_is_unpacked(dataset, fetched, tmp_path):
-    fetched(dataset)
     assert [path for path in (tmp_path / "out").rglob(f"*.{LANGUAGE_OF_NEIGHBOURS}")] == []
     assert [path for path in (tmp_path / "out").rglob("*.partial*")] == []
 
@@ -127,21 +122,6 @@ def test_after_a_failure_the_next_call_resumes(small, fetched, refused, server):
     assert len(lines) == 2 and "trying again" in lines[1]
 
 
-def test_a_truncated_archive_whose_checksum_is_right(small, refused, server):
-    """It is damaged on the server already."""
-    origin = small.train[1].source.origin
-    path = server.root / origin.url.split("/", 3)[3]
-    path.write_bytes(path.read_bytes()[:150])
-    damaged = described(origin, path)
-
-    def with_damaged(pair):
-        return replace(pair, source=replace(pair.source, origin=damaged), target=replace(pair.target, origin=damaged))
-
-    dataset = replace(small, train=(small.train[0], with_damaged(small.train[1])))
-    said = refused(dataset)
-    assert "commoncrawl.tgz" in said and "commoncrawl.de-en" in said and "remove it" in said
-
-
 def test_an_archive_that_was_damaged_on_disk(small, fetched, refused, tmp_path):
     files, _ = fetched(small)
     files.train[0].source.unlink()
@@ -173,20 +153,7 @@ def test_existing_files_need_no_disk_space(dataset, fetched, monkeypatch, tmp_pa
     fetched(dataset)
 
 
-def test_a_partial_download_needs_less_disk_space(small, refused, server, tmp_path, monkeypatch):
-    (tmp_path / "out" / "downloads").mkdir(parents=True)
-    needed = sum(origin.n_bytes for origin in {text.origin for text in small.texts}) + sum(
-        text.n_bytes for text in small.texts
-    )
-    usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(datasets.shutil, "disk_usage", lambda path: usage._replace(free=needed - 1))
-    assert "not enough space" in refused(small)
-    name = small.train[0].source.origin.name
-    (tmp_path / "out" / "downloads" / f"{name}.partial").write_bytes(b"x")
-    assert "checksum" in refused(small)  # there is enough space, so it was downloaded
-
-
-@pytest.mark.parametrize("place", ["out", "out/downloads", "out/unpacked"])
+@pytest.mark.parametrize("place", ["out", "out/downloads"])
 def test_a_file_where_a_directory_should_be(small, refused, tmp_path, place):
     path = tmp_path / place
     path.parent.mkdir(exist_ok=True)

@@ -1,6 +1,4 @@
 import gzip
-import io
-import json
 import os
 import random
 import re
@@ -9,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +14,9 @@ import pytest
 
 from scratchformer.errors import UserError
 from scratchformer.locks import locked
-from scratchformer.preparation import pipeline, stages
-from scratchformer.preparation.pipeline import Options, copy_text, prepare, require_own_directory, sampled_lines
-from scratchformer.preparation.prepared import PreparedCorpus, read_manifest, require_own_names
+from scratchformer.preparation import pipeline
+from scratchformer.preparation.pipeline import Options, prepare, require_own_directory, sampled_lines
+from scratchformer.preparation.prepared import UNFINISHED, PreparedCorpus, read_manifest
 from scratchformer.text.batches import encode_pairs
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles, read_lines, read_pairs
 from scratchformer.text.tokenizer import UNK, Tokenizer
@@ -173,11 +170,10 @@ def test_characters_that_are_not_in_the_sample(tmp_path, prepared):
     assert read_manifest(out).splits["train"].unk_share == 0 and read_manifest(out).byte_fallback
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_characters_that_cannot_be_learnt_are_told(tmp_path, prepared, workers):
+def test_characters_that_cannot_be_learnt_are_told(tmp_path, prepared):
     text = [("the dog ▅", "der Hund ▅▅")] * 3
     corpus = CorpusFiles([write_pair(tmp_path / "files", "train", text)], None, None)
-    out, told = prepared("unlearnt", corpus, vocab_size=25, workers=workers)
+    out, told = prepared("unlearnt", corpus, vocab_size=25)
     assert (
         "9 characters of the training text have no piece, and count as unknown: sentencepiece cannot learn U+2585 (9)"
         in told[1]
@@ -187,9 +183,9 @@ def test_characters_that_cannot_be_learnt_are_told(tmp_path, prepared, workers):
     )
 
 
-def same_files(files_of, out, other, but=("stages.json",)):
+def same_files(files_of, out, other):
     mine, theirs = (
-        {path.name: data for path, data in files_of(directory).items() if path.name not in but}
+        {path.name: data for path, data in files_of(directory).items() if path.name != "manifest.json"}
         for directory in (out, other)
     )
     return mine == theirs
@@ -198,87 +194,63 @@ def same_files(files_of, out, other, but=("stages.json",)):
 def test_gzipped_files_give_the_same_result(prepared, tmp_path, files_of):
     out, _ = prepared()
     packed, _ = prepared("packed", write_corpus(tmp_path / "files", packed=True))
-    assert same_files(files_of, out, packed, ("stages.json", "manifest.json"))
+    assert same_files(files_of, out, packed)
     assert read_manifest(out).ids_crc32 == read_manifest(packed).ids_crc32
 
 
-@pytest.mark.slow
 def test_the_result_does_not_depend_on_the_number_of_workers(prepared, files_of):
     out, _ = prepared()
     other, _ = prepared("two", workers=2)
-    assert same_files(files_of, out, other, but=())
-
-
-def test_the_vocabulary_is_learnt_in_another_process(prepared, monkeypatch):
-    """With several workers, so that Ctrl-C has an effect. The other process does not see the monkeypatch."""
-    monkeypatch.setattr(Tokenizer, "train", None)
-    with pytest.raises(TypeError):
-        prepared()
-    prepared(workers=2)
-    with pytest.raises(UserError, match="vocab_size 9999 is too large for this text"):
-        prepared(workers=2, vocab_size=9999)
+    assert same_files(files_of, out, other) and read_manifest(out) == read_manifest(other)
 
 
 # --- preparing again
 
 
-def stages_run(told):
-    """The stages that were not skipped, from the lines that were told."""
-    return [line.split(":")[0] for line in told if not line.endswith(("done before", "it is done again"))]
+def is_done(told):
+    """Say if the lines that were told are those of a whole preparation."""
+    return [line.split(":")[0] for line in told][-3:] == ["clean", "vocabulary", "encode"]
 
 
 def test_nothing_is_done_twice(prepared):
     out, _ = prepared()
     times = {path: path.stat().st_mtime_ns for path in out.iterdir()}
-    _, told = prepared(workers=1)
-    assert stages_run(told) == [] and len(told) == 3
+    assert prepared(workers=2)[1] == ["done before"]
     assert {path: path.stat().st_mtime_ns for path in out.iterdir()} == times
 
 
-@pytest.mark.parametrize(
-    "options, stages",
-    [
-        ({"max_length": 29}, ["encode"]),
-        ({"vocab_size": 91}, ["vocabulary", "encode"]),
-        ({"sample": 50, "vocab_size": 70}, ["vocabulary", "encode"]),
-        ({"max_words": 8}, ["clean", "vocabulary", "encode"]),
-        ({"max_words": 11}, ["clean"]),
-        ({"max_ratio": 20.0}, ["clean", "vocabulary", "encode"]),
-    ],
-)
-def test_a_changed_option_redoes_what_depends_on_it(prepared, files_of, options, stages):
+@pytest.mark.parametrize("options", [{"max_length": 14}, {"vocab_size": 91}, {"max_words": 8, "languages": ("a", "b")}])
+def test_a_changed_option_prepares_again(prepared, files_of, options):
     out, _ = prepared()
     _, told = prepared(**options)
-    assert stages_run(told) == stages
-    assert [line.split(":")[0] for line in told if line.endswith("it is done again")] == stages
+    assert is_done(told) and told[0].endswith("it is done again")
     fresh, _ = prepared("fresh", **options)
-    assert same_files(files_of, out, fresh)
+    assert same_files(files_of, out, fresh) and read_manifest(out) == read_manifest(fresh)
 
 
-def test_a_changed_or_missing_file_redoes_what_depends_on_it(tmp_path, prepared, files_of):
+def test_a_changed_missing_or_damaged_file_prepares_again(tmp_path, prepared, files_of):
     corpus = write_corpus(tmp_path / "files")
     out, _ = prepared(files=corpus)
     write_pair(tmp_path / "files", "second", [("something else", "etwas anderes")])
-    assert stages_run(prepared(files=corpus)[1]) == ["clean", "vocabulary", "encode"]
+    assert is_done(prepared(files=corpus)[1])
     (out / "train.target.ids.npy").unlink()
-    assert stages_run(prepared(files=corpus)[1]) == ["encode"]
+    assert is_done(prepared(files=corpus)[1])
     ids = bytearray((out / "train.source.ids.npy").read_bytes())
     ids[-1] ^= 1  # one wrong bit on the disk
     (out / "train.source.ids.npy").write_bytes(ids)
-    assert stages_run(prepared(files=corpus)[1]) == ["encode"]
-    stages = (out / "stages.json").read_text(encoding="utf-8")
-    for damaged in ("{", stages.replace('"bytes"', '"bites"')):
-        (out / "stages.json").write_text(damaged)
-        assert stages_run(prepared(files=corpus)[1]) == ["clean", "vocabulary", "encode"]
-    assert stages_run(prepared(files=corpus._replace(test=None))[1]) == ["clean"]
-    fresh, _ = prepared("fresh", corpus._replace(test=None))
-    assert same_files(files_of, out, fresh) and not (out / "test.en").exists()
+    assert is_done(prepared(files=corpus)[1])
+    manifest = (out / "manifest.json").read_text(encoding="utf-8")
+    for damaged in (manifest[:-9], manifest.replace('"format": 2', '"format": 1')):
+        (out / "manifest.json").write_text(damaged)
+        assert is_done(prepared(files=corpus)[1])
+    (out / "train.mine").write_text("mine")
+    assert is_done(prepared(files=corpus._replace(test=None))[1]) and not (out / "test.en").exists()
+    assert (out / "train.mine").read_text() == "mine"
 
 
 KILLED = """
 import os, signal
-from pathlib import Path
-from scratchformer import files
+from pathlib import Path, PosixPath
 from scratchformer.preparation import pipeline
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles
 from scratchformer.preparation.pipeline import Options, prepare
@@ -298,36 +270,35 @@ prepare({files!r}, Path({out!r}), {options!r}, lambda line: None)
 """
 
 
-def kill(place, calls, files, out):
-    """Prepare these files in another process, which is killed when it calls the function `place` for the nth time."""
-    script = KILLED.format(place=place, calls=calls, files=files, out=str(out), options=OPTIONS)
-    script = "from pathlib import PosixPath\n" + script
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-
-
 @pytest.mark.parametrize(
-    "place, calls, done_before",
+    "place, calls, kept",
     [
-        pytest.param("pipeline.Cleaner.__call__", 3, 0, marks=pytest.mark.slow),
-        pytest.param("files.os.replace", 7, 0, marks=pytest.mark.slow),
-        pytest.param("pipeline.Tokenizer.train", 1, 1, marks=pytest.mark.slow),
-        ("pipeline.Encoder.__call__", 4, 2),
-        pytest.param("files.os.replace", 14, 2, marks=pytest.mark.slow),
-        ("pipeline.manifest_of", 1, 3),
+        pytest.param("pipeline.Cleaner.__call__", 3, True, marks=pytest.mark.slow),
+        pytest.param("pipeline.Tokenizer.train", 1, True, marks=pytest.mark.slow),
+        ("pipeline.encode_block", 4, True),
+        ("pipeline.os.replace", 5, False),
     ],
 )
-def test_a_killed_preparation_resumes_with_the_same_result(
-    prepared, files, tmp_path, files_of, place, calls, done_before
+@pytest.mark.parametrize("had_older", [False, True])
+def test_a_killed_preparation_is_repeated_with_the_same_result(
+    prepared, files, tmp_path, files_of, place, calls, kept, had_older
 ):
+    """Until the new files are moved to their places, an older preparation stays as it was."""
     expected, _ = prepared()
     out = tmp_path / "killed"
-    kill(place, calls, files, out)
-    with pytest.raises(UserError, match="not finished"):
-        read_manifest(out)
-    _, told = prepared("killed")
-    assert stages_run(told) == ["clean", "vocabulary", "encode"][done_before:]
-    assert same_files(files_of, expected, out, but=())
+    if had_older:
+        prepared("killed", max_words=8)
+        older = read_manifest(out)
+    script = KILLED.format(place=place, calls=calls, files=files, out=str(out), options=OPTIONS)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    if had_older and kept:
+        assert PreparedCorpus(out).manifest == older
+    else:
+        with pytest.raises(UserError, match="not finished"):
+            read_manifest(out)
+    assert (out / UNFINISHED).is_dir() and is_done(prepared("killed")[1])
+    assert same_files(files_of, expected, out) and read_manifest(out) == read_manifest(expected)
 
 
 @pytest.mark.parametrize(
@@ -335,8 +306,8 @@ def test_a_killed_preparation_resumes_with_the_same_result(
     [
         ({"max_words": 1}, "no sentence pair is left"),
         ({"vocab_size": 9999}, "too large for this text"),
-        ({"max_length": 1}, "at most --max-length 1 tokens"),
-        ({"max_length": 6}, "val.en: none of its 20 pairs"),
+        ({"max_length": 1}, "train text: none of its 300 pairs has at most --max-length 1 tokens"),
+        ({"max_length": 6}, "val text: none of its 20 pairs"),
     ],
 )
 def test_a_wrong_option_leaves_the_finished_preparation_unchanged(
@@ -348,7 +319,7 @@ def test_a_wrong_option_leaves_the_finished_preparation_unchanged(
     before = files_of(out)
     with pytest.raises(UserError, match=complaint):
         prepared(files=hard, **mistake)
-    assert files_of(out) == before and stages_run(prepared(files=hard)[1]) == []
+    assert files_of(out) == before and prepared(files=hard)[1] == ["done before"]
 
 
 def test_training_text_that_is_all_held_out(prepared, files, tmp_path):
@@ -362,180 +333,6 @@ def test_equal_texts_in_two_files_are_told(prepared, files, tmp_path):
     _, told = prepared(files=CorpusFiles([ParallelFiles(files.train[0].source, Path(copied))], None, None))
     assert "source and target of the training text are the same: a model of it learns to copy" in told
     assert not any("same" in line for line in prepared("other")[1])
-
-
-@pytest.mark.parametrize("had_test_text", [True, False])
-def test_a_killed_preparation_leaves_no_old_test_text(prepared, files, tmp_path, files_of, had_test_text):
-    """Neither from an earlier preparation, nor from the killed one, which had just copied it."""
-    fresh, _ = prepared("fresh", files._replace(test=None))
-    out, without = tmp_path / "killed", files._replace(test=None)
-    if had_test_text:
-        prepared("killed")
-    kill("pipeline.count_repeated_inplace", 1, without if had_test_text else files, out)
-    assert (out / "test.en").exists()
-    _, told = prepared("killed", without)
-    assert "clean" in stages_run(told) and same_files(files_of, out, fresh, but=())
-
-
-def test_test_text_of_the_user_is_kept(prepared, files):
-    out, _ = prepared(files=files._replace(test=None))
-    (out / "test.en").write_text("mine")
-    prepared(files=files._replace(test=None), max_words=11)
-    assert (out / "test.en").read_text() == "mine"
-
-
-def test_another_format_repeats_every_stage(prepared, monkeypatch):
-    prepared()
-    monkeypatch.setattr(stages, "FORMAT", stages.FORMAT + 1)
-    assert stages_run(prepared()[1]) == ["clean", "vocabulary", "encode"]
-
-
-def test_the_manifest_changes_without_a_stage(prepared):
-    out, _ = prepared()
-    manifest = read_manifest(out)
-    older = replace(manifest, versions=manifest.versions | {"numpy": "1.0"})
-    (out / "manifest.json").write_text(older.to_json())
-    assert stages_run(prepared(dataset="multi30k")[1]) == []
-    assert read_manifest(out) == replace(older, dataset="multi30k"), "the versions are those that made the files"
-    (out / "manifest.json").write_text("{")
-    assert stages_run(prepared()[1]) == [] and read_manifest(out) == manifest
-
-
-# --- a directory that somebody else has prepared
-
-
-LONG = "x" * 300
-
-
-def edited(path, change):
-    values = json.loads(path.read_text())
-    change(values)
-    path.write_text(json.dumps(values))
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../victim.txt",
-        "sub/../../victim.txt",
-        "/victim.txt",
-        "notes.txt",
-        "sub/train.en",
-        "train.en/../notes.txt",
-        "train.en\n",
-        "train.",
-        "train." + LONG,
-        "other.en",
-        "test.lines.npy",
-        ".",
-        "..",
-        "",
-    ],
-)
-def test_names_that_no_preparation_writes(name):
-    with pytest.raises(ValueError, match="is no file of a prepared corpus"):
-        require_own_names(["train.en", name])
-
-
-@pytest.mark.parametrize(
-    "stage, name", [("clean", "../victim.txt"), ("vocabulary", "notes.txt"), ("encode", "{}/victim.txt")]
-)
-def test_a_record_removes_nothing_but_what_a_preparation_writes(prepared, tmp_path, stage, name):
-    out, _ = prepared()
-    mine = [tmp_path / "victim.txt", out / "notes.txt"]
-    for path in mine:
-        path.write_text("mine")
-
-    def name_it(record):
-        record["stages"][stage]["files"][name.format(tmp_path)] = {"bytes": 4, "crc32": 0}
-
-    edited(out / "stages.json", name_it)
-    _, told = prepared(max_words=11)
-    assert stages_run(told) == ["clean", "vocabulary", "encode"], "the record counts as damaged"
-    assert [path.read_text() for path in mine] == ["mine", "mine"]
-
-
-def set_at(*path):
-    """set_at("stages", "clean", "report", 5) sets that value."""
-    *keys, last, value = path
-
-    def change(values):
-        for key in keys:
-            values = values[key]
-        values[last] = value
-
-    return change
-
-
-DEEP = '{"made_by": "scratchformer data", "stages": ' + "[" * 100_000
-STAGES_FROM_THE_BEGINNING = [
-    lambda path: path.write_text(DEEP),
-    lambda path: path.write_text("[]"),
-    lambda path: path.write_bytes(b"\xff"),
-    lambda path: path.write_text('{"stages": ' + "9" * 5000 + "}"),
-    *(
-        lambda path, change=change: edited(path, change)
-        for change in (
-            set_at("stages", 5),
-            set_at("stages", ["clean"]),
-            set_at("stages", "clean", None),
-            set_at("stages", "clean", "extra", 1),
-            set_at("stages", "clean", "made_from", []),
-            set_at("stages", "clean", "report", [1]),
-            set_at("stages", "clean", "files", ["train.en"]),
-            set_at("stages", "clean", "files", "train.en"),
-            set_at("stages", "clean", "files", "train.en", 7),
-            set_at("stages", "encode", "files", {}),
-            set_at("stages", "vocabulary", "files", "tokenizer.model", "crc32", "0" * 9),
-            set_at("stages", "vocabulary", "files", "tokenizer.model", "bytes", 1e308),
-        )
-    ),
-]
-
-
-@pytest.mark.parametrize("damage", STAGES_FROM_THE_BEGINNING)
-def test_a_damaged_record_of_the_stages_begins_again(prepared, damage):
-    out, _ = prepared()
-    manifest = read_manifest(out)
-    damage(out / "stages.json")
-    assert stages_run(prepared()[1]) != [] and read_manifest(out) == manifest
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        set_at("stages", "clean", "report", {}),
-        set_at("stages", "clean", "report", "total", "kept", "many"),
-        set_at("stages", "clean", "report", "total", "kept", float("inf")),
-        set_at("stages", "clean", "report", "parts", 5),
-        set_at("stages", "encode", "report", "splits", []),
-        set_at("stages", "encode", "report", "splits", "train", {}),
-        set_at("stages", "encode", "report", "ids_crc32", "x"),
-    ],
-)
-def test_figures_that_no_stage_writes_are_told_in_one_line(prepared, change):
-    out, _ = prepared()
-    edited(out / "stages.json", change)
-    with pytest.raises(UserError, match="stages.json: damaged; remove it and run the command again"):
-        prepared()
-    (out / "stages.json").unlink()
-    prepared()
-
-
-@pytest.mark.parametrize("stale", [True, False])
-def test_nothing_is_written_through_a_link(prepared, tmp_path, stale):
-    out, _ = prepared()
-    names = [path.name for path in out.iterdir()]
-    victims = [tmp_path / "elsewhere" / name for name in names]
-    (tmp_path / "elsewhere").mkdir()
-    for name, victim in zip(names, victims):
-        victim.write_bytes((out / name).read_bytes())
-        (out / name).unlink()
-        (out / name).symlink_to(victim)
-        (out / f".{name}.partial").symlink_to(victim)
-    before = [victim.read_bytes() for victim in victims]
-    prepared(max_words=11, max_length=9) if stale else prepared()
-    assert [victim.read_bytes() for victim in victims] == before
 
 
 # --- bad input
@@ -602,34 +399,17 @@ def test_bad_files(complaint_after, change, complaint):
     assert re.search(complaint, complaint_after(change))
 
 
-@pytest.mark.parametrize("name", ["first.en", "dev.en"])
-def test_a_pipe_is_refused(complaint_after, name):
-    """Nothing writes into it, so opening it would wait forever."""
-
-    def replace_by_pipe(directory):
-        (directory / name).unlink()
-        os.mkfifo(directory / name)
-
-    assert f"{name}: not a file on disk; it is read more than once" in complaint_after(replace_by_pipe)
-
-
 @pytest.mark.parametrize(
     "arguments, complaint",
     [
         (["--vocab-size", "0"], "--vocab-size: 0 must lie between"),
         (["--vocab-size", "9"], "too small for this text"),
         (["--vocab-size", "5000"], "too large for this text: at most"),
-        (["--max-words", "0"], "--max-words: 0 must lie between"),
         (["--max-ratio", "0.5"], "--max-ratio: 0.5 must lie between"),
-        (["--max-ratio", "nan"], "--max-ratio: nan must lie between"),
         (["--max-length", "1"], "at most --max-length 1 tokens"),
-        (["--max-length", "-3"], "--max-length: -3 must lie between"),
         (["--sample", "0"], "--sample: 0 must lie between"),
-        (["--workers", "0"], "--workers: 0 must lie between"),
-        (["--sample", str(2**40)], "--sample"),
         (["--languages", "en", "en"], "must differ"),
         (["--languages", "en", "../de"], "letters and digits"),
-        (["--test-source", "x"], "come in pairs"),
         (["--source", "x"], "come in pairs"),
     ],
 )
@@ -677,14 +457,10 @@ def occupied(make):
     "place",
     [
         lambda directory: "",
-        lambda directory: directory / LONG,
         lambda directory: directory / "first.en" / "below a file",
         lambda directory: "/dev/null",
-        lambda directory: "/dev/zero",
         occupied(os.mkfifo),
-        occupied(lambda path: path.symlink_to(path)),
         occupied(lambda path: path.symlink_to("nowhere")),
-        occupied(lambda path: path.symlink_to("/dev/zero")),
     ],
 )
 def test_odd_places_are_refused_in_one_line(refused, tmp_path, files_of, option, place):
@@ -724,12 +500,6 @@ def test_files_of_the_user_are_not_overwritten(complaint_after, tmp_path, files_
     assert "cannot make the directory" in complaint_after(lambda directory: None, out=tmp_path / "file" / "out")
 
 
-def test_a_text_that_disappears(tmp_path):
-    with pytest.raises(UserError, match=r"^cannot read \S*/lost: No such file or directory$"):
-        copy_text(tmp_path / "lost", tmp_path / "copy")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_two_preparations_at_once(complaint_after, tmp_path):
     (tmp_path / "out").mkdir()
     with locked(tmp_path / "out", ""):
@@ -753,19 +523,6 @@ def test_the_command_says_how_to_train(cli, files, tmp_path):
     assert (tmp_path / "out" / "train.yy").exists()
 
 
-def test_a_terminal_shows_the_progress_of_a_stage(files, tmp_path, monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    manifest = prepare(files, tmp_path / "out", Options(vocab_size=90), lambda line: None)
-    shown = sys.stderr.getvalue()
-    lines = manifest.clean["total"]["kept"]
-    assert f"clean {files.train[0].source.name}: 0.00 pairs" in shown
-    assert f"encode train:   0%|          | 0.00/{lines}" in shown and "encode val:" in shown
-
-
 ENDLESS = """
 import sys
 from scratchformer import cli
@@ -787,7 +544,7 @@ def test_workers_end_with_the_command(tmp_path, number):
     """Ctrl-C reaches the workers as well; killing the command does not."""
     files = write_pair(tmp_path, "long", sentences(20, 0) * 2000)
     command = ["data", "files", *flags(source=files.source, target=files.target, out=tmp_path / "out", workers=2)]
-    partial = tmp_path / "out" / ".train.en.partial"
+    partial = tmp_path / "out" / UNFINISHED / "train.en"
     with subprocess.Popen(
         [sys.executable, "-c", ENDLESS, *map(str, command)], start_new_session=True, stderr=subprocess.PIPE, text=True
     ) as process:

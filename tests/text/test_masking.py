@@ -1,4 +1,4 @@
-"""What a masked language model learns from: which pieces are hidden, how, and when; and pairs with labels."""
+"""Examples of a masked language model: the choice of hidden pieces, and pairs with labels."""
 
 import numpy as np
 import pytest

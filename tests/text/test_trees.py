@@ -74,7 +74,7 @@ def test_a_bracket_in_a_word_is_escaped():
         ("(S ())", "() holds neither"),
         ("(NN two words)", "'words' is neither a label nor the only word"),
         ("(S (NN a) b)", "'b' is neither a label nor the only word"),
-        ("(NP a (NN b))", "the tag 'NP' has a word and a phrase"),
+        ("(NP a (NN b))", "has a word and a phrase"),
         ("(S ((NN b)))", "a phrase without a label"),
         ("(S (/NP (NN b)))", "the label '/NP' begins with /"),
         ("(S " * MAX_DEPTH + "(NN a)" + ")" * MAX_DEPTH, f"a tree of more than {MAX_DEPTH} levels"),

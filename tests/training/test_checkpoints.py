@@ -42,14 +42,6 @@ def test_what_is_saved_is_loaded_bit_for_bit(path, same):
     assert loaded.config == TINY
 
 
-def test_special_numbers_survive(path):
-    checkpoint = new_checkpoint()
-    checkpoint.weights["b"][:3] = [-0.0, 1e-310, np.inf]
-    save(path, checkpoint)
-    assert load(path).weights["b"].tobytes() == checkpoint.weights["b"].tobytes()
-    assert load(path).progress.best_loss == float("inf")
-
-
 # --- whole or not at all
 
 
@@ -83,18 +75,6 @@ def test_a_full_disk_is_told_and_leaves_nothing_behind(path, monkeypatch):
     assert os.listdir(path.parent) == []
 
 
-def test_others_may_read_a_checkpoint_as_they_may_read_other_files(path):
-    save(path, new_checkpoint())
-    other = path.with_name("other")
-    other.write_text("")
-    assert path.stat().st_mode == other.stat().st_mode
-
-
-def test_a_missing_directory(path):
-    with pytest.raises(UserError, match="cannot write"):
-        save(path.parent / "nowhere" / path.name, new_checkpoint())
-
-
 # --- damage
 
 
@@ -104,18 +84,6 @@ def test_a_truncated_file(path):
     for length in [0, 1, 7, 8, 100, len(whole) // 2, len(whole) - 1]:
         path.write_bytes(whole[:length])
         with pytest.raises(UserError, match=path.name):
-            load(path)
-
-
-def test_a_flipped_bit_among_the_numbers(path):
-    save(path, new_checkpoint())
-    whole = path.read_bytes()
-    start = 8 + int.from_bytes(whole[:8], "little")
-    for place in range(start, len(whole)):
-        damaged = bytearray(whole)
-        damaged[place] ^= 1 << place % 8
-        path.write_bytes(damaged)
-        with pytest.raises(UserError, match=f"{path.name}: damaged: its checksum is wrong"):
             load(path)
 
 
@@ -137,7 +105,7 @@ def test_a_flipped_bit_anywhere_never_changes_a_weight_and_never_crashes(path, s
     assert n_refused > 100
 
 
-@pytest.mark.parametrize("content", [b"", b"some text\n" * 100, b"\0" * 1000, b"\xff" * 1000, b"PK\x03\x04" * 50])
+@pytest.mark.parametrize("content", [b"", b"some text\n" * 100])
 def test_what_is_no_checkpoint_at_all(path, content):
     path.write_bytes(content)
     with pytest.raises(UserError, match=path.name):
@@ -148,13 +116,6 @@ def test_what_is_no_checkpoint_at_all(path, content):
 def test_a_safetensors_file_of_another_program(path, header):
     save_file({"model.weight": np.ones(3)}, path, header)
     with pytest.raises(UserError, match="not one that this program wrote"):
-        load(path)
-
-
-def test_a_foreign_file_with_numbers_that_numpy_does_not_know(path):
-    header = b'{"weight":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}}'
-    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
-    with pytest.raises(UserError, match=path.name):
         load(path)
 
 
@@ -213,11 +174,6 @@ def test_what_is_set_aside_is_not_deleted(directory):
         save(directory.of_step(30), new_checkpoint(30, step=30))
 
 
-def test_an_unfinished_file_is_no_checkpoint(directory):
-    (directory.directory / ".step_00000035.safetensors.partial").write_bytes(b"half of a checkpoint")
-    assert steps_in(directory)[-1] == 30
-
-
 def test_average_then_best_then_last_is_preferred(directory):
     assert directory.preferred() == directory.of_step(30)
     save(directory.best, new_checkpoint())
@@ -246,10 +202,6 @@ def test_no_average_over_different_runs(directory, progress):
     save(directory.of_step(25), new_checkpoint(25, step=25, **progress))
     with pytest.raises(UserError, match="step_00000025.safetensors: of another run than step_00000030.safetensors"):
         average(directory.steps()[-2:])
-
-
-def test_the_average_of_one_is_itself(directory, same):
-    assert same(average(directory.steps()[-1:]).weights, new_checkpoint(30).weights)
 
 
 def test_no_average_over_different_models(directory):

@@ -11,7 +11,7 @@ from scratchformer.parallel.cores import available_cores
 from scratchformer.training import loop
 from scratchformer.training import trainer as trainer_module
 from scratchformer.training import validation
-from scratchformer.training.data_parallel import DataParallel, replica_of
+from scratchformer.training.data_parallel import replica_of
 from scratchformer.training.trainer import Trainer
 
 
@@ -114,7 +114,3 @@ def test_replicas_and_blas_share_the_cores(begin, monkeypatch, blas_threads, acc
     monkeypatch.setattr(validation, "validation_loss", lambda *arguments: seen.append(blas_threads()) or 1.0)
     loop.train(trainer)
     assert seen == [{of_blas}, {of_blas}]  # a step, then validation
-
-
-def test_one_thread_needs_no_pool(small_config):
-    assert DataParallel(Transformer(small_config().model), 1).map is map

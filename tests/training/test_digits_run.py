@@ -7,14 +7,7 @@ import pytest
 
 from scratchformer import config as configs
 from scratchformer.tasks import start
-from scratchformer.tasks.digits import (
-    Images,
-    LabelledImages,
-    most_confused,
-    nearest_neighbour,
-    read_digits,
-    read_images,
-)
+from scratchformer.tasks.digits import Images, LabelledImages, nearest_neighbour, read_digits, read_images
 from scratchformer.tasks.task import Z, share
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory, load_model
@@ -70,15 +63,6 @@ def test_train_and_evaluate(cli, task_settings, tmp_path):
     assert model.config.patch_size == 4 and "40 test images" in printed and "nearest training image" in printed
 
 
-def test_a_run_may_begin_with_the_weights_of_another(task_config, tmp_path):
-    first, second = (RunDirectory(tmp_path / name) for name in ("first", "second"))
-    loop.train(start.begin(first, task_config("vit-digits", steps=2)))
-    changes = {"steps": 2, "lr_factor": 1e-9, "pretrained": str(first.path)}
-    loop.train(start.begin(second, task_config("vit-digits", **changes)))
-    weights, others = (load_model(run.path).model.store.data for run in (first, second))
-    np.testing.assert_allclose(weights, others, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     "setting, complaint",
     [
@@ -115,12 +99,6 @@ def test_wilson_s_interval():
         for limit in share(np.arange(n) < right)[1]:
             p = limit / 100
             assert abs(right / n - p) == pytest.approx(Z * (p * (1 - p) / n) ** 0.5, abs=1e-9)
-
-
-def test_the_most_frequent_mistake():
-    digits, found = np.array([3, 3, 3, 8, 8, 1]), np.array([8, 8, 3, 3, 8, 1])
-    assert most_confused(digits, found) == (3, 8, 2)
-    assert most_confused(digits, digits) is None
 
 
 def test_the_nearest_image_decides():

@@ -48,11 +48,6 @@ def test_the_score_is_that_of_the_whole_text(task_config, tmp_path):
     assert 0.99 * with_specials < bits < with_specials  # padding, BOS and UNK have no share
 
 
-def test_without_files_the_text_is_the_bundled_english():
-    texts = LanguageModelTask().read(configs.preset("gpt-tiny"))
-    assert texts.train[0].count("\n") == 20_000 and texts.val[0].count("\n") == 500
-
-
 WORDS = "the dog sees a cat and the cat sees the dog , "
 
 

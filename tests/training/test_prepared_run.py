@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from scratchformer import config as configs
-from scratchformer.doctor.data_probes import read_text
 from scratchformer.errors import UserError
 from scratchformer.preparation.prepared import PreparedCorpus, crc32_of_file
 from scratchformer.tasks import start, translation
-from scratchformer.tasks.translation import follow_preparation, open_prepared, prepared_directory
+from scratchformer.tasks.translation import follow_preparation, open_prepared
 from scratchformer.text.batches import steps
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import loop
@@ -52,7 +51,9 @@ def test_the_same_batches(begin, on_prepared, tmp_path, no_text_is_touched, monk
     assert prepared.data.checksum == in_memory.data.checksum and prepared.summary() == in_memory.summary()
     for (epoch, _, mine), (_, _, theirs), _ in zip(steps(prepared.plan), steps(in_memory.plan), range(40)):
         for batch, other in zip(prepared.plan.micro_batches(mine), in_memory.plan.micro_batches(theirs), strict=True):
-            for array, expected in zip((*batch.ids, batch.indices), (*other.ids, other.indices)):
+            for array, expected in zip(
+                (*batch.inputs, batch.targets, batch.indices), (*other.inputs, other.targets, other.indices)
+            ):
                 assert array.dtype == expected.dtype and np.array_equal(array, expected)
     assert epoch > 1
 
@@ -87,13 +88,6 @@ def test_the_same_with_two_ranks(together, small_config, on_prepared, tmp_path):
     assert mine == theirs and np.array_equal(weights, other_weights)
 
 
-def test_without_validation_text(small_config, tmp_path, prepare_corpus):
-    directory = prepare_corpus(tmp_path / "data", with_val=False)
-    trainer = start.begin(RunDirectory(tmp_path / "run"), small_config(**{"data.directory": str(directory)}, steps=2))
-    assert trainer.data.val is None and trainer.data.val_text is None
-    finish(trainer)
-
-
 def test_a_pretrained_run_must_have_the_vocabulary_of_the_directory(trained, on_prepared, tmp_path, prepare_corpus):
     pretrained = {"training.pretrained": str(trained.path)}
     assert start.begin(RunDirectory(tmp_path / "same"), on_prepared(**pretrained)).remarks[0].startswith("33 of 33")
@@ -101,18 +95,6 @@ def test_a_pretrained_run_must_have_the_vocabulary_of_the_directory(trained, on_
     with pytest.raises(UserError, match="its vocabulary is not that of .*other"):
         config = on_prepared(**pretrained, **{"data.directory": str(other), "model.vocab_size": 61})
         start.begin(RunDirectory(tmp_path / "run"), config)
-
-
-def test_files_named_one_by_one_come_first(prepared, corpus, small_config):
-    config = small_config(
-        **{
-            "data.directory": str(prepared),
-            "data.train_source": str(corpus / "train.en"),
-            "data.train_target": str(corpus / "train.de"),
-        }
-    )
-    assert prepared_directory(config.data) is None
-    assert prepared_directory(small_config().data) is None
 
 
 # --- what the preparation has settled
@@ -218,18 +200,6 @@ def test_another_text_with_the_same_vocabulary_is_not_the_same_run(own_run, own_
         start.resume(own_run, config)
 
 
-def test_ids_that_were_replaced_are_noticed(own_prepared, on_prepared, tmp_path):
-    """By another file of the same size, both when a run begins and when it is resumed."""
-    config = on_prepared(**{"data.directory": str(own_prepared)})
-    finish(start.begin(RunDirectory(tmp_path / "run"), config))
-    with open(own_prepared / "train.source.ids.npy", "r+b") as file:
-        file.seek(500)
-        file.write(b"\x05")
-    for work in (start.resume, start.begin):
-        with pytest.raises(UserError, match="the checksum of its ids is not that in manifest.json"):
-            work(RunDirectory(tmp_path / ("run" if work is start.resume else "new")), config)
-
-
 def test_the_doctor_examines_the_prepared_text(cli, prepared, small_settings, monkeypatch):
     monkeypatch.setattr("scratchformer.doctor.diagnosis.probe_code", lambda config: iter(()))
     monkeypatch.setattr("scratchformer.doctor.data_probes.train_tokenizer", None)
@@ -237,9 +207,3 @@ def test_the_doctor_examines_the_prepared_text(cli, prepared, small_settings, mo
     findings = {entry["probe"]: entry for entry in map(json.loads, printed.splitlines())}
     assert "100 pairs" in findings["repeated pairs"]["seen"] and "60 pieces" in findings["vocabulary"]["seen"], said
     assert "val" in findings["held-out text in training"]["seen"] and "remaining probes" not in findings
-
-
-def test_the_doctor_does_without_validation_text(small_config, tmp_path, prepare_corpus):
-    directory = prepare_corpus(tmp_path / "data", with_val=False)
-    text = read_text(small_config(**{"data.directory": str(directory)}).data)
-    assert len(text.train.source) == 100 and text.held_out == {}

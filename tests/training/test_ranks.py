@@ -10,7 +10,7 @@ from scratchformer import config as configs
 from scratchformer.errors import UserError
 from scratchformer.nn.loss import states_loss
 from scratchformer.nn.transformer import Transformer
-from scratchformer.parallel import cores, gradient
+from scratchformer.parallel import gradient
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.tasks import start
 from scratchformer.text.batches import batches_in_order
@@ -48,10 +48,8 @@ def test_what_is_sent_during_backward_does_not_change_any_more(changes, bucket, 
     batch, recorder = trainer.plan.micro_batches(max(trainer.plan.epoch(0), key=len))[0], Recorder()
     model = Transformer(trainer.config.model)
     total = gradient.GradientSum(recorder, model.store.grad, model.layer_offsets())
-    states, cache = model.states(batch.source_ids, batch.target_in_ids)
-    backward = model.states_backward(
-        states_loss(model.unembedding, states, batch.target_out_ids, 0.0, "others")[2], cache
-    )
+    states, cache = model.states(*batch.inputs)
+    backward = model.states_backward(states_loss(model.unembedding, states, batch.targets, 0.0, "others")[2], cache)
     for layer in backward:
         total.complete_from(model.store.offset_of(layer))
     assert len(recorder.sent) == n_sent  # layers; the embeddings come last
@@ -178,18 +176,6 @@ def test_a_rank_with_another_text_or_other_weights_is_named(together, begin):
         * 2
     )
     assert not alone.run.checkpoints.steps()
-
-
-def test_ranks_share_the_cores_and_keep_none_without_work(together, begin, monkeypatch):
-    monkeypatch.setattr(cores, "core_numbers", lambda: list(range(12)))
-    alone = begin(accumulation=5)
-
-    def members_of(ranks):
-        trainer = Trainer(alone.run, alone.config, alone.data, alone.tokenizer, ranks=ranks)
-        return trainer.threads, len(trainer.parallel.replicas)
-
-    assert members_of(Communicator()) == (12, 5)
-    assert together(2, members_of) == [(6, 3)] * 2 and together(4, members_of) == [(3, 2)] * 4
 
 
 def test_one_that_wishes_to_stop_stops_all(together, begin):

@@ -50,14 +50,6 @@ def test_a_run_begins_only_in_a_directory_without_foreign_files(tmp_path, small_
     assert files_of(directory) == before
 
 
-def test_a_prepared_corpus_is_no_place_for_a_run(prepare_corpus, small_config, tmp_path, files_of):
-    directory = prepare_corpus(tmp_path / "prepared")
-    before = files_of(directory)
-    with pytest.raises(UserError, match="which no training wrote"):
-        start.begin(RunDirectory(directory), small_config())
-    assert files_of(directory) == before
-
-
 def test_what_a_run_leaves_that_was_killed_before_it_began_is_no_obstacle(tmp_path, small_config):
     run = RunDirectory(tmp_path / "run")
     run.checkpoints.directory.mkdir(parents=True)

@@ -91,11 +91,6 @@ def test_fine_tuning_begins_with_the_weights_of_pretraining(task_config, pretrai
     assert (scores["n_test"], scores["n_sentences"]) == (62, 240) and scores["first"] + scores["last"] == 100
 
 
-def test_the_antecedent_task_reads_no_files(refused, tmp_path):
-    complaint = refused("train", "antecedent", "--out", tmp_path / "run", "--set", "data.text=['a.txt']")
-    assert "data.task=antecedent reads the annotations of the bundled corpus, and no files" in complaint
-
-
 @pytest.mark.slow
 def test_after_a_minute_the_model_guesses_far_better_than_the_most_frequent_piece(tmp_path):
     run = RunDirectory(tmp_path / "run")

@@ -73,13 +73,6 @@ def test_an_imported_run_is_the_exported_one_bit_for_bit(cli, trained, exported,
     assert run.config_file.read_bytes() == trained.config_file.read_bytes()
 
 
-def test_the_checkpoint_to_export_can_be_chosen(cli, trained, tmp_path):
-    path = tmp_path / "last.safetensors"
-    cli("export", trained.path, "--to", "torch", path, "--checkpoint", "last")
-    embedding = checkpoints.load(trained.checkpoints.steps()[-1]).weights["source_embedding.weight"]
-    assert np.array_equal(load_file(path)["source_embedding.weight"], embedding)
-
-
 # --- bad input
 
 

@@ -57,7 +57,6 @@ class Accelerator(Device):
         self.ops = (Ops(xp), fused)  # the reference is for float64
 
     def to_device(self, model: Model) -> None:
-        """Raises UserError for a model that the kernels are not made for."""
         try:
             steps_for(model.config.d_model)
         except ValueError as error:
@@ -90,8 +89,7 @@ class Gpu(Accelerator):
 
     local_rank  of this process among those on the machine
 
-    The first time, it compiles the kernels, which takes some seconds. Raises UserError if CuPy, a driver, this GPU or
-    something that they need is missing.
+    The first time, it compiles the kernels, which takes some seconds.
     """
 
     def __init__(self, number: int | None, precision: str, local_rank: int = 0) -> None:
@@ -118,10 +116,7 @@ class Gpu(Accelerator):
             raise UserError(f"gpu:{self.number}: {in_one_line(error)}; {remedy}") from error
 
     def communicator(self, host: Communicator) -> Communicator:
-        """NCCL; or through host memory for ranks that share a GPU because the user named it.
-
-        Raises UserError if ranks would share a GPU by accident, or if NCCL cannot connect them.
-        """
+        """NCCL; or through host memory for ranks that share a GPU because the user named it."""
         if host.size == 1:
             return Communicator()
         mine = f"{platform.node()} {self.xp.cuda.Device(self.number).pci_bus_id}".encode()

@@ -18,7 +18,7 @@ Shape = tuple[int, ...]
 
 
 class Layout(NamedTuple):
-    """How cuBLAS reads a stack of matrices (..., rows, columns).
+    """Memory layout of a stack of matrices (..., rows, columns), as cuBLAS reads it.
 
     transposed  False if reading it as column-major gives the transpose of the matrix, as for a row-major one
     ld          leading dimension: numbers between the beginnings of two columns that are read
@@ -67,6 +67,7 @@ def stack_stride(shape: Shape, strides: Shape) -> int | None:
     return axes[-1][1] if axes else 0
 
 
+@lru_cache(maxsize=1 << 14)
 def gemm_call(a: tuple[Shape, Shape], b: tuple[Shape, Shape], c: tuple[Shape, Shape]) -> GemmCall | None:
     """The call for c = a b, each given by its shape and its strides in numbers; None if a copy is needed first.
 
@@ -77,16 +78,6 @@ def gemm_call(a: tuple[Shape, Shape], b: tuple[Shape, Shape], c: tuple[Shape, Sh
     if of_b is None or of_a is None or of_c is None or of_c.transposed:
         return None
     return GemmCall(n, m, k, of_b, of_a, of_c, math.prod(stack))
-
-
-@lru_cache(maxsize=1 << 14)
-def known_call(
-    a: Shape, a_strides: Shape, b: Shape, b_strides: Shape, c: Shape, c_strides: Shape, itemsize: int, c_itemsize: int
-) -> GemmCall | None:
-    """`gemm_call` for strides in bytes. It is found once for each combination, because steps repeat them."""
-    sizes = itemsize, itemsize, c_itemsize
-    shapes, strides = (a, b, c), (a_strides, b_strides, c_strides)
-    return gemm_call(*(in_numbers(*each) for each in zip(shapes, strides, sizes)))
 
 
 Blas = Callable[[GemmCall, Array, Array, Array, bool], None]
@@ -108,10 +99,10 @@ class Gemm:
             if not add:
                 out[...] = 0
             return
-        call = known_call(a.shape, a.strides, b.shape, b.strides, out.shape, out.strides, a.itemsize, out.itemsize)
+        call = gemm_call(*map(shape_and_strides, (a, b, out)))
         if call is None:
             a, b = self._readable(a), self._readable(b)
-            call = gemm_call(shape_and_strides(a), shape_and_strides(b), shape_and_strides(out))
+            call = gemm_call(*map(shape_and_strides, (a, b, out)))
         if call is not None:
             self.blas(call, b, a, out, add)
             return
@@ -130,12 +121,7 @@ class Gemm:
 
 def shape_and_strides(x: Array) -> tuple[Shape, Shape]:
     """The shape, and the strides in numbers."""
-    return in_numbers(x.shape, x.strides, x.itemsize)
-
-
-def in_numbers(shape: Shape, strides: Shape, itemsize: int) -> tuple[Shape, Shape]:
-    """A shape, and strides in numbers instead of bytes."""
-    return shape, tuple(stride // itemsize for stride in strides)
+    return x.shape, tuple(stride // x.itemsize for stride in x.strides)
 
 
 CUDA_TYPE = {"float32": 0, "float16": 2, "bfloat16": 14}  # CUDA_R_32F, _16F and _16BF of cudaDataType, library_types.h
@@ -172,11 +158,14 @@ class CuBlas:
         cublas.setMathMode(self.handle(), SUMS_IN_FLOAT32)
 
     def __call__(self, call: GemmCall, b: Array, a: Array, c: Array, add: bool) -> None:
-        beta = ADDRESS_OF_ONE if add else ADDRESS_OF_ZERO
-        multiply = self.cublas.gemmStridedBatchedEx if call.batch_count > 1 else self.cublas.gemmEx
-        for sizes, of_b, of_a, of_c, rest in arguments(call, b.dtype, a.dtype, c.dtype, self.tf32):
-            factors = b.data.ptr + of_b.offset, *of_b.layout, a.data.ptr + of_a.offset, *of_a.layout
-            product = *sizes, ADDRESS_OF_ONE, *factors, beta, c.data.ptr + of_c.offset, *of_c.layout, *rest
+        beta, is_stack = ADDRESS_OF_ONE if add else ADDRESS_OF_ZERO, call.batch_count > 1
+        multiply = self.cublas.gemmStridedBatchedEx if is_stack else self.cublas.gemmEx
+        sizes = int(call.b.transposed), int(call.a.transposed), call.n, call.m, call.k
+        for first in range(0, call.batch_count, MAX_BATCH):
+            of_b, of_a, of_c = (operand(*each, first, is_stack) for each in ((b, call.b), (a, call.a), (c, call.c)))
+            count = [min(MAX_BATCH, call.batch_count - first)] if is_stack else []
+            rest = *count, compute_type(a.dtype.name, self.tf32), ALGORITHM
+            product = *sizes, ADDRESS_OF_ONE, *of_b, *of_a, beta, *of_c, *rest
             if not self._is_queued(multiply, product):
                 self.empty_pool()
                 if not self._is_queued(multiply, product):
@@ -193,36 +182,12 @@ class CuBlas:
         return True
 
 
-class Operand(NamedTuple):
-    """How matrices are passed to cuBLAS: the distance of the first from the array's address, in bytes; then their type,
-    their leading dimension and, if there are several, their stride."""
-
-    offset: int
-    layout: tuple[int, ...]
-
-
-@lru_cache(maxsize=1 << 14)
-def arguments(call: GemmCall, b: np.dtype, a: np.dtype, c: np.dtype, tf32: bool) -> list[tuple]:
-    """All but the addresses, for each MAX_BATCH matrices of a call: sizes, the operands b, a and c, and the rest."""
-    sizes = int(call.b.transposed), int(call.a.transposed), call.n, call.m, call.k
-    rest = compute_type(a.name, tf32), ALGORITHM
-    stacks = (call.b, b), (call.a, a), (call.c, c)
-    if call.batch_count == 1:
-        return [(sizes, *(operand(*stack) for stack in stacks), rest)]
-    return [
-        (sizes, *(operand(*stack, first) for stack in stacks), (min(MAX_BATCH, call.batch_count - first), *rest))
-        for first in range(0, call.batch_count, MAX_BATCH)
-    ]
-
-
-def operand(matrices: Layout, dtype: np.dtype, first: int | None = None) -> Operand:
-    """first: the number of the first matrix, if there are several"""
-    layout = CUDA_TYPE[dtype.name], matrices.ld
-    if first is None:
-        return Operand(0, layout)
-    return Operand(first * matrices.stride * dtype.itemsize, (*layout, matrices.stride))
+def operand(x: Array, layout: Layout, first: int, is_stack: bool) -> list[int]:
+    """The arguments for one operand, from matrix `first` of the stack on: address, type, leading dimension, stride."""
+    address = x.data.ptr + first * layout.stride * x.itemsize
+    return [address, CUDA_TYPE[x.dtype.name], layout.ld, *([layout.stride] if is_stack else [])]
 
 
 def compute_type(dtype: str, tf32: bool) -> int:
-    """How products of this dtype are computed."""
+    """The compute type of cuBLAS for products of this dtype."""
     return COMPUTE_32F_FAST_TF32 if tf32 and dtype == "float32" else COMPUTE_32F

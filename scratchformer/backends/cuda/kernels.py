@@ -85,7 +85,7 @@ def instance_named(name: str, dtype: np.dtype, steps: int) -> str:
 
 
 class Signature(NamedTuple):
-    """Where the arrays and the scalars stand among a kernel's arguments.
+    """Places of the arrays and the scalars among a kernel's arguments.
 
     arrays  place, dtype and is_view of each
     """

@@ -55,7 +55,7 @@ def open_gpu(cupy):
 
 @pytest.fixture
 def cupy():
-    """The module; skips the test if there is no GPU."""
+    """The module; skips the test without a GPU."""
     module = pytest.importorskip("cupy")
     try:
         found = module.cuda.runtime.getDeviceCount()

@@ -17,7 +17,7 @@ COMPILER = shutil.which("g++") or shutil.which("clang++")
 
 
 def has_barriers(source):
-    """Whether threads wait for each other in these lines of CUDA C."""
+    """1 if threads wait for each other in these lines of CUDA C, otherwise 0."""
     return int(bool(re.search(r"warp_|block_|drop\.|__sync|__shfl|_REDUCE", source)))
 
 

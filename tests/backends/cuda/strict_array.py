@@ -12,55 +12,16 @@ import numpy as np
 waits = []
 """The names of the operations that made the host wait, oldest first."""
 
-IN_CUPY = {
-    "add",
-    "arange",
-    "asarray",
-    "ascontiguousarray",
-    "concatenate",
-    "einsum",
-    "empty",
-    "empty_like",
-    "exp",
-    "float32",
-    "float64",
-    "isfinite",
-    "log",
-    "matmul",
-    "maximum",
-    "minimum",
-    "ndarray",
-    "ones",
-    "sqrt",
-    "subtract",
-    "where",
-    "zeros",
-    "zeros_like",
-}
+IN_CUPY = set(
+    """add arange asarray ascontiguousarray concatenate einsum empty empty_like exp float32 float64 isfinite log matmul
+    maximum minimum ndarray ones sqrt subtract where zeros zeros_like""".split()
+)
 """The functions of CuPy that the library uses. Look a name up in CuPy's reference before adding it."""
 
-METHODS = {
-    "T",
-    "all",
-    "argmax",
-    "astype",
-    "copy",
-    "dtype",
-    "flags",
-    "itemsize",
-    "max",
-    "mean",
-    "min",
-    "nbytes",
-    "ndim",
-    "reshape",
-    "shape",
-    "size",
-    "strides",
-    "sum",
-    "swapaxes",
-    "transpose",
-}
+METHODS = set(
+    """T all argmax astype copy dtype flags itemsize max mean min nbytes ndim reshape shape size strides sum swapaxes
+    transpose""".split()
+)
 """The attributes of CuPy arrays that the library uses."""
 
 

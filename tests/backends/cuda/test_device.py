@@ -1,7 +1,5 @@
 """Choosing a device: errors are reported in one line. And kernels.cu compiles for several kinds of GPU."""
 
-import configparser
-import ctypes
 import importlib.util
 import re
 import sys
@@ -18,7 +16,7 @@ from scratchformer.backends.device import Device, open_device
 from scratchformer.config import Config, load, with_settings
 from scratchformer.errors import UserError
 from scratchformer.parallel.communicator import Communicator
-from scratchformer.training import loop
+from scratchformer.tasks import start
 
 
 def pretended_cupy(count=None):
@@ -36,21 +34,15 @@ def pretended_cupy(count=None):
     return cupy
 
 
+NO_DRIVER = "gpu:0: cudaErrorInsufficientDriver: CUDA driver version is insufficient; if a library"
+
+
 @pytest.mark.parametrize(
     "cupy, name, message",
     [
         (None, "gpu", "--device gpu needs cupy; pip install 'scratchformer[cuda13]', or [cuda12], brings it"),
-        (
-            pretended_cupy(),
-            "gpu",
-            "gpu:0: cudaErrorInsufficientDriver: CUDA driver version is insufficient; if a library",
-        ),
-        (
-            types.ModuleType("cupy"),
-            "gpu:1",
-            "gpu:1: module 'cupy' has no attribute 'cuda'; if a library is missing, pip",
-        ),
-        (pretended_cupy(0), "gpu", "gpu:0: there are 0 GPUs here"),
+        (pretended_cupy(), "gpu", NO_DRIVER),
+        (types.ModuleType("cupy"), "gpu:1", "gpu:1: module 'cupy' has no attribute 'cuda'; if a library is missing"),
         (pretended_cupy(2), "gpu:2", "gpu:2: there are 2 GPUs here, counted from 0"),
     ],
 )
@@ -65,7 +57,6 @@ def test_missing_parts_are_reported_in_one_line(cupy, name, message, monkeypatch
     "settings, message",
     [
         (["--device", "gpu:x"], "training.device='gpu:x' must be cpu, gpu or gpu:N"),
-        (["--device", "tpu"], "training.device='tpu' must be cpu, gpu or gpu:N"),
         (["--device", "gpu:" + 5000 * "1"], "must be cpu, gpu or gpu:N"),
         (["--precision", "fp64"], "training.precision must be one of fp32, tf32, bf16, fp16, not 'fp64'"),
         (["--precision", "fp16"], "training.precision=fp16 is for a GPU; the CPU computes in fp32"),
@@ -115,7 +106,7 @@ def settings_of(run):
 
 @pytest.mark.slow
 def test_a_run_keeps_its_precision_until_it_moves_to_the_cpu(own_run, cli, monkeypatch):
-    monkeypatch.setattr(loop, "open_device", lambda *_: Device())  # only the configuration file matters here
+    monkeypatch.setattr(start, "open_device", lambda *_: Device())  # only the configuration file matters here
 
     def resumed(*options):
         assert cli("train", "--resume", own_run.path, *options).code == 0
@@ -143,83 +134,52 @@ def test_the_cpu_is_the_default_and_takes_a_precision_of_its_own():
         with_settings(Config(), {"training.precision": "fp8"})
 
 
-@pytest.mark.parametrize("extra", ["cuda12", "cuda13"])
-def test_the_extras_ask_for_versions_that_work(extra):
-    """Older ones of CuPy compile the kernels again in each process; with older ones of NumPy it has no bfloat16."""
-    setup = configparser.ConfigParser()
-    setup.read(Path(__file__).parents[3] / "setup.cfg", encoding="utf-8")
-    least = dict(re.findall(r"^([\w-]+).*>=([\d.]+)$", setup["options.extras_require"][extra], re.MULTILINE))
-    versions = {name: tuple(map(int, version.split("."))) for name, version in least.items()}
-    assert versions[f"cupy-{extra}x"] >= (14, 1) and versions["numpy"] >= (2, 1, 2)
+@pytest.mark.gpu
+def test_a_gpu_reports_its_free_memory(open_gpu):
+    assert 2**20 < open_gpu().memory_bytes() < 2**40
 
 
 # The compiler ---------------------------------------------------------------------------------------------------------
 
 
-def wheel_directory(module):
-    """The directory of a package that is installed from a wheel, or None."""
-    found = importlib.util.find_spec(module)
-    return Path(next(iter(found.submodule_search_locations))) if found else None
+@pytest.fixture(scope="session")
+def compile_kernels():
+    """compile_kernels(architecture, source) -> the compiler's log"""
+    found = importlib.util.find_spec("nvidia")
+    places = found.submodule_search_locations if found else []
+    headers = [each for place in places for each in Path(place).glob("**/cuda_bf16.h")]
+    if importlib.util.find_spec("cupy") is None or not headers:
+        pytest.skip("no CuPy and nvidia-cuda-runtime")
+    from cupy.cuda import nvrtc
 
+    def compile_(architecture, source):
+        program = nvrtc.createProgram(source, "kernels.cu", [], [])
+        for kernel in parse_kernels(source).values():
+            for name in {name for stored in C_TYPE for name in kernel.instances(stored)}:
+                nvrtc.addNameExpression(program, name)
+        options = f"-arch={architecture}", "-std=c++17", f"-I{headers[0].parent}", "-ftz=true", "--ptxas-options=-v"
+        try:
+            nvrtc.compileProgram(program, options)
+        except nvrtc.NVRTCError:
+            return nvrtc.getProgramLog(program)
+        assert len(nvrtc.getCUBIN(program)) > 10_000
+        return nvrtc.getProgramLog(program)
 
-def nvrtc_and_headers():
-    """The library of NVIDIA's run-time compiler and the directory of its headers; None if they are not installed."""
-    nvidia = wheel_directory("nvidia")
-    libraries = sorted(nvidia.glob("**/libnvrtc.so.*")) if nvidia else []
-    headers = sorted(nvidia.glob("**/include/cuda_bf16.h")) if nvidia else []
-    if not (libraries and headers):
-        return None
-    for builtins in libraries[0].parent.glob("libnvrtc-builtins.so.*"):
-        ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)
-    return ctypes.CDLL(str(libraries[0])), headers[0].parent
-
-
-def compile_kernels(nvrtc, headers, architecture, source):
-    """-> bytes of the compiled code, the compiler's log"""
-    names = {
-        name for kernel in parse_kernels(source).values() for stored in C_TYPE for name in kernel.instances(stored)
-    }
-    program, text = ctypes.c_void_p(), ctypes.c_size_t()
-    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None) == 0
-    for name in sorted(names):
-        assert nvrtc.nvrtcAddNameExpression(program, name.encode()) == 0
-    options = [
-        f"-arch={architecture}".encode(),
-        b"-std=c++17",
-        f"-I{headers}".encode(),
-        b"-ftz=true",
-        b"--ptxas-options=-v",
-    ]
-    failed = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
-    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(text))
-    log = ctypes.create_string_buffer(text.value)
-    nvrtc.nvrtcGetProgramLog(program, log)
-    if failed:
-        return 0, log.value.decode()
-    nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(text))
-    return text.value, log.value.decode()
+    return compile_
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90"])
-def test_the_kernels_compile_for_several_kinds_of_gpu(architecture):
-    found = nvrtc_and_headers()
-    if found is None:
-        pytest.skip("no nvidia-cuda-nvrtc and nvidia-cuda-runtime")
-    size, log = compile_kernels(*found, architecture, SOURCE)
-    assert size > 10_000 and "error" not in log, log
+def test_the_kernels_compile_for_several_kinds_of_gpu(compile_kernels, architecture):
+    log = compile_kernels(architecture, SOURCE)
+    assert "error" not in log, log
     spills = dict(re.findall(r"entry function '(\w+)'.*?(\d+) bytes spill stores", log, re.DOTALL))
     assert len(spills) > 40
     assert [kernel for kernel, spilled in spills.items() if spilled != "0"] == []
 
 
-def test_errors_of_the_compiler_are_noticed():
-    found = nvrtc_and_headers()
-    if found is None:
-        pytest.skip("no nvidia-cuda-nvrtc and nvidia-cuda-runtime")
-    source = SOURCE.replace("warp_sum(sum)", "warp_sum()")
-    size, log = compile_kernels(*found, "sm_80", source)
-    assert size == 0 and "too few arguments" in log
+def test_errors_of_the_compiler_are_noticed(compile_kernels):
+    assert "too few arguments" in compile_kernels("sm_80", SOURCE.replace("warp_sum(sum)", "warp_sum()"))
 
 
 # Among several ranks --------------------------------------------------------------------------------------------------
@@ -262,9 +222,10 @@ def test_ranks_with_a_gpu_each_use_nccl_and_others_the_host(buses, was_named, ki
 
 
 def test_a_single_rank_needs_no_communication(together, open_strict):
-    for of_rank in (a_gpu(0, False, {}), open_strict()):
+    for of_rank in (a_gpu(0, False, {}), open_strict(), open_strict("bf16")):
         (found,) = together(1, of_rank.communicator)
         assert type(found) is Communicator
+    assert all(together(2, lambda ranks: Device().communicator(ranks) is ranks))
 
 
 def waits_for(statuses, monkeypatch):

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import strict_array
 
-from scratchformer.backends.cuda.device import Device, dtype_named
 from scratchformer.parallel import gradient
 from scratchformer.parallel.communicator import Communicator, HostStaged
 from scratchformer.training.trainer import Trainer
@@ -87,13 +86,6 @@ def test_a_step_of_one_rank_among_several_waits_for_nothing(begin, open_strict):
     trainer.step(0, 0, max(trainer.plan.epoch(0), key=len))
     assert strict_array.waits == [] and len(Queue.sent) == 2  # the gradient, the loss
     assert all(isinstance(each, strict_array.Array) for each in Queue.sent)
-
-
-def test_which_communicators_need_no_other(together, open_strict):
-    device = open_strict("bf16")
-    assert device.communicator(Communicator()).size == 1 and type(device.communicator(Communicator())) is Communicator
-    assert all(together(2, lambda ranks: Device().communicator(ranks) is ranks))
-    assert dtype_named("bfloat16").itemsize == 2
 
 
 def test_arrays_are_sent_through_host_memory(together):

@@ -25,4 +25,4 @@ def test_the_gradient_is_that_of_the_mean_loss_per_piece():
 
 def test_frequencies_beat_guessing_and_short_sentences_are_short():
     assert short_translation.loss_of_the_frequencies() < math.log(short_translation.tokenizer().vocab_size)
-    assert short_translation.new_sentences().target_out_ids.shape[1] <= short_translation.LONGEST + 1
+    assert short_translation.new_sentences().targets.shape[1] <= short_translation.LONGEST + 1
