@@ -1,7 +1,6 @@
 """How is an epoch best cut into batches: in buckets, sorted by length, with or without small rests?
 
     python benchmarks/batch_plans.py --data DIR [--quick] [--out DIR]              # Multi30k in DIR; an hour
-    python benchmarks/batch_plans.py --data DIR --part longer                      # only one part of the result anew
 
 Five plans train the same small model on Multi30k, three seeds each: for one seed they start from the same weights. All
 have the same budget of positions, and all stop at the same number of target tokens, since a plan with less padding
@@ -12,7 +11,6 @@ part, `longer`, asks whether the difference between two of the plans lasts: a st
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -20,16 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from provenance import surroundings
-from small_training import RESULTS, number, spread
-from threadpoolctl import threadpool_limits
+from small_training import number, record, spread
 
 from scratchformer import config as configs
 from scratchformer.backends.device import Device
 from scratchformer.config import Config
 from scratchformer.tasks.translation import encode_corpus, read_corpus, train_tokenizer
 from scratchformer.text.batches import BatchPlan, EncodedPairs, bucket_boundaries, steps
-from scratchformer.training.run import RunDirectory, replace_text
+from scratchformer.training.run import RunDirectory
 from scratchformer.training.trainer import Trainer
 from scratchformer.training.validation import validation_loss
 
@@ -245,31 +241,19 @@ def compare(config: Config, names: Sequence[str], seeds: Sequence[int]) -> dict[
     return {"config": configs.to_dict(shown), "seeds": seeds, "results": [*rows.values()]}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", required=True, metavar="DIR", help="train.en.gz, train.de.gz, val.en.gz, val.de.gz")
-    parser.add_argument("--part", choices=("all", "plans", "longer"), default="all")
-    parser.add_argument("--quick", action="store_true", help="sizes that show nothing, for a test")
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    args = parser.parse_args()
-    fixed = {"data.directory": args.data, "training.steps": 10**6}
-    quick = QUICK if args.quick else {}
-    seeds = SEEDS[:1] if args.quick else SEEDS
-    path = args.out / "batch_plans.json"
-    provenance = surroundings()  # now: git may move while we measure
-    result: dict[str, Any] = {"command": "python benchmarks/batch_plans.py --data DIR"}
-    if args.part != "all":
-        result = json.loads(path.read_text(encoding="utf-8"))
-    with threadpool_limits(1):
-        if args.part != "longer":
-            config = configs.with_settings(configs.preset("multi30k"), EXPERIMENT | fixed | quick)
-            result |= {"provenance": provenance, **compare(config, [*PLANS], seeds)}
-        if args.part != "plans":
-            config = configs.with_settings(configs.preset("multi30k"), EXPERIMENT | LONGER | fixed | quick)
-            result["longer"] = {"provenance": provenance, **compare(config, LONGER_PLANS, seeds)}
-    args.out.mkdir(parents=True, exist_ok=True)
-    replace_text(path, json.dumps(result, indent=1, allow_nan=False) + "\n")
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    changes = {"data.directory": arguments.data, "training.steps": 10**6} | (QUICK if arguments.quick else {})
+    seeds = SEEDS[:1] if arguments.quick else SEEDS
+    first, longer = (
+        configs.with_settings(configs.preset("multi30k"), settings | changes)
+        for settings in (EXPERIMENT, EXPERIMENT | LONGER)
+    )
+    return {**compare(first, [*PLANS], seeds), "longer": compare(longer, LONGER_PLANS, seeds)}
 
 
 if __name__ == "__main__":
-    main()
+    record("batch_plans", __doc__, measure, options)

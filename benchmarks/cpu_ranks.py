@@ -10,19 +10,17 @@ Validation, checkpoints, start and end of a run are not counted.
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from provenance import surroundings
+from small_training import record
 
 from scratchformer import config as configs
 from scratchformer.training.run import RunDirectory
 
-RESULTS = Path(__file__).parent / "results"
 VARIANTS = {"1 process, 1 thread": (1, 1), "1 process, 2 threads": (1, 2), "2 processes, 1 thread each": (2, 1)}
 ROUNDS, STEPS, WARM_UP = 4, 40, 5
 
@@ -39,42 +37,34 @@ def steps_of(nproc: int, threads: int, settings: list[str]) -> list[dict[str, An
         return RunDirectory(Path(folder)).read_log("step")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", required=True, metavar="DIR", help="train.en.gz, train.de.gz, val.en.gz, val.de.gz")
-    parser.add_argument("--quick", action="store_true", help="sizes that show nothing, for a test")
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    args = parser.parse_args()
-    n_rounds, n_steps, warm_up = (1, 3, 1) if args.quick else (ROUNDS, STEPS, WARM_UP)
-    small = ["--set", "vocab_size=60", "--set", "d_model=16", "--set", "d_ff=32"] if args.quick else []
-    settings = ["--data", args.data, "--set", f"training.steps={n_steps}", *small]
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    n_rounds, n_steps, warm_up = (1, 3, 1) if arguments.quick else (ROUNDS, STEPS, WARM_UP)
+    small = ["--set", "vocab_size=60", "--set", "d_model=16", "--set", "d_ff=32"] if arguments.quick else []
+    settings = ["--data", arguments.data, "--set", f"training.steps={n_steps}", *small]
     logs: dict[str, list[list[dict[str, Any]]]] = {name: [] for name in VARIANTS}
     for _ in range(n_rounds):
         for name, (nproc, threads) in VARIANTS.items():
             logs[name].append(steps_of(nproc, threads, settings)[warm_up:])
-    results = []
+    results: list[dict[str, Any]] = []
     for name, rounds in logs.items():
         seconds = sum(min(entry["seconds"] for entry in same_step) for same_step in zip(*rounds))
-        tokens = sum(entry["target_tokens"] for entry in rounds[0])
-        results.append(
-            {"variant": name, "tokens_per_second": tokens / seconds, "losses": [entry["loss"] for entry in rounds[0]]}
-        )
-    for row in results:
-        row["of_one_thread"] = row["tokens_per_second"] / results[0]["tokens_per_second"]
-        print(f"{row['variant']:28} {row['tokens_per_second']:8,.0f} target tokens/s, {row['of_one_thread']:.2f} times")
-    result = {
-        "benchmark": "cpu_ranks",
-        "command": "python benchmarks/cpu_ranks.py --data DIR",
+        rate = sum(entry["target_tokens"] for entry in rounds[0]) / seconds
+        losses = [entry["loss"] for entry in rounds[0]]
+        results.append({"variant": name, "tokens_per_second": rate, "losses": losses})
+        results[-1]["of_one_thread"] = rate / results[0]["tokens_per_second"]
+        print(f"{name:28} {rate:8,.0f} target tokens/s, {results[-1]['of_one_thread']:.2f} times")
+    return {
         "rounds": n_rounds,
         "steps": [warm_up + 1, n_steps],
         "config": configs.to_dict(configs.preset("multi30k")),
-        "provenance": surroundings(),
         "results": results,
         "processes_have_the_losses_of_threads": results[1]["losses"] == results[2]["losses"],
     }
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "cpu_ranks.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    record("cpu_ranks", __doc__, measure, options, threads=None)

@@ -22,15 +22,14 @@ fit into a cache, and where work counts that is no matrix product.
 
 from __future__ import annotations
 
+import argparse
 import time
 import tracemalloc
 from typing import Any, Callable, NamedTuple
 
 import numpy as np
 from cpu_step import matmul_flops, micro_batches, our_step, pairs_of
-from provenance import surroundings
-from small_training import arguments_of, write
-from threadpoolctl import threadpool_limits
+from small_training import record
 
 from scratchformer.backends.cpu import FAST, PRODUCT_BLOCK, keep_freed_memory
 from scratchformer.config import Config, ModelConfig
@@ -177,7 +176,7 @@ SUBJECTS = {
 }
 
 
-def measure(name: str, axis: str, values: list[int], repetitions: int) -> dict[str, Any]:
+def measured(name: str, axis: str, values: list[int], repetitions: int) -> dict[str, Any]:
     """One row of the table."""
     subject = SUBJECTS[name]
     grown = [subject.others._replace(**{axis: value}) for value in values]
@@ -241,29 +240,19 @@ def in_words(exponents: dict[str, float]) -> str:
     return f"{exponents['measured']:.2f} ({exponents['predicted']:.2f})"
 
 
-def main() -> None:
-    arguments = arguments_of(__doc__.split("\n")[0])
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     repetitions = QUICK_REPETITIONS if arguments.quick else REPETITIONS
-    n_sizes = QUICK_SIZES if arguments.quick else None
-    rows = []
+    n_sizes, rows = QUICK_SIZES if arguments.quick else None, []
     keep_freed_memory()  # as the command line does
-    with threadpool_limits(1), using(FAST):
-        provenance = surroundings()  # now: git may move while we measure
+    with using(FAST):
         for name, subject in SUBJECTS.items():
             for axis, values in subject.axes.items():
-                rows.append(measure(name, axis, values[:n_sizes], repetitions))
-                print(
-                    f"{name} over {axis}: time {in_words(rows[-1]['time_exponent'])}, "
-                    f"memory {in_words(rows[-1]['memory_exponent'])}",
-                    flush=True,
-                )
+                rows.append(measured(name, axis, values[:n_sizes], repetitions))
+                time, memory = (in_words(rows[-1][f"{what}_exponent"]) for what in ("time", "memory"))
+                print(f"{name} over {axis}: time {time}, memory {memory}", flush=True)
     print_table(rows)
-    write(
-        arguments.out,
-        "cpu_scaling",
-        {"benchmark": "cpu_scaling", "repetitions": repetitions, "provenance": provenance, "results": rows},
-    )
+    return {"repetitions": repetitions, "results": rows}
 
 
 if __name__ == "__main__":
-    main()
+    record("cpu_scaling", __doc__, measure)

@@ -14,13 +14,11 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cpu_step import OURS, RESULTS, TASKS, Cell, Step, names_from, our_step, positive, spread_of, take_turns
-from provenance import surroundings
-from small_training import write
+from cpu_step import OURS, TASKS, Cell, Step, names_from, our_step, positive, spread_of, take_turns
+from small_training import record
 from threadpoolctl import threadpool_limits
 
 from scratchformer.backends.cpu import FastOps, keep_freed_memory
@@ -64,7 +62,7 @@ def lines_of(trick: str) -> int | None:
     return len(inspect.getsource(sources[trick]).splitlines()) if trick in sources else None
 
 
-def measure(cell: Cell, repetitions: int) -> dict[str, Any]:
+def measured(cell: Cell, repetitions: int) -> dict[str, Any]:
     steps = variants(cell)
     with threadpool_limits(1, "blas"):  # one for each of our threads
         seconds = take_turns(steps, cell.steps(), repetitions).seconds
@@ -81,41 +79,23 @@ def measure(cell: Cell, repetitions: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument(
-        "--models", type=names_from(TASKS), default=["tiny", "multi30k", "small"], help="(default: tiny,multi30k,small)"
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    models = ["tiny", "multi30k", "small"]
+    parser.add_argument("--models", type=names_from(TASKS), default=models, help="(default: tiny,multi30k,small)")
     parser.add_argument("--repetitions", type=positive, default=40, help="of every step (default: %(default)s)")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
-    parser.add_argument("--quick", action="store_true", help="2 repetitions of small models, to see that it runs")
-    arguments = parser.parse_args()
-    if not arguments.out.is_dir():
-        parser.error(f"--out: {arguments.out} is no directory")
 
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     keep_freed_memory()  # as the command line does
-    around, results = surroundings(), []
     repetitions = 2 if arguments.quick else arguments.repetitions
-    for model in arguments.models:
-        results.append(measure(Cell(model, "with", 1, arguments.quick), repetitions))
-        write(
-            arguments.out,
-            "cpu_tricks",
-            {
-                "benchmark": "cpu_tricks",
-                "repetitions": repetitions,
-                "lines": {name: lines_of(name) for name in results[0]["gain_percent"]},
-                "results": results,
-                **around,
-            },
-        )
+    results = [measured(Cell(model, "with", 1, arguments.quick), repetitions) for model in arguments.models]
     print(f"{'without':34} {'lines':>5} " + " ".join(f"{result['model']:>9}" for result in results))
     for name in results[0]["gain_percent"]:
-        print(
-            f"{name:34} {lines_of(name) or '':>5} "
-            + " ".join(f"{result['gain_percent'][name]:8.1f}%" for result in results)
-        )
+        gains = " ".join(f"{result['gain_percent'][name]:8.1f}%" for result in results)
+        print(f"{name:34} {lines_of(name) or '':>5} {gains}")
+    lines = {name: lines_of(name) for name in results[0]["gain_percent"]}
+    return {"repetitions": repetitions, "lines": lines, "results": results}
 
 
 if __name__ == "__main__":
-    main()
+    record("cpu_tricks", __doc__, measure, options, threads=None)

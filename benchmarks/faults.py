@@ -1,7 +1,6 @@
 """What becomes of a job of two processes when one of them raises, dies, is stopped or hangs?
 
     python benchmarks/faults.py [--quick] [--out DIR]                              # about 3 minutes
-    python benchmarks/faults.py --table                                            # the result as Markdown
 
 Every fault strikes either rank at every moment: as it starts, in a step, while validating, while saving. The call at
 which it strikes is drawn. Either is also killed and stopped from outside, whenever that may be.
@@ -38,9 +37,7 @@ from pathlib import Path
 from typing import Any, Iterator, NamedTuple
 from unittest import mock
 
-from provenance import surroundings
-from small_training import RESULTS, write
-from threadpoolctl import threadpool_limits
+from small_training import record
 
 from scratchformer import config as configs
 from scratchformer.config import Config
@@ -284,13 +281,12 @@ def losses_of(run: RunDirectory) -> dict[int, float]:
     return {entry["step"]: entry["loss"] for entry in run.read_log("step")}
 
 
-def print_table(result: dict[str, Any]) -> None:
+def print_table(rows: list[dict[str, Any]]) -> None:
     """A line for each fault and moment: of both ranks, the longer time."""
     print(
         "| fault | moment | trials | seconds until all have ended, at most | exit code | left or harmed "
         "| goes on with the same bits |\n|---|---|---|---|---|---|---|"
     )
-    rows = result["results"]
     for fault, moment in product(FAULTS, (*MOMENTS, "any")):
         some = [row for row in rows if (row["fault"], row["moment"]) == (fault, moment)]
         if some:
@@ -312,37 +308,20 @@ def write_text(directory: Path, lines: int = 120) -> None:
             (directory / f"{split}.{language}").write_text(text, encoding="utf-8")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help=f"the first {QUICK_TRIALS} trials")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
-    parser.add_argument("--table", action="store_true", help="print what is recorded, run nothing")
-    arguments = parser.parse_args()
-    if arguments.table:
-        return print_table(json.loads((arguments.out / "faults.json").read_text(encoding="utf-8")))
-    trials = all_trials(SEED)[: QUICK_TRIALS if arguments.quick else None]
-    provenance, endings = surroundings(), []
-    with tempfile.TemporaryDirectory() as name, threadpool_limits(1):
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    trials, endings = all_trials(SEED)[: QUICK_TRIALS if arguments.quick else None], []
+    with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         write_text(directory)
-        config = configs.with_settings(configs.TINY, {"data.directory": name} | SMALL)
-        site = Site(directory, config)
+        site = Site(directory, configs.with_settings(configs.TINY, {"data.directory": name} | SMALL))
         for number, trial in enumerate(trials):
             endings.append(site.carry_out(number, trial))
             print(*trial, f"{endings[-1].seconds:.1f} s", endings[-1].said.strip().split("\n")[-1], flush=True)
         losses = losses_of(site.undisturbed(max(ending.resumed[0] for ending in endings)))
-    result = {
-        "benchmark": "faults",
-        "provenance": provenance,
-        "config": SMALL,
-        "seeds": [SEED],
-        "timeout": TIMEOUT,
-        "grace": launcher.GRACE,
-        "results": [row(*each, losses) for each in zip(trials, endings)],
-    }
-    print_table(result)
-    write(arguments.out, "faults", result)
+    rows = [row(*each, losses) for each in zip(trials, endings)]
+    print_table(rows)
+    return {"config": SMALL, "seeds": [SEED], "timeout": TIMEOUT, "grace": launcher.GRACE, "results": rows}
 
 
 if __name__ == "__main__":
-    main()
+    record("faults", __doc__, measure)

@@ -26,9 +26,8 @@ from typing import Any, Callable, Iterator
 import numpy as np
 from cpu_step import spread_of, take_turns
 from ngram import kneser_ney
-from provenance import ROOT, git, surroundings
-from small_training import RESULTS, number, write
-from threadpoolctl import threadpool_limits
+from provenance import ROOT, git
+from small_training import number, record
 
 import scratchformer.config as configs
 from scratchformer.backends.cpu import FAST, FastOps, keep_freed_memory
@@ -217,62 +216,39 @@ def compared(seconds: dict[str, np.ndarray], n_tokens: int) -> dict[str, Any]:
 # The whole experiment -------------------------------------------------------------------------------------------------
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=1, help="how many runs to train (default: %(default)s)")
     parser.add_argument("--runs", type=Path, help="directory of the runs (default: one that is removed)")
     parser.add_argument("--repetitions", type=int, default=20, help="of each timing (default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="a few steps of a smaller model, to see that it runs")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
-    arguments = parser.parse_args()
-    if not arguments.out.is_dir():
-        parser.error(f"--out: {arguments.out} is no directory")
 
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     keep_freed_memory()
-    preset = configs.preset("gpt-tiny")
-    if arguments.quick:
-        preset = configs.with_settings(preset, QUICK)
+    preset = configs.with_settings(configs.preset("gpt-tiny"), QUICK if arguments.quick else {})
     repetitions = 1 if arguments.quick else arguments.repetitions
     lessons = LESSONS[:2] if arguments.quick else LESSONS
-    text = b"".join(path.read_bytes() for path in lessons)
     config = configs.with_settings(preset, {"data.text": [str(path) for path in lessons], "training.threads": 1})
-    provenance = surroundings()
-    with tempfile.TemporaryDirectory() as temporary, threadpool_limits(1):
+    with tempfile.TemporaryDirectory() as temporary:
         runs = arguments.runs or Path(temporary)
-        results = [
-            learned(configs.with_settings(config, {"seed": seed}), runs / f"seed{seed}")
-            for seed in range(arguments.seeds)
-        ]
+        seeded = {seed: configs.with_settings(config, {"seed": seed}) for seed in range(arguments.seeds)}
+        results = [learned(each, runs / f"seed{seed}") for seed, each in seeded.items()]
         speed = {
             "threads": 1,
             "training": measure_training(preset, repetitions),
             "generation": [measure_generation(preset, samples, repetitions) for samples in (1, 16)],
         }
         texts, tokenizer = LanguageModelTask().read(config), load_model(runs / "seed0").tokenizer
-        orders = (8, 5) if arguments.quick else HIGHEST_ORDERS
-        n_grams = n_gram_rows(texts, tokenizer, *orders)
-    write(
-        arguments.out,
-        "language_model",
-        {
-            "provenance": provenance,
-            "text": {
-                "files": len(lessons),
-                "characters": {"train": sum(map(len, texts.train)), "validation": sum(map(len, texts.val))},
-                "crc32": zlib.crc32(text),
-                "last_change": git("log", "-1", "--format=%H", "--", "docs/lessons"),
-            },
-            "config": configs.to_dict(preset),
-            "results": results,
-            "n_grams": n_grams,
-            "speed": speed,
-        },
-    )
-    for result in results:
-        print(f"seed {result['seed']}: bits per character {result['bits_per_character']}")
-    print("n-grams:", {name: min(bits) for name, bits in n_grams.items()})
+        n_grams = n_gram_rows(texts, tokenizer, *((8, 5) if arguments.quick else HIGHEST_ORDERS))
+    print([result["bits_per_character"] for result in results], {name: min(bits) for name, bits in n_grams.items()})
     print(speed["training"]["tokens_per_second"], *(each["tokens_per_second"] for each in speed["generation"]))
+    text = {
+        "files": len(lessons),
+        "characters": {"train": sum(map(len, texts.train)), "validation": sum(map(len, texts.val))},
+        "crc32": zlib.crc32(b"".join(path.read_bytes() for path in lessons)),
+        "last_change": git("log", "-1", "--format=%H", "--", "docs/lessons"),
+    }
+    return {"text": text, "config": configs.to_dict(preset), "results": results, "n_grams": n_grams, "speed": speed}
 
 
 if __name__ == "__main__":
-    main()
+    record("language_model", __doc__, measure, options)

@@ -206,7 +206,8 @@ def rounded(value: Any) -> Any:
 
 
 def write(directory: Path, name: str, result: dict[str, Any]) -> None:
-    """Write `directory`/`name`.json, whole or not at all, with the command that made it."""
-    command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
+    """Write `directory`/`name`.json whole or not at all, with the command that made it, without absolute paths."""
+    words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
+    command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *words])
     text = json.dumps({"command": command, **result}, indent=1, allow_nan=False)
     replace_text(directory / f"{name}.json", text + "\n")

@@ -20,15 +20,14 @@ README.md here says what the fields of the result are.
 
 from __future__ import annotations
 
+import argparse
 import math
 import time
 from functools import partial
 from typing import Any, Callable, Iterator, NamedTuple
 
 import numpy as np
-from provenance import surroundings
-from small_training import arguments_of, number, write
-from threadpoolctl import threadpool_limits
+from small_training import number, record
 
 from library.recurrent import LSTM, RNN
 from scratchformer.backends.cpu import FAST, FastOps, keep_freed_memory
@@ -637,32 +636,21 @@ def judged(claim: int, found: dict[str, float]) -> dict[str, Any]:
     return {"table1": claim, **found, "holds": {how: abs(each - claim) <= TOLERANCE for how, each in found.items()}}
 
 
-def main() -> None:
-    arguments = arguments_of(__doc__.split("\n")[0])
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     settings = QUICK if arguments.quick else FULL
     keep_freed_memory()  # as the command line does
-    with threadpool_limits(1):
-        provenance = surroundings()  # now: git may move while we measure
-        results = {
-            "operations": operations(settings),
-            "waiting": waiting(settings),
-            "path": path(settings),
-            "growth": growth(settings),
-            "crossings": crossings(settings),
-        }
-        results["fixed_parts"] = fixed_parts(results["growth"])
-        results["verdicts"] = verdicts(results)
-    write(
-        arguments.out,
-        "table1",
-        {
-            "benchmark": "table1",
-            "provenance": provenance,
-            "config": {"d_k": D_K, "k": K, "r": R, "dilation": DILATION, "batch": 1, **settings._asdict()},
-            "results": results,
-        },
-    )
+    results = {
+        "operations": operations(settings),
+        "waiting": waiting(settings),
+        "path": path(settings),
+        "growth": growth(settings),
+        "crossings": crossings(settings),
+    }
+    results["fixed_parts"] = fixed_parts(results["growth"])
+    results["verdicts"] = verdicts(results)
+    config = {"d_k": D_K, "k": K, "r": R, "dilation": DILATION, "batch": 1, **settings._asdict()}
+    return {"config": config, "results": results}
 
 
 if __name__ == "__main__":
-    main()
+    record("table1", __doc__, measure)

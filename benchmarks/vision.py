@@ -217,7 +217,7 @@ def accuracy_of(right: list[np.ndarray], linear: list[np.ndarray]) -> dict[str, 
         "n_images": len(every),
         "right_alone": alone,
         "linear_right_alone": linear_alone,
-        "p_value": number(binomtest(alone, alone + linear_alone).pvalue),
+        "p_value": number(binomtest(alone, max(1, alone + linear_alone)).pvalue),
     }
 
 

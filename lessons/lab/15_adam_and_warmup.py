@@ -1258,6 +1258,4 @@ measure(
 #
 # **Sources.** Vaswani et al. (2017), §5.3; [Kingma and Ba (2015)](https://arxiv.org/abs/1412.6980); [Xiong et al.
 # (2020)](https://arxiv.org/abs/2002.04745) and [Liu et al. (2020)](https://arxiv.org/abs/1908.03265) on warm-up. The
-# recordings: [benchmarks/adam_and_warmup.py](../../benchmarks/adam_and_warmup.py),
-# [benchmarks/norm_and_warmup.py](../../benchmarks/norm_and_warmup.py) and
-# [benchmarks/warm_up.py](../../benchmarks/warm_up.py).
+# recordings: [benchmarks/warm_up.py](../../benchmarks/warm_up.py).

@@ -777,5 +777,4 @@ for (name, scores), band in zip(bleus.items(), [(95, 100), (60, 85), (90, 100.1)
 #   one the probability 0, which comes to the same.
 # - Brute force and equalities of the library's search are in
 #   [tests/decoding/test_search.py](../../tests/decoding/test_search.py), the recorded rows come from
-#   [benchmarks/beam_sizes.py](../../benchmarks/beam_sizes.py) and
 #   [benchmarks/beam_lengths.py](../../benchmarks/beam_lengths.py).

@@ -12,8 +12,6 @@ from scratchformer import config as configs
 from scratchformer.config import ModelConfig
 from scratchformer.nn.loss import loss_backward
 from scratchformer.nn.transformer import Transformer
-from scratchformer.parallel.communicator import Communicator
-from scratchformer.parallel.gradient import GradientSum
 from scratchformer.text.batches import steps
 from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
 
@@ -185,28 +183,3 @@ def test_the_quiet_total_leaves_a_disturbance_out(cpu_run):
         "quiet": {"scratchformer": 100, "pytorch": 300},
     }
     assert found["time_over_ours"] == {"sum": 1.5, "quiet": 3, "median_step": 3, "quartiles_of_steps": [3, 3]}
-
-
-# Several processes: scaling.py ----------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def scaling(script):
-    return script("scaling")
-
-
-@pytest.mark.parametrize("preset", ["tiny", "multi30k"])
-def test_the_cost_model_has_the_buckets_of_training(preset, scaling):
-    model = Transformer(configs.preset(preset).model)
-    total = GradientSum(Communicator(), model.store.grad, model.layer_offsets())
-    assert scaling.bucket_sizes(configs.preset(preset)) == [bucket.stop - bucket.start for bucket in total.buckets]
-
-
-def test_the_seconds_that_the_cost_model_expects(scaling, monkeypatch):
-    monkeypatch.setattr(scaling, "LATENCY", 0)
-    expected = scaling.expected_seconds
-    assert expected(3.0, 0.5, [10, 10, 10], 1, 1.0) == 3.5  # one device sends nothing
-    assert expected(3.0, 0.5, [10, 10, 10], 2, 1e12) == pytest.approx(3.5)  # an infinitely fast link
-    # forward 1 s, backward 2 s; half of the layers are done at 2 s, all at 3 s, the embeddings at 3 s
-    assert expected(3.0, 0.5, [10, 10, 10], 2, 4 * 10 / 0.4) == pytest.approx(3.0 + 0.4 + 0.4 + 0.5)
-    assert expected(3.0, 0.5, [10, 10, 10], 2, 4 * 10 / 5) == pytest.approx(2.0 + 15 + 0.5)
