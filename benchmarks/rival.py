@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from scratchformer.config import Config, ModelConfig, TrainingConfig
 from scratchformer.nn.layers import sinusoids
-from scratchformer.nn.loss import loss_backward
+from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.optim import noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch
@@ -148,7 +148,7 @@ def copy_weights(model: Transformer, rival: Rival) -> None:
 
 def assert_same(model: Transformer, rival: Rival, batch: Batch, training: TrainingConfig, rtol: float = 1e-4) -> None:
     """Without dropout, both must give the same loss and a gradient of the same length: else the times mean nothing."""
-    loss, _ = loss_backward(model, *batch.inputs, batch.targets, training.eps_ls, spread=training.spread)
+    loss, _ = batch_loss_backward(model, batch.inputs, batch.targets, training.eps_ls, spread=training.spread)
     norm = np.linalg.norm(model.store.grad.astype(np.float64))  # sixty million squares
     model.zero_grad()
     rival.eval()

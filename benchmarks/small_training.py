@@ -19,7 +19,7 @@ from scratchformer.backends.cpu import FAST
 from scratchformer.config import Config
 from scratchformer.files import replace_text
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.loss import loss_backward
+from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.ops import using
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
@@ -55,8 +55,8 @@ def add_gradient(model: Transformer, batch: Batch, config: Config, step: int) ->
     settings = config.training
     model.zero_grad()
     with using(FAST):
-        loss, n_tokens = loss_backward(
-            model, *batch.inputs, batch.targets, settings.eps_ls, DropoutKey(settings.seed, step), settings.spread
+        loss, n_tokens = batch_loss_backward(
+            model, batch.inputs, batch.targets, settings.eps_ls, DropoutKey(settings.seed, step), settings.spread
         )
     model.store.grad /= n_tokens
     return float(loss) / n_tokens

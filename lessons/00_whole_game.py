@@ -14,7 +14,7 @@ from library import translator_pictures
 from library.lesson import ROOT, measure, show, table
 from library.translator_pictures import Candidate, Side
 from scratchformer.experiments.figures import ACCENT, DARK
-from scratchformer.nn.loss import loss_backward
+from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.bundled import read_text
 from scratchformer.text.tokenizer import BOS, EOS
@@ -312,7 +312,7 @@ assert 1 <= moves[np.argmin(curve)] <= 1.5 and -0.25 < slope < -0.23
 # %% Gradient: all slopes by backpropagation
 def gradient():
     untrained.zero_grad()
-    _, count = loss_backward(untrained, source_ids, before, right)
+    _, count = batch_loss_backward(untrained, (source_ids, before), right)
     return untrained.store.grad / count         # a slope for every parameter, (867328,)
 
 

@@ -32,7 +32,7 @@ from scratchformer.nn.layers import (
     PositionalEncoding,
     Unembedding,
 )
-from scratchformer.nn.loss import cross_entropy, loss_backward
+from scratchformer.nn.loss import cross_entropy, batch_loss_backward
 from scratchformer.nn.parameter import Layer, ParameterStore
 from scratchformer.nn.residual import PostNorm
 from scratchformer.nn.sizes import parameter_counts
@@ -489,7 +489,7 @@ ours, theirs = Model(sizes), Transformer(sizes, dtype="float64")
 logits, cache = ours.forward(source, read)
 same("logits: this page and the library", logits, theirs.forward(source, read)[0])
 ours.backward(cross_entropy(logits, write)[2], cache)
-loss_backward(theirs, source, read, write)
+batch_loss_backward(theirs, (source, read), write)
 same("gradient of all 2,586 parameters, likewise", ours.store.grad, theirs.store.grad)
 random = np.random.default_rng(1)
 x, dy, memory = *random.normal(size=(2, B, T, 6)), random.normal(size=(B, S, 6))

@@ -20,7 +20,7 @@ from library.drawing import Drawing
 from library.lesson import ROOT, measure, recorded, same, show, table
 from scratchformer.config import ModelConfig
 from scratchformer.experiments.figures import ACCENT, DARK
-from scratchformer.nn.loss import cross_entropy, loss_backward
+from scratchformer.nn.loss import cross_entropy, batch_loss_backward
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import encode_pairs
@@ -85,7 +85,7 @@ def learn_few(smoothing, seed=0, steps=240):
     for step in range(1, steps + 1):
         batch = few.batch(random.integers(0, len(few), 16))
         model.zero_grad()
-        _, n = loss_backward(model, *batch.inputs, batch.targets, smoothing)
+        _, n = batch_loss_backward(model, batch.inputs, batch.targets, smoothing)
         model.store.grad /= n
         optimizer.step(0.008 * min(1, step / 30))
         if step % 60 == 0:

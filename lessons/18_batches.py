@@ -20,7 +20,7 @@ from library.length_batches import bundled, loss_by_thirds, small_model, trained
 from library.lesson import QUICK, measure, same, show, table
 from scratchformer.config import TrainingConfig
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
-from scratchformer.nn.loss import cross_entropy, loss_backward
+from scratchformer.nn.loss import cross_entropy, batch_loss_backward
 from scratchformer.text.batches import BatchPlan, bucket_boundaries
 from scratchformer.text.tokenizer import PAD
 from scratchformer.training.data_parallel import DataParallel
@@ -328,7 +328,8 @@ def add_up(model, batches, smoothing=0.1):
     n = 0
     model.zero_grad()
     for batch in batches:
-        _, n_m = loss_backward(model, *batch.inputs, batch.targets, smoothing)  # adds a sum's gradient
+        # adds a sum's gradient
+        _, n_m = batch_loss_backward(model, batch.inputs, batch.targets, smoothing)
         n += n_m
     return model.store.grad / n, n
 

@@ -23,7 +23,7 @@ from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.loss import cross_entropy, loss_backward
+from scratchformer.nn.loss import cross_entropy, batch_loss_backward
 from scratchformer.nn.transformer import Transformer
 from scratchformer.tasks.start import begin, resume
 from scratchformer.text.batches import steps
@@ -321,7 +321,8 @@ of_length_8 = np.random.default_rng(0).permutation(np.flatnonzero(train.lengths 
 def gradient_length(indices):
     model.zero_grad()
     batch = train.batch(indices)
-    _, n = loss_backward(model, *batch.inputs, batch.targets, CONFIG.training.eps_ls)
+    _, n = batch_loss_backward(model, batch.inputs, batch.targets,
+                               CONFIG.training.eps_ls)
     return np.linalg.norm(model.store.grad) / n
 
 
@@ -337,8 +338,8 @@ unseen = np.setdiff1d(np.arange(len(train)),
 def loss_of_lengths(shortest, longest):
     found = [i for i in unseen if shortest <= train.lengths[i] <= longest][:60]
     batch = train.batch(np.array(found))
-    sums, n = loss_backward(model, *batch.inputs, batch.targets,
-                            CONFIG.training.eps_ls)
+    sums, n = batch_loss_backward(model, batch.inputs, batch.targets,
+                                  CONFIG.training.eps_ls)
     return float(sums) / n
 
 
@@ -499,9 +500,9 @@ for split, source, written, reference in failures:
 #   [training/loop.py](../scratchformer/training/loop.py), `Trainer` in
 #   [training/trainer.py](../scratchformer/training/trainer.py); the file format, and how it survives a power cut, in
 #   [training/checkpoints.py](../scratchformer/training/checkpoints.py).
-# - *Differs from this page:* `loss_backward` never makes all logits at once; micro-batches are shared among threads
-#   ([training/data_parallel.py](../scratchformer/training/data_parallel.py)); `train` also writes the log and refuses
-#   to go on when the loss is not finite.
+# - *Differs from this page:* `batch_loss_backward` never makes all logits at once; micro-batches are shared among
+#   threads ([training/data_parallel.py](../scratchformer/training/data_parallel.py)); `train` also writes the log and
+#   refuses to go on when the loss is not finite.
 #
 # ## What to remember
 #

@@ -19,7 +19,7 @@ from library.lesson import QUICK, ROOT, measure, recorded, show, table, varying
 from scratchformer.experiments import heads
 from scratchformer.nn import gradient_cases
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
-from scratchformer.nn.loss import forward_loss, loss_backward
+from scratchformer.nn.loss import batch_loss, batch_loss_backward
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.bundled import PERSONAL, as_text, read, spoken_pronoun, words
@@ -826,12 +826,12 @@ source, target_in, target_out = heads.teacher_forced(tokenizer, read("val")[:32]
 
 
 def loss_of(some_model):
-    total, n_pieces = forward_loss(some_model, source, target_in, target_out)
+    total, n_pieces = batch_loss(some_model, (source, target_in), target_out)
     return total / n_pieces
 
 
 before = loss_of(fresh)
-_, n_pieces = loss_backward(fresh, source, target_in, target_out)
+_, n_pieces = batch_loss_backward(fresh, (source, target_in), target_out)
 gradient = fresh.store.grad / n_pieces
 step = 1e-4
 fresh.store.data -= step * gradient
@@ -856,12 +856,9 @@ measure("gradcheck of cross-attention: worst difference", worst, 0, 1e-6)
 # %%
 german = ids_of("Das Pferd verlässt die Straße, weil es zu müde ist.")
 fresh = Transformer(model.config, seed=0, dtype="float64")
-tired_pair = (
-    np.array([[*ids_of(TIRED), EOS]]),
-    np.array([[BOS, *german]]),
-    np.array([[*german, EOS]]),
-)
-_, n_pieces = loss_backward(fresh, *tired_pair)
+tired_pair = np.array([[*ids_of(TIRED), EOS]]), np.array([[BOS, *german]])
+tired_answer = np.array([[*german, EOS]])
+_, n_pieces = batch_loss_backward(fresh, tired_pair, tired_answer)
 slopes = fresh.store.grad / n_pieces
 chosen = model.config.d_model * ids_of("verlässt")[0] + 2
 measure("slope of this parameter", slopes[chosen], -0.25, -0.23)
@@ -871,7 +868,7 @@ measure("loss on the 32 validation pairs", loss_of(fresh), 7.5, 8.2)
 for _ in range(20):  # the twenty steps of the lesson
     fresh.store.data -= 0.1 * slopes
     fresh.zero_grad()
-    _, n_pieces = loss_backward(fresh, *tired_pair)
+    _, n_pieces = batch_loss_backward(fresh, tired_pair, tired_answer)
     slopes = fresh.store.grad / n_pieces
 measure("    after the lesson's twenty steps on one pair", loss_of(fresh), 6.6, 7.4)
 

@@ -15,7 +15,7 @@ from library.lesson import QUICK, measure, recorded, table, varying
 from library.wires import WIRES, V, cut, reversals, train
 from scratchformer.config import TABLE3, ModelConfig, preset
 from scratchformer.nn.gradcheck import gradcheck
-from scratchformer.nn.loss import cross_entropy, loss_backward
+from scratchformer.nn.loss import cross_entropy, batch_loss_backward
 from scratchformer.nn.sizes import parameter_counts
 from scratchformer.nn.transformer import Transformer
 
@@ -76,7 +76,7 @@ model = Transformer(sizes, dtype="float64")
 for parameter in model.parameters().values():
     parameter.data += 0.1 * np.random.default_rng(parameter.data.size).normal(
         size=parameter.shape)
-loss_backward(model, source, read, write)
+batch_loss_backward(model, (source, read), write)
 g, w = model.store.grad.copy(), model.store.data.copy()
 
 

@@ -16,7 +16,7 @@ from library.length_batches import bundled, loss_by_thirds, small_model, trained
 from library.lesson import QUICK, ROOT, duration, measure, recorded, same, table
 from scratchformer.config import BASE, TINY
 from scratchformer.experiments.sizes import kept_bytes
-from scratchformer.nn.loss import cross_entropy, forward_loss, loss_backward
+from scratchformer.nn.loss import cross_entropy, batch_loss, batch_loss_backward
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import BatchPlan
 from scratchformer.text.tokenizer import PAD
@@ -50,7 +50,8 @@ def plan_of_epoch(budget, fineness, seed, epoch=0):
 def add_up(model, batches, smoothing=0.1):
     """-> the gradient of the step (all parameters in one row), its tokens"""
     model.zero_grad()
-    n = sum(loss_backward(model, *batch.inputs, batch.targets, smoothing)[1] for batch in batches)
+    n = sum(batch_loss_backward(model, batch.inputs, batch.targets, smoothing)[1]
+            for batch in batches)
     return model.store.grad / n, n
 
 
@@ -86,7 +87,7 @@ duration("one real token, random beside buckets", seconds["random"],
 model = small_model(0, "float64")
 pair = pairs.by_length(np.arange(len(pairs)))[[0, -1]]  # the shortest and the longest
 (loss_short, _), (loss_long, _), (loss_both, _) = (
-    forward_loss(model, *batch.inputs, batch.targets)
+    batch_loss(model, batch.inputs, batch.targets)
     for batch in map(pairs.batch, (pair[:1], pair[1:], pair)))
 same("loss of both in one batch: the sum of the two alone", loss_both,
      loss_short + loss_long)
@@ -104,7 +105,8 @@ coarse = [add_up(single, [pairs.batch(part) for part in cut(step, size)])[0]
           for size in (24, 6)]
 measure("float32: four micro-batches and one batch", np.abs(coarse[1] - coarse[0]).max()
         / np.abs(coarse[0]).max(), 1e-9, 2e-6)
-of_a_position = kept_bytes(Transformer(BASE.model), [np.full((4, 30), 5)] * 2) / (4 * 30)
+four = [np.full((4, 30), 5)] * 2
+of_a_position = kept_bytes(Transformer(BASE.model), four) / (4 * 30)
 for name, n_positions, lo, hi in (("a step at once", 32_768, 10, 15),
                                   ("one of 8 micro-batches", 4096, 1.2, 1.9)):
     measure(f"base model, what forward keeps, in GiB: {name}",
@@ -388,7 +390,7 @@ def each_pair_a_mean(model, batch):
 
 
 def never_divided(model, batch):
-    loss_backward(model, *batch.inputs, batch.targets)
+    batch_loss_backward(model, batch.inputs, batch.targets)
 
 
 model.zero_grad()

@@ -19,7 +19,7 @@ from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.experiments.flops import training_flops, weights_per_token
-from scratchformer.nn.loss import forward_loss, loss_backward
+from scratchformer.nn.loss import batch_loss, batch_loss_backward
 from scratchformer.nn.sizes import parameter_counts
 from scratchformer.text.batches import steps
 from scratchformer.text.bleu import corpus_scores
@@ -116,7 +116,8 @@ model = run.trainer.model
 def gradient_length(indices):
     model.zero_grad()
     batch = train.batch(indices)
-    _, n = loss_backward(model, *batch.inputs, batch.targets, CONFIG.training.eps_ls)
+    _, n = batch_loss_backward(model, batch.inputs, batch.targets,
+                               CONFIG.training.eps_ls)
     return np.linalg.norm(model.store.grad) / n
 
 
@@ -151,7 +152,7 @@ for shortest, longest in (4, 8), (9, 12), (13, 16), (17, 20), (21, 24), (25, 256
     of_unseen = train.lengths[unseen]
     found = unseen[(of_unseen >= shortest) & (of_unseen <= longest)][:60]
     batch = train.batch(found)
-    loss, n = forward_loss(model, *batch.inputs, batch.targets, CONFIG.training.eps_ls)
+    loss, n = batch_loss(model, batch.inputs, batch.targets, CONFIG.training.eps_ls)
     by_length[shortest] = float(loss) / n
     varying(f"{shortest:2} to {longest:3} tokens, {len(found)} pairs: "
             f"{by_length[shortest]:.1f} nats")
@@ -176,7 +177,7 @@ measure("pairs of more than 24 tokens in the text, of 20,000",
 # %%
 def loss_on(batches, smoothing):
     """Nats per target token, without dropout"""
-    sums, counts = zip(*(forward_loss(model, *batch.inputs, batch.targets, smoothing)
+    sums, counts = zip(*(batch_loss(model, batch.inputs, batch.targets, smoothing)
                          for batch in batches))
     return sum(sums) / sum(counts)
 

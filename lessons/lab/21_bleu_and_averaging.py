@@ -18,7 +18,7 @@ from library.lesson import QUICK, ROOT, measure, recorded, same, table, varying
 from scratchformer.decoding.search import search
 from scratchformer.experiments.heads import teacher_forced
 from scratchformer.nn.attention import attention_weights
-from scratchformer.nn.loss import forward_loss, loss_backward
+from scratchformer.nn.loss import batch_loss, batch_loss_backward
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.bundled import Example, read_text
 from scratchformer.text.tokenizer import BOS, EOS
@@ -129,7 +129,7 @@ def loss_and_bleu(h):
     """The weights moved by h u -> loss in nats per piece, BLEU of greedy search"""
     model.store.data[...] = at_start + h * u
     model.store.refresh()
-    loss, n_pieces = forward_loss(model, *batch)
+    loss, n_pieces = batch_loss(model, batch[:2], batch[2])
     rows = table_of(translator.translate(english[few], beam=1), wanted[few])
     model.store.data[...] = at_start
     model.store.refresh()
@@ -139,7 +139,7 @@ def loss_and_bleu(h):
 h = 0.001
 (loss_behind, bleu_behind), (loss_ahead, bleu_ahead) = map(loss_and_bleu, (-h, h))
 model.zero_grad()
-_, n_pieces = loss_backward(model, *batch)
+_, n_pieces = batch_loss_backward(model, batch[:2], batch[2])
 slope = float(model.store.grad @ u) / n_pieces
 numeric = (loss_ahead - loss_behind) / (2 * h)
 measure("loss: its slope by differences", numeric, -0.055, -0.047)

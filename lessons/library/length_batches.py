@@ -8,7 +8,7 @@ import numpy as np
 
 from library.lesson import ROOT
 from scratchformer.config import ModelConfig
-from scratchformer.nn.loss import forward_loss, loss_backward
+from scratchformer.nn.loss import batch_loss, batch_loss_backward
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch, EncodedPairs, encode_pairs
@@ -45,7 +45,7 @@ def up_to(batches: Iterable[np.ndarray], target_lengths: np.ndarray, n_tokens: i
 
 def mean_gradient(model: Transformer, batch: Batch) -> None:
     """Set the gradient to that of the mean loss of a target token."""
-    loss_backward(model, *batch.inputs, batch.targets)
+    batch_loss_backward(model, batch.inputs, batch.targets)
     model.store.grad /= batch.n_target_tokens
 
 
@@ -65,5 +65,5 @@ def trained(
 def loss_by_thirds(model: Transformer, pairs: EncodedPairs) -> np.ndarray:
     """Nats per target token of the shortest, the middle and the longest third of the pairs: (3,)"""
     thirds = np.array_split(pairs.by_length(np.arange(len(pairs))), 3)
-    sums, counts = zip(*(forward_loss(model, *batch.inputs, batch.targets) for batch in map(pairs.batch, thirds)))
+    sums, counts = zip(*(batch_loss(model, batch.inputs, batch.targets) for batch in map(pairs.batch, thirds)))
     return np.array([float(each) / count for each, count in zip(sums, counts)])

@@ -21,7 +21,7 @@ from scratchformer.config import ModelConfig
 from scratchformer.nn import transformer
 from scratchformer.nn.attention import Mask
 from scratchformer.nn.layers import Embedding, Linear
-from scratchformer.nn.loss import loss_backward
+from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.ops import Ops
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.parameter import Array, Parameter
@@ -83,7 +83,7 @@ def train(
     optimizer, losses = Adam(model), []
     for step, batch in enumerate(islice(batches, steps), 1):
         model.zero_grad()
-        loss_sum, n = loss_backward(model, batch.source, batch.read, batch.write)
+        loss_sum, n = batch_loss_backward(model, (batch.source, batch.read), batch.write)
         model.store.grad /= n
         model.store.hold(model.store.data, model.store.grad)  # or Adam would refuse a gradient that is cut loose
         optimizer.step(noam(step, d_model=32, warmup=50, factor=factor))

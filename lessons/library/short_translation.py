@@ -13,7 +13,7 @@ import numpy as np
 
 from library.lesson import ROOT
 from scratchformer.config import ModelConfig
-from scratchformer.nn.loss import forward_loss, loss_backward
+from scratchformer.nn.loss import batch_loss, batch_loss_backward
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch, EncodedPairs, encode_pairs
 from scratchformer.text.bundled import read_text
@@ -53,7 +53,7 @@ def random_batch(random: np.random.Generator) -> Batch:
 def set_gradient(model: Transformer, batch: Batch) -> float:
     """Set the gradient to that of the batch's mean loss. -> the loss, in nats per piece"""
     model.zero_grad()
-    loss_sum, n = loss_backward(model, *batch.inputs, batch.targets)
+    loss_sum, n = batch_loss_backward(model, batch.inputs, batch.targets)
     model.store.grad /= n
     return float(loss_sum) / n
 
@@ -61,7 +61,7 @@ def set_gradient(model: Transformer, batch: Batch) -> float:
 def mean_loss(model: Transformer, batch: Batch | None = None) -> float:
     """On new sentences, or on those of a batch; in nats per piece."""
     batch = batch or new_sentences()
-    loss_sum, n = forward_loss(model, *batch.inputs, batch.targets)
+    loss_sum, n = batch_loss(model, batch.inputs, batch.targets)
     return float(loss_sum) / n
 
 

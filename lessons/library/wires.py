@@ -15,7 +15,7 @@ from library.reversal import SYMBOLS, pairs
 from scratchformer.config import ModelConfig
 from scratchformer.nn.attention import Mask
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.loss import loss_backward
+from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.ops import PAD, ops_of
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
@@ -134,7 +134,8 @@ def train(wire: str | None, seed: int = 0, steps: int = 200) -> tuple[Transforme
     optimizer = Adam(model)
     for step in range(1, steps + 1):
         model.zero_grad()
-        loss, n_words = loss_backward(model, *reversals(random, 24))
+        *inputs, targets = reversals(random, 24)
+        loss, n_words = batch_loss_backward(model, tuple(inputs), targets)
         model.store.grad /= n_words
         optimizer.step(0.005 * min(1, step / 50, (steps + 1 - step) / 100))
         losses.append(float(loss) / n_words)

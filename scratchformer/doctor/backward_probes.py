@@ -17,7 +17,7 @@ from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradcheck import arrays_in, gradcheck, map_arrays, random_arrays
 from scratchformer.nn.gradient_cases import CASES, FLOAT64, SMALL, B, D, F, GradientCase, H, S, T, V
 from scratchformer.nn.layers import AddNorm, FeedForward, LearnedPositions, PositionalEncoding
-from scratchformer.nn.loss import forward_loss
+from scratchformer.nn.loss import batch_loss
 from scratchformer.nn.ops import Ops, ops_of, using
 from scratchformer.nn.parameter import Layer, ParameterStore, as_tuple
 from scratchformer.nn.residual import PostNorm, PreNorm
@@ -310,5 +310,5 @@ def check_no_dropout_without_key(config: ModelConfig) -> None:
     without_dropout = replace(config, P_drop=0.0, attention_dropout=0.0, relu_dropout=0.0)
     model, expected = (with_random_vectors(Transformer(each, dtype=FLOAT64)) for each in (config, without_dropout))
     expect_close("logits without a key", model.forward(SOURCE, TARGET)[0], expected.forward(SOURCE, TARGET)[0])
-    batch = SOURCE, TARGET, TARGET_OUT
-    expect_close("validation loss", forward_loss(model, *batch)[0], forward_loss(expected, *batch)[0])
+    found, expected_loss = (batch_loss(each, (SOURCE, TARGET), TARGET_OUT)[0] for each in (model, expected))
+    expect_close("validation loss", found, expected_loss)

@@ -22,7 +22,7 @@ from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradient_cases import FLOAT64, B, D, F, H, S, T, V, lengths
 from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.layers import FeedForward, LayerNorm, Linear, PositionalEncoding
-from scratchformer.nn.loss import Smoothing, batch_loss_backward, cross_entropy, forward_loss, loss_backward
+from scratchformer.nn.loss import Smoothing, batch_loss, batch_loss_backward, cross_entropy
 from scratchformer.nn.model import Model
 from scratchformer.nn.next_word import NextWord
 from scratchformer.nn.ops import PAD, ops_of, using
@@ -351,7 +351,7 @@ def loss_and_gradient(
 ) -> tuple[float, int, np.ndarray]:
     """-> loss in nats, summed over target tokens; their number; gradient of all parameters (n_parameters,)"""
     model.zero_grad()
-    loss, n_tokens = loss_backward(model, source, target_in, target_out, 0.1)
+    loss, n_tokens = batch_loss_backward(model, (source, target_in), target_out, 0.1)
     return loss, n_tokens, model.store.grad.copy()
 
 
@@ -437,16 +437,18 @@ def check_losses_agree(config: ModelConfig) -> None:
             ops.logits_at_once = rows_at_once * V
             model.zero_grad()
             with using(ops):
-                found, counted = loss_backward(model, SOURCE, TARGET, TARGET_OUT, 0.1, key, spread)
-            expect_close("loss of loss_backward, compared with that of the logits", found, expected)
-            expect(counted == n_tokens, f"loss_backward counts {counted} tokens instead of {n_tokens}")
-            expect_close("gradient of loss_backward, compared with that of backward", model.store.grad, gradient)
+                found, counted = batch_loss_backward(model, (SOURCE, TARGET), TARGET_OUT, 0.1, key, spread)
+            expect_close("loss of batch_loss_backward, compared with that of the logits", found, expected)
+            expect(counted == n_tokens, f"batch_loss_backward counts {counted} tokens instead of {n_tokens}")
+            expect_close("gradient of batch_loss_backward, compared with that of backward", model.store.grad, gradient)
         model.zero_grad()
-        without_gradient = forward_loss(model, SOURCE, TARGET, TARGET_OUT, 0.1, spread)
-        expect(not model.store.grad.any(), "forward_loss changes gradients")
-        what = "loss and number of tokens of forward_loss, compared with those of loss_backward"
-        expect_close(what, without_gradient, loss_backward(model, SOURCE, TARGET, TARGET_OUT, 0.1, None, spread))
+        without_gradient = batch_loss(model, (SOURCE, TARGET), TARGET_OUT, 0.1, spread)
+        expect(not model.store.grad.any(), "batch_loss changes gradients")
+        what = "loss and number of tokens of batch_loss, compared with those of batch_loss_backward"
+        expect_close(
+            what, without_gradient, batch_loss_backward(model, (SOURCE, TARGET), TARGET_OUT, 0.1, None, spread)
+        )
         model.zero_grad()
-        for function in (forward_loss, loss_backward):
-            expect(function(model, SOURCE, nothing, nothing) == (0, 0), "padding as the target has a loss")
+        for function in (batch_loss, batch_loss_backward):
+            expect(function(model, (SOURCE, nothing), nothing) == (0, 0), "padding as the target has a loss")
         expect(not model.store.grad.any(), "padding as the target has a gradient")

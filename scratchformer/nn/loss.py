@@ -59,31 +59,6 @@ def cross_entropy(
 # The loss of a model --------------------------------------------------------------------------------------------------
 
 
-def forward_loss(
-    model: Model,
-    source_ids: Array,
-    target_in_ids: Array,
-    target_out_ids: Array,
-    smoothing: float = 0.0,
-    spread: Smoothing = "others",
-) -> tuple[float, int]:
-    """`batch_loss` of a Transformer -> loss_sum in nats, n_tokens"""
-    return batch_loss(model, (source_ids, target_in_ids), target_out_ids, smoothing, spread)
-
-
-def loss_backward(
-    model: Model,
-    source_ids: Array,
-    target_in_ids: Array,
-    target_out_ids: Array,
-    smoothing: float = 0.0,
-    rng: DropoutKey | None = None,
-    spread: Smoothing = "others",
-) -> tuple[float, int]:
-    """`batch_loss_backward` of a Transformer -> loss_sum in nats, n_tokens; adds into Parameter.grad"""
-    return batch_loss_backward(model, (source_ids, target_in_ids), target_out_ids, smoothing, rng, spread)
-
-
 def batch_loss(
     model: Model, inputs: tuple[Array, ...], targets: Array, smoothing: float = 0.0, spread: Smoothing = "others"
 ) -> tuple[float, int]:

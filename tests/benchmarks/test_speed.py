@@ -10,7 +10,7 @@ import pytest
 
 from scratchformer import config as configs
 from scratchformer.config import ModelConfig
-from scratchformer.nn.loss import loss_backward
+from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import steps
 from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
@@ -43,7 +43,7 @@ def test_the_operations_of_a_step_are_counted_right(cpu_step, monkeypatch):
         return product
 
     monkeypatch.setattr(np, "matmul", counting)
-    loss_backward(Transformer(config), *batch.inputs, batch.targets, 0.1)
+    batch_loss_backward(Transformer(config), batch.inputs, batch.targets, 0.1)
     assert cpu_step.matmul_flops(config, batch) == sum(counted)
 
 

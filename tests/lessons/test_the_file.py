@@ -13,7 +13,7 @@ import pytest
 from scratchformer.config import ModelConfig
 from scratchformer.decoding.search import search
 from scratchformer.nn.dropout import DropoutKey, keep_scale
-from scratchformer.nn.loss import loss_backward
+from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.ops import Ops
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
@@ -108,7 +108,7 @@ def test_logits_are_those_of_the_library(the_file, models):
 @pytest.mark.parametrize("rng", [None, DropoutKey(seed=1, step=2)])
 def test_loss_and_gradients_are_those_of_the_library(the_file, models, rng):
     theirs, ours = models
-    loss_sum, n = loss_backward(ours, SOURCE, TARGET[:, :-1], TARGET[:, 1:], 0.1, rng, "uniform")
+    loss_sum, n = batch_loss_backward(ours, (SOURCE, TARGET[:, :-1]), TARGET[:, 1:], 0.1, rng, "uniform")
     masks = iter(masks_of(ours, rng))
     with patch.object(the_file, "dropout", lambda x, P_drop: next(masks) if rng else 1.0):
         loss, backward = the_file.loss_of(SOURCE, TARGET, theirs, 0.1)
@@ -124,7 +124,7 @@ def test_twenty_steps_of_adam_are_those_of_the_library(the_file, models):
     with patch.object(the_file, "dropout", lambda x, P_drop: 1.0):
         for step in range(1, 21):
             ours.zero_grad()
-            _, n = loss_backward(ours, SOURCE, TARGET[:, :-1], TARGET[:, 1:], 0.1, None, "uniform")
+            _, n = batch_loss_backward(ours, (SOURCE, TARGET[:, :-1]), TARGET[:, 1:], 0.1, None, "uniform")
             ours.store.grad /= n
             adam.step(noam(step, D, 10))
             _, backward = the_file.loss_of(SOURCE, TARGET, theirs)

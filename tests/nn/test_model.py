@@ -12,7 +12,7 @@ from scratchformer.nn.attention import Mask, SelfAttention
 from scratchformer.nn.dropout import DropoutKey, keep_scale
 from scratchformer.nn.gradient_cases import FLOAT64, SMALL, GradientCase
 from scratchformer.nn.layers import Linear, PositionalEncoding, sinusoids
-from scratchformer.nn.loss import forward_loss
+from scratchformer.nn.loss import batch_loss
 from scratchformer.nn.next_word import FIRST_TAG, NextWord
 from scratchformer.nn.optim import clip_by_global_norm_inplace, noam
 from scratchformer.nn.sequence_layers import RestrictedAttention, RestrictedSelfAttention
@@ -100,7 +100,7 @@ def test_a_new_model_knows_nothing(random):
     V = 1000
     model = Transformer(ModelConfig(vocab_size=V, N=2, d_model=64, d_ff=128, h=4))
     ids = random.integers(1, V, (16, 20))
-    loss_sum, n_tokens = forward_loss(model, ids, ids, random.integers(1, V, ids.shape))
+    loss_sum, n_tokens = batch_loss(model, (ids, ids), random.integers(1, V, ids.shape))
     assert loss_sum / n_tokens == pytest.approx(math.log(V) + 0.5, abs=0.2)
 
 

@@ -12,7 +12,7 @@ from scratchformer.nn.attention import SelfAttention
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradcheck import map_arrays, random_arrays
 from scratchformer.nn.gradient_cases import CASES, SMALL, padded_ids, small
-from scratchformer.nn.loss import cross_entropy, forward_loss, loss_backward
+from scratchformer.nn.loss import batch_loss, batch_loss_backward, cross_entropy
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.optim import noam
 from scratchformer.nn.parameter import as_tuple
@@ -80,8 +80,11 @@ def test_what_are_no_ids_is_refused_at_the_entry(ids, complaint):
     model, fine = Transformer(small(0.0)), np.ones((2, 3), int)
     calls = {
         "source_ids": [lambda: model.encode(ids), lambda: model.forward(ids, fine), lambda: model.states(ids, fine)],
-        "target_in_ids": [lambda: model.forward(fine, ids), lambda: forward_loss(model, fine, ids, fine)],
-        "targets": [lambda: forward_loss(model, fine, fine, ids), lambda: loss_backward(model, fine, fine, ids)],
+        "target_in_ids": [lambda: model.forward(fine, ids), lambda: batch_loss(model, (fine, ids), fine)],
+        "targets": [
+            lambda: batch_loss(model, (fine, fine), ids),
+            lambda: batch_loss_backward(model, (fine, fine), ids),
+        ],
     }
     for name, attempts in calls.items():
         for attempt in attempts:
@@ -125,7 +128,7 @@ def test_wrong_target_in_ids_are_refused(new_model, ids):
 @WRONG_TARGETS
 def test_wrong_target_out_ids_are_refused(new_model, ids):
     with pytest.raises(ValueError, match="targets"):
-        loss_backward(new_model(), SOURCE[:1], TARGET[:1], ids)
+        batch_loss_backward(new_model(), (SOURCE[:1], TARGET[:1]), ids)
 
 
 @pytest.mark.parametrize("rows", [1, 2])

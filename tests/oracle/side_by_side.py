@@ -18,7 +18,7 @@ import twins
 from scratchformer.config import ModelConfig
 from scratchformer.nn.gradcheck import random_arrays
 from scratchformer.nn.gradient_cases import CASES, distance_to_kink
-from scratchformer.nn.loss import Smoothing, cross_entropy, loss_backward
+from scratchformer.nn.loss import Smoothing, batch_loss_backward, cross_entropy
 from scratchformer.nn.ops import Ops, ops_of
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
@@ -144,7 +144,7 @@ CONFIGS = [
 SPREADS = get_args(Smoothing)
 SMOOTHING = 0.1
 ROWS_AT_ONCE = 5
-"""Of the logits in `loss_backward`, which thus needs several chunks."""
+"""Of the logits in `batch_loss_backward`, which thus needs several chunks."""
 
 
 class Batch(NamedTuple):
@@ -194,7 +194,7 @@ def model_and_batch(config, dtype):
 @cache
 def model_differences(config, dtype, spread):
     """Logits, loss and every gradient by forward, `cross_entropy` and backward; loss and every gradient once more by
-    `loss_backward`. -> name -> difference"""
+    `batch_loss_backward`. -> name -> difference"""
     model, batch = model_and_batch(config, dtype)
     twin = twins.twin_of(model, getattr(torch, dtype))
     source_ids, target_in_ids, target_out_ids = batch.tensors()
@@ -210,9 +210,9 @@ def model_differences(config, dtype, spread):
 
     model.zero_grad()
     with patch.object(Ops, "logits_at_once", ROWS_AT_ONCE * config.vocab_size):
-        loss, _ = loss_backward(model, *batch, SMOOTHING, spread=spread)
+        loss, _ = batch_loss_backward(model, batch[:2], batch[2], SMOOTHING, spread=spread)
     in_chunks = {"loss": difference(loss, twin_loss)} | differences(gradients_of(model), twins.gradients(twin))
-    return found | {f"{name} by loss_backward": value for name, value in in_chunks.items()}
+    return found | {f"{name} by batch_loss_backward": value for name, value in in_chunks.items()}
 
 
 # Training -------------------------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def training_differences(config, same_eps=True):
     for step in range(1, STEPS + 1):
         batch = random_batch(random)
         model.zero_grad()
-        loss, n_tokens = loss_backward(model, *batch, SMOOTHING)
+        loss, n_tokens = batch_loss_backward(model, batch[:2], batch[2], SMOOTHING)
         model.store.grad /= n_tokens
         ours.step(noam(step, config.d_model, WARMUP))
 

@@ -8,7 +8,7 @@ import twins
 from side_by_side import SMALL, greedy, padded
 
 from scratchformer.decoding.search import greedy_search
-from scratchformer.nn.loss import loss_backward
+from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import BOS, EOS, PAD
@@ -34,7 +34,7 @@ def half_taught(config, random):
         target_in_ids = np.where(ids == PAD, PAD, np.roll(ids, 1, axis=1))
         target_in_ids[:, 0] = BOS
         model.zero_grad()
-        _, n_tokens = loss_backward(model, ids, target_in_ids, ids)
+        _, n_tokens = batch_loss_backward(model, (ids, target_in_ids), ids)
         model.store.grad /= n_tokens
         adam.step(noam(step, config.d_model, warmup=100))
     return model

@@ -6,7 +6,7 @@ import torch
 import twins
 from side_by_side import TOLERANCE_OF_TRAINING, TRAINED, gradients_of, model_and_batch, training_differences, worst
 
-from scratchformer.nn.loss import loss_backward
+from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.optim import clip_by_global_norm_inplace
 
 EITHER_MODEL = pytest.mark.parametrize("config", TRAINED, ids=lambda config: f"{config.norm}, {config.tied} tied")
@@ -29,7 +29,7 @@ def test_where_eps_stands_is_hardly_seen_in_the_loss(config):
 def test_clipping_is_torchs(share):
     """torch divides by the norm plus 1e-6, we by the norm."""
     model, batch = model_and_batch(TRAINED[0], "float64")
-    loss_backward(model, *batch)
+    batch_loss_backward(model, batch[:2], batch[2])
     twin = twins.twin_of(model)
     for name, weight in twin.named_parameters():
         weight.grad = torch.zeros_like(weight)

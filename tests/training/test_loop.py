@@ -9,7 +9,7 @@ from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Linear
-from scratchformer.nn.loss import cross_entropy, loss_backward
+from scratchformer.nn.loss import batch_loss_backward, cross_entropy
 from scratchformer.nn.optim import Adam
 from scratchformer.tasks import start
 from scratchformer.tasks.translation import read_corpus, train_tokenizer
@@ -25,7 +25,7 @@ NO_DROPOUT = {"P_drop": 0.0}
 def gradient(trainer, batches):
     """The gradient of the mean loss per target token over some batches, as a step makes it."""
     trainer.model.zero_grad()
-    counted = [loss_backward(trainer.model, *batch.inputs, batch.targets, 0.1) for batch in batches]
+    counted = [batch_loss_backward(trainer.model, batch.inputs, batch.targets, 0.1) for batch in batches]
     return trainer.model.store.grad / sum(n for _, n in counted), sum(loss for loss, _ in counted)
 
 

@@ -18,7 +18,7 @@ from scratchformer.errors import UserError
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradcheck import random_arrays
 from scratchformer.nn.gradient_cases import CASES
-from scratchformer.nn.loss import batch_loss_backward, loss_backward
+from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.models import new_model
 from scratchformer.nn.ops import Ops, ops_of, using
 from scratchformer.nn.parameter import as_tuple
@@ -122,7 +122,7 @@ def test_the_reference_runs_on_the_device_unchanged(open_there):
     model = new_model(CONFIG, seed=3)
     device.to_device(model)
     with using(Ops(device.xp)):
-        loss_there, n_tokens = loss_backward(model, SOURCE, TARGET_IN, TARGET_OUT, 0.1, KEY)
+        loss_there, n_tokens = batch_loss_backward(model, (SOURCE, TARGET_IN), TARGET_OUT, 0.1, KEY)
     assert float(loss_there) == pytest.approx(loss, rel=1e-6)
     np.testing.assert_allclose(model.store.grad.get() / n_tokens, gradient, atol=1e-6)
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from library.length_batches import bundled, loss_by_thirds, mean_gradient, small_model, up_to
-from scratchformer.nn.loss import forward_loss
+from scratchformer.nn.loss import batch_loss
 
 
 def test_batches_are_taken_until_they_hold_enough_tokens():
@@ -16,7 +16,7 @@ def test_thirds_are_the_short_the_middle_and_the_long_pairs():
     pairs, model = bundled("val"), small_model(0)
     shortest = np.array_split(pairs.by_length(np.arange(len(pairs))), 3)[0]
     batch = pairs.batch(shortest)
-    loss, n = forward_loss(model, *batch.inputs, batch.targets)
+    loss, n = batch_loss(model, batch.inputs, batch.targets)
     assert np.isclose(loss_by_thirds(model, pairs)[0], float(loss) / n, rtol=1e-5)
 
 
@@ -29,5 +29,5 @@ def test_the_gradient_is_that_of_the_mean_loss():
     slope, losses, at_w = model.store.grad @ direction, [], w.copy()
     for sign in (1, -1):
         w[...] = at_w + sign * 1e-6 * direction
-        losses.append(float(forward_loss(model, *batch.inputs, batch.targets)[0]) / batch.n_target_tokens)
+        losses.append(float(batch_loss(model, batch.inputs, batch.targets)[0]) / batch.n_target_tokens)
     assert np.isclose(slope, (losses[0] - losses[1]) / 2e-6, rtol=1e-5)
