@@ -37,7 +37,7 @@ class Given(Layer):
         self.function = function
 
     def forward(self, *inputs: Any, rng: Any = None) -> tuple[Array, Any]:
-        return self.function(*(value for value in inputs if not isinstance(value, Mask))), None
+        return self.function(*(value for value in inputs if hasattr(value, "shape"))), None
 
     def backward(self, dy: Array, cache: Any) -> Any:
         return self.function(dy)

@@ -94,7 +94,7 @@ def test_two_ranks_compute_the_same_bits_as_two_threads(mpiexec, command, small_
 @pytest.mark.parametrize(
     "failure, exit_codes, message",
     [
-        ("raise", {1}, "RuntimeError: unexpected"),
+        ("raise", {1}, "unexpected RuntimeError in mpi_rank.py"),
         pytest.param("refuse", {2}, "scratchformer: this cannot go on", marks=pytest.mark.slow),
         pytest.param("all_refuse", {2}, "scratchformer: this cannot go on", marks=pytest.mark.slow),
         pytest.param("hang", {1, 9}, "in failing_step", marks=pytest.mark.slow),  # 9: if the killed rank's is returned
