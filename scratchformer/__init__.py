@@ -4,26 +4,56 @@ import importlib
 
 TYPE_CHECKING = False  # mypy takes it for True. Importing it from `typing` would delay the start of the command line.
 
-__all__ = ["Adam", "DropoutKey", "ModelConfig", "Transformer", "cross_entropy", "gradcheck", "load_run", "noam"]
+__all__ = [
+    "Adam",
+    "Config",
+    "DropoutKey",
+    "ModelConfig",
+    "Sampling",
+    "Tokenizer",
+    "Transformer",
+    "cross_entropy",
+    "generate",
+    "gradcheck",
+    "load_model",
+    "load_run",
+    "noam",
+    "preset",
+    "save_run",
+    "train",
+    "with_settings",
+]
 
 if TYPE_CHECKING:
-    from scratchformer.config import ModelConfig
+    from scratchformer.api import generate, save_run, train
+    from scratchformer.config import Config, ModelConfig, preset, with_settings
+    from scratchformer.decoding.generation import Sampling
     from scratchformer.nn.dropout import DropoutKey
     from scratchformer.nn.gradcheck import gradcheck
     from scratchformer.nn.loss import cross_entropy
     from scratchformer.nn.optim import Adam, noam
     from scratchformer.nn.transformer import Transformer
-    from scratchformer.training.run import load_run
+    from scratchformer.text.tokenizer import Tokenizer
+    from scratchformer.training.run import load_model, load_run
 else:
     MODULES = {
         "Adam": "scratchformer.nn.optim",
+        "Config": "scratchformer.config",
         "DropoutKey": "scratchformer.nn.dropout",
         "ModelConfig": "scratchformer.config",
+        "Sampling": "scratchformer.decoding.generation",
+        "Tokenizer": "scratchformer.text.tokenizer",
         "Transformer": "scratchformer.nn.transformer",
         "cross_entropy": "scratchformer.nn.loss",
+        "generate": "scratchformer.api",
         "gradcheck": "scratchformer.nn.gradcheck",
+        "load_model": "scratchformer.training.run",
         "load_run": "scratchformer.training.run",
         "noam": "scratchformer.nn.optim",
+        "preset": "scratchformer.config",
+        "save_run": "scratchformer.api",
+        "train": "scratchformer.api",
+        "with_settings": "scratchformer.config",
     }
 
     def __getattr__(name):

@@ -36,6 +36,7 @@ MAY_IMPORT = {
     "decoding": {"errors", "config", "parallel", "nn", "backends", "text"},
     "training": UP_TO_DECODING,
     "tasks": UP_TO_DECODING | {"training"},
+    "api": UP_TO_DECODING | {"training", "tasks"},
     "experiments": UP_TO_DECODING | {"training", "tasks"},
     "explorer": UP_TO_DECODING | {"training", "tasks", "experiments"},
     "doctor": UP_TO_DECODING | {"training", "tasks", "experiments"},

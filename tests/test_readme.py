@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import record_demo
 
@@ -71,13 +72,24 @@ def test_the_promised_pythons_are_those_of_ci():
 
 
 def test_the_python_example_learns_and_proves_itself(capsys, trained):
-    (code,) = re.findall(r"```python\n(.*?)```", PAGES["docs/using.md"], re.DOTALL)
+    _, code = re.findall(r"```python\n(.*?)```", PAGES["docs/using.md"], re.DOTALL)
     assert 'sf.load_run("runs/demo")' in code
     exec(code.replace("runs/demo", str(trained.path)), {})
     loss, *checks, translation = capsys.readouterr().out.splitlines()
     assert float(loss) < 1.5  # ln 20 = 3.0 at first
     assert len(checks) == 13 and all(check.endswith(" ok") for check in checks)
     assert translation.startswith("[") and translation.endswith("]")
+
+
+def test_the_training_in_python_trains(capsys, tmp_path, monkeypatch):
+    code, _ = re.findall(r"```python\n(.*?)```", PAGES["docs/using.md"], re.DOTALL)
+    quick = {"training.steps": 3, "training.tokens_per_batch": 200, "model.d_model": 8, "model.d_ff": 8}
+    monkeypatch.chdir(tmp_path)
+    exec(code.replace('{"training.steps": 400}', str(quick)), names := {})
+    loss, n_parameters = capsys.readouterr().out.splitlines()[0].split()
+    assert len(names["losses"]) == 3 and float(loss) == names["losses"][-1] and int(n_parameters) > 1000
+    copy = sf.load_model("runs/copy")
+    assert np.array_equal(copy.model.store.data, names["trained"].model.store.data)
 
 
 def test_public_names_are_imported_when_they_are_used():

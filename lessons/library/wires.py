@@ -56,9 +56,9 @@ class OtherMasks(Layer):
             raise AttributeError(name)
         return getattr(self.stack, name)
 
-    def forward(self, *inputs: Any, kv_caches: Any = None, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+    def forward(self, *inputs: Any, rng: DropoutKey | None = None) -> tuple[Array, Any]:
         changed = [value._replace(**self.changes) if isinstance(value, Mask) else value for value in inputs]
-        return self.stack.forward(*changed, kv_caches=kv_caches, rng=rng)
+        return self.stack.forward(*changed, rng=rng)
 
 
 # Cutting --------------------------------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def import_run(path: Path, vocab: Path, merges: Path, run: RunDirectory, heads: 
                     raise UserError(f"{path}: lm_head.weight is not wte.weight, so it is not GPT-2's layout")
             weights[ours] = array.astype(np.float32, copy=False)
     fit_inplace(weights)
-    run.write_imported(tokenizer, Checkpoint(weights, {}, Progress(tokenizer_checksum=tokenizer.checksum), config))
+    run.write_model(tokenizer, Checkpoint(weights, {}, Progress(tokenizer_checksum=tokenizer.checksum), config))
 
 
 def config_of(shapes: dict[str, tuple[int, ...]], heads: int | None, path: Path) -> Config:

@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -55,6 +55,7 @@ class RunDirectory:
         self.figures = path / "figures"
         self.checkpoints = CheckpointDirectory(path / "checkpoints")
         self.held: Lock | None = None
+        self.callbacks: list[Callable[[str, dict[str, Any]], None]] = []
 
     @contextmanager
     def reserved(self) -> Iterator[None]:
@@ -116,8 +117,8 @@ class RunDirectory:
         """Let other processes train in this run again."""
         self.held = None
 
-    def write_imported(self, tokenizer: Tokenizer, checkpoint: Checkpoint) -> None:
-        """Make a run of a model that was trained elsewhere: this checkpoint, which is without moments, is its best."""
+    def write_model(self, tokenizer: Tokenizer, checkpoint: Checkpoint) -> None:
+        """Make a run of a model: this checkpoint, which is without moments, is its best."""
         with self.reserved():
             tokenizer.save(self.tokenizer_file)
             checkpoints.save(self.checkpoints.best, checkpoint)
@@ -142,8 +143,10 @@ class RunDirectory:
         return share_tokenizer(load_tokenizer(self.tokenizer_file) if reads else None, ranks)
 
     def log(self, event: str, values: dict[str, Any]) -> None:
-        """Append one line of JSON to the log of the training."""
+        """Append one line of JSON to the log of the training, and call the callbacks."""
         append_line(self.log_file, json.dumps({"event": event, **values}))
+        for callback in self.callbacks:
+            callback(event, values)
 
     def read_log(self, event: str) -> list[dict[str, Any]]:
         """All entries of one kind, oldest first."""

@@ -141,7 +141,7 @@ def import_run(path: Path, run: RunDirectory) -> bool:
     tokenizer = Tokenizer(serialized, str(path))
     require_tokenizer(path, tokenizer, progress, path)
     weights = from_torch(tensors, config.model, path)
-    run.write_imported(tokenizer, Checkpoint(weights, {}, progress, config))
+    run.write_model(tokenizer, Checkpoint(weights, {}, progress, config))
     return header.get("checksum") == checkpoints.checksum({}, tensors)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import scratchformer as sf
 from scratchformer import config as configs
 from scratchformer.tasks import start
 from scratchformer.tasks.language_model import LanguageModelTask, loss_on
@@ -26,6 +27,7 @@ def test_from_a_text_to_its_continuation(cli, texts, task_settings, tmp_path, mo
     assert scores.startswith("bits per character ") and "characters of validation text" in scores
     written = cli("generate", run, "--prompt", "3 times", "--tokens", 5, "--temperature", 0).out
     assert written.startswith("3 times") and written.endswith("\n")
+    assert sf.generate(sf.load_model(run), "3 times", 5, sf.Sampling(temperature=0)) + "\n" == written
     samples = cli("generate", run, "--samples", 2, "--tokens", 30, "--top-k", 40, "--top-p", 0.9, "--seed", 3)
     assert samples.code == 0 and samples.out.startswith("--- 1 ---\n") and "\n--- 2 ---\n" in samples.out
     many = ["generate", run, "--prompt", "3 times", "--tokens", 300, "--temperature", 2]
