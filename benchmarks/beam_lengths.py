@@ -18,7 +18,6 @@ import numpy as np
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 from small_training import number, record, settings_of
 
-from library.bleu_by_hand import N, bleu, count_table
 from scratchformer.decoding.incremental import begin_decoding, decoding_step
 from scratchformer.decoding.search import Hypothesis, search
 from scratchformer.decoding.translator import Translator
@@ -28,6 +27,7 @@ from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.corpora import read_pairs
 from scratchformer.text.tokenizer import BOS, EOS
 from scratchformer.training.run import load_run
+from support.bleu_by_hand import N, bleu, count_table
 
 SHIPPED = [Path("data/tiny/test_long.en"), Path("data/tiny/test_long.de"), Path("data/tiny_model")]
 SETTINGS = [(1, 0.0), *((beam, alpha) for alpha in (0.0, 0.6) for beam in (2, 4, 8, 16))]

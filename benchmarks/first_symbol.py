@@ -2,7 +2,7 @@
 
     python benchmarks/first_symbol.py [--part first_symbol_longer] [--quick] [--out DIR]
 
-Each reads n random symbols and is to say at the end which was the first (`lessons/library/recall.py`). README.md
+Each reads n random symbols and is to say at the end which was the first (`lessons/support/recall.py`). README.md
 here says what is recorded. The part `first_symbol_longer` asks how many steps they need until they
 remember.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from small_training import number, record, spread
 from threadpoolctl import threadpool_limits
 
-from library.recall import BATCH, LONGEST_GRADIENT, READERS, SYMBOLS, accuracy, model_of, train
+from support.recall import BATCH, LONGEST_GRADIENT, READERS, SYMBOLS, accuracy, model_of, train
 
 LENGTHS, RATES, SEEDS, STEPS = (4, 8, 16, 32, 64), (0.001, 0.003, 0.01), (0, 1, 2), 200
 BLANK_LENGTHS = (16, 32, 64)

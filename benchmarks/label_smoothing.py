@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from small_training import WRITTEN_TEXT, Part, adam_of, conduct, number, numbers, schedule_of, spread, train
 
-from library.calibration import reliability
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
@@ -26,6 +25,7 @@ from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.corpora import Pairs, find_split, read_pairs
 from scratchformer.text.tokenizer import PAD, Tokenizer
 from scratchformer.training.trainer import TrainingData
+from support.calibration import reliability
 
 EXPERIMENT = {
     "model.N": 2,

@@ -17,7 +17,6 @@ import numpy as np
 from small_training import Part, add_gradient, batches, conduct, number, spread
 
 import grammar
-from library.positions import IN_ATTENTION, Shifted, give_positions
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
@@ -32,6 +31,7 @@ from scratchformer.text.corpora import Pairs
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training.trainer import TrainingData
 from scratchformer.training.validation import validation_loss
+from support.positions import IN_ATTENTION, Shifted, give_positions
 
 EXPERIMENT = {
     "training.steps": 600,

@@ -2,7 +2,7 @@
 
     python benchmarks/reversal.py [--quick] [--out DIR]
 
-The models are those of `lessons/library/reversal.py`, for sequences of 4 to 32 symbols. README.md here says what is
+The models are those of `lessons/support/reversal.py`, for sequences of 4 to 32 symbols. README.md here says what is
 recorded.
 """
 
@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from small_training import number, record, spread
 
-from library.recurrent import AdditiveAttention
-from library.reversal import BATCH, LONGEST_GRADIENT, SYMBOLS, EncoderDecoder, PlainMean, right, train
 from scratchformer.nn.layers import Linear
+from support.recurrent import AdditiveAttention
+from support.reversal import BATCH, LONGEST_GRADIENT, SYMBOLS, EncoderDecoder, PlainMean, right, train
 
 LENGTHS, SEEDS, STEPS, RATE = (4, 8, 16, 32), (0, 1, 2), 300, 0.01
 MODELS: dict[str, dict[str, Any]] = {

@@ -3,7 +3,7 @@
     python benchmarks/stacks.py [--quick] [--out DIR]
 
 The sentences of lesson 01 as bags of words, 22 classes, and feed-forward networks between two linear maps, in the
-boxes of lessons/library/stacks.py. Plain gradient descent, several learning rates. The best has the lowest training
+boxes of lessons/support/stacks.py. Plain gradient descent, several learning rates. The best has the lowest training
 loss at the end, so the new sentences have no part in the choice. README.md here says what is recorded.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from small_training import number, record
 
-from library.stacks import Classifier, sentences, train
+from support.stacks import Classifier, sentences, train
 
 RATES = {
     ("no stack", 0): (0.3, 1, 3),

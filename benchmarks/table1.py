@@ -3,7 +3,7 @@
     python benchmarks/table1.py [--quick] [--out DIR]                              # about 7 minutes on an idle core
 
 Self-attention, a recurrent layer, convolutions and self-attention restricted to r neighbours, all from (B, n, d) to
-(B, n, d): `nn/attention.py`, `nn/sequence_layers.py`, `lessons/library/recurrent.py`.
+(B, n, d): `nn/attention.py`, `nn/sequence_layers.py`, `lessons/support/recurrent.py`.
 
     operations  multiplications. The formulas of `KINDS` are compared with the number that a layer really does, when it
                 runs on numbers that count (`Counted`): the two must be equal
@@ -29,7 +29,6 @@ from typing import Any, Callable, Iterator, NamedTuple
 import numpy as np
 from small_training import number, record
 
-from library.recurrent import LSTM, RNN
 from scratchformer.backends.cpu import FAST, FastOps, keep_freed_memory
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention, SelfAttention
 from scratchformer.nn.layers import Linear
@@ -41,6 +40,7 @@ from scratchformer.nn.sequence_layers import (
     RestrictedSelfAttention,
     SeparableConvolution,
 )
+from support.recurrent import LSTM, RNN
 
 D_K = 64  # as in the paper, a wider layer has more heads, not wider ones
 K, R, DILATION = 3, 32, 8  # of the layers whose time is measured

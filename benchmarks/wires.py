@@ -2,7 +2,7 @@
 
     python benchmarks/wires.py [--quick] [--out DIR]
 
-The text of the preset tiny, a model of half its width. One wire is cut at a time (`library.wires`), before
+The text of the preset tiny, a model of half its width. One wire is cut at a time (`support.wires`), before
 training; the rest is as it was. A seed decides the initial weights and the batches. README.md here says what is
 recorded.
 """
@@ -13,11 +13,11 @@ from typing import Any
 
 from small_training import Part, adam_of, conduct, number, numbers, read_text, schedule_of, spread, train
 
-from library.wires import cut
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.nn.transformer import Transformer
 from scratchformer.training.trainer import TrainingData
+from support.wires import cut
 
 EXPERIMENT = {
     "model.d_model": 64,

@@ -15,7 +15,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 import site_api  # noqa: E402
 import site_pages  # noqa: E402
 
-from library.drawing import COLOURS  # noqa: E402
+from support.drawing import COLOURS  # noqa: E402
 
 project = "scratchformer"
 html_title = "scratchformer"

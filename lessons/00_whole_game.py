@@ -10,15 +10,15 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from library import translator_pictures
-from library.lesson import ROOT, measure, show, table
-from library.translator_pictures import Candidate, Side
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.bundled import read_text
 from scratchformer.text.tokenizer import BOS, EOS
 from scratchformer.training.run import load_run
+from support import translator_pictures
+from support.lesson import ROOT, measure, show, table
+from support.translator_pictures import Candidate, Side
 
 # %% [markdown]
 # Here is a Transformer that translates from English into German. This course is about how it works.

@@ -11,9 +11,9 @@ import math
 
 import numpy as np
 
-from library.constructions import as_counts, labelled, train
-from library.drawing import Drawing
-from library.lesson import measure, show, table
+from support.constructions import as_counts, labelled, train
+from support.drawing import Drawing
+from support.lesson import measure, show, table
 
 # %% [markdown]
 # Here are two training runs of the same small network. It counts how often each of 762 words occurs in an English

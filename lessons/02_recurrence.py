@@ -11,11 +11,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from exercises.numeric import numeric_gradient
-from library.drawing import Drawing
-from library.lesson import measure, recorded, same, show, table
-from library.recall import SYMBOLS, accuracy, model_of, sequences, train
-from library.recurrent import RNN, left_in_random_networks, left_of_a_nudge
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
+from support.drawing import Drawing
+from support.lesson import measure, recorded, same, show, table
+from support.recall import SYMBOLS, accuracy, model_of, sequences, train
+from support.recurrent import RNN, left_in_random_networks, left_of_a_nudge
 
 # %% [markdown]
 # Lesson 01 read a sentence as a bag of words. A bag can have any size, but *dog bites man* and *man bites dog* are the
@@ -41,7 +41,7 @@ for n, lo, hi in (4, 0.99, 1), (16, 0.97, 1), (128, 0.05, 0.2):
 #
 # What went wrong? Perhaps the state can't hold a symbol for so long. Or perhaps it could, and the training never found
 # out how. These are two different failures, and this page tells them apart. (The task is in
-# [library/recall.py](../lessons/library/recall.py). Each symbol is a row of numbers with a single 1, and the first
+# [support/recall.py](../lessons/support/recall.py). Each symbol is a row of numbers with a single 1, and the first
 # symbol has a second 1 that marks it as the first. Adam is an optimizer; [lesson 15](15_adam_and_warmup.py) explains
 # it.)
 #
@@ -453,7 +453,7 @@ for n, lo, hi in (2, 1e-4, 1e-1), (4, 1e-15, 1e-8), (16, 0, 1e-50):
 #   usual cure against forgetting is the **LSTM** (Hochreiter and Schmidhuber 1997), a network with a second state that
 #   hardly anything touches on its way. It remembers further if its gate starts open, and no further than an RNN if it
 #   doesn't. ([Lab notes 02](lab/02_recurrence.py#the-lstm).) Gradient clipping: Pascanu, Mikolov and Bengio (2013).
-# - In this project: `RNN` in [library/recurrent.py](../lessons/library/recurrent.py). It's there and not in the
+# - In this project: `RNN` in [support/recurrent.py](../lessons/support/recurrent.py). It's there and not in the
 #   library, because the paper's model has no recurrence. It computes $x_t W_x + b$ for all steps in one product, since
 #   only $h W_h$ has to wait.
 #

@@ -12,12 +12,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from exercises.numeric import numeric_gradient
-from library.drawing import Drawing
-from library.lesson import measure, recorded, same, show, table
-from library.recurrent import AdditiveAttention
-from library.reversal import EncoderDecoder, pairs, right, train
 from scratchformer.experiments.figures import ACCENT, COLOUR_MAP, DARK
 from scratchformer.nn.layers import Linear
+from support.drawing import Drawing
+from support.lesson import measure, recorded, same, show, table
+from support.recurrent import AdditiveAttention
+from support.reversal import EncoderDecoder, pairs, right, train
 
 # %% [markdown]
 # In 2014, a neural translator was two recurrent networks. The first, the **encoder**, reads the sentence. The second,
@@ -52,7 +52,7 @@ measure("n = 16, the last symbol written", found[:, -1].mean(), 0.1, 0.3)
 #
 # (The decoder reads the *right* symbol before each position, even if it wrote a wrong one itself. That is **teacher
 # forcing**. When a model translates on its own, it must read what it wrote: it's **autoregressive**. The code is in
-# [library/reversal.py](../lessons/library/reversal.py).)
+# [support/reversal.py](../lessons/support/reversal.py).)
 #
 # ## The picture
 
@@ -437,7 +437,7 @@ for model, n, lo, hi in [
 # - "Attention Is All You Need", §3.2.1, takes a plainer score, the **dot product**. On this page's task it does equally
 #   well, and it is faster, as the paper says. ([Lab notes 03, experiment
 #   4](lab/03_bahdanau.py#experiment-4-additive-scores-and-dot-products).)
-# - In this project: `AdditiveAttention` in [library/recurrent.py](../lessons/library/recurrent.py). The paper's model
+# - In this project: `AdditiveAttention` in [support/recurrent.py](../lessons/support/recurrent.py). The paper's model
 #   does without it.
 #
 # ## What to remember

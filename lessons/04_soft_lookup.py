@@ -12,9 +12,9 @@ import math
 import numpy as np
 
 from exercises.numeric import numeric_gradient
-from library.drawing import Drawing, number
-from library.lesson import ROOT, same, show, table
-from library.noun_lookup import Lookup, noun_task
+from support.drawing import Drawing, number
+from support.lesson import ROOT, same, show, table
+from support.noun_lookup import Lookup, noun_task
 
 # %% [markdown]
 # Ask a Python dictionary for the right key, and it hands you the value. With one wrong letter, you get nothing. So how

@@ -13,10 +13,10 @@ import math
 import numpy as np
 
 from exercises.numeric import numeric_gradient
-from library.drawing import Drawing
-from library.lesson import recorded, same, show, table
-from library.one_key import found, learn_to_look, softmax
 from scratchformer.nn.ops import ops_of
+from support.drawing import Drawing
+from support.lesson import recorded, same, show, table
+from support.one_key import found, learn_to_look, softmax
 
 # %% [markdown]
 # A query has to find the right one of 32 keys. This is the task:

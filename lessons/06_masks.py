@@ -10,9 +10,12 @@
 import numpy as np
 
 from exercises.numeric import numeric_gradient
-from library import mask_pictures
-from library.lesson import measure, show, varying
-from library.next_word import (
+from scratchformer.doctor.flow_probes import dependence_of
+from scratchformer.nn.attention import Mask
+from scratchformer.nn.ops import ops_of, using
+from support import mask_pictures
+from support.lesson import measure, show, varying
+from support.next_word import (
     FIRST_WORDS,
     NEW,
     VOCABULARY,
@@ -27,9 +30,6 @@ from library.next_word import (
     weights_of,
     word_by_word,
 )
-from scratchformer.doctor.flow_probes import dependence_of
-from scratchformer.nn.attention import Mask
-from scratchformer.nn.ops import ops_of, using
 
 # %% [markdown]
 # Here are two small models with one layer of attention each. They differ in one line of code. Both learned to guess the

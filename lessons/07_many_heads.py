@@ -14,12 +14,12 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 
 from exercises.numeric import numeric_gradient
-from library.lesson import QUICK, ROOT, measure, recorded, same, show
 from scratchformer.experiments import heads
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.attention import CrossAttention, attention_weights
 from scratchformer.text.bundled import read, words
 from scratchformer.training.run import load_run
+from support.lesson import QUICK, ROOT, measure, recorded, same, show
 
 # %% [markdown]
 # Six boxes stand on a table. Each has a label on it and a content in it. You name two labels, and I have to tell you

@@ -14,11 +14,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from exercises.numeric import numeric_gradient
-from library.drawing import Drawing
-from library.embedding_factor import NO_FACTOR, PAPER, TiedNextWord, repeated, train
-from library.lesson import QUICK, ROOT, measure, recorded, same, show, table
-from library.lexicon import noun_vectors, read_lexicon
-from library.next_word import NEW, VOCABULARY, mean_loss, shifted
 from scratchformer.config import ModelConfig
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
@@ -26,6 +21,11 @@ from scratchformer.nn.layers import Embedding, Unembedding, sinusoids
 from scratchformer.nn.parameter import Parameter
 from scratchformer.text.tokenizer import PAD
 from scratchformer.training.run import load_run
+from support.drawing import Drawing
+from support.embedding_factor import NO_FACTOR, PAPER, TiedNextWord, repeated, train
+from support.lesson import QUICK, ROOT, measure, recorded, same, show, table
+from support.lexicon import noun_vectors, read_lexicon
+from support.next_word import NEW, VOCABULARY, mean_loss, shifted
 
 # %% [markdown]
 # A word comes to the model as a number, its **id**. The id is only the word's position in a list, so it says nothing

@@ -12,11 +12,11 @@ import math
 import numpy as np
 
 from exercises.numeric import numeric_gradient
-from library import position_pictures as pictures
-from library.lesson import same, show, table
-from library.positions import shift_matrix as library_shift_matrix
-from library.to_the_left import to_the_left
 from scratchformer.nn.layers import LearnedPositions, sinusoids
+from support import position_pictures as pictures
+from support.lesson import same, show, table
+from support.positions import shift_matrix as library_shift_matrix
+from support.to_the_left import to_the_left
 
 # %% [markdown]
 # Let one layer of self-attention with random weights read two sentences: "dog bites man" and "man bites dog". Here is

@@ -13,10 +13,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from exercises.numeric import numeric_gradient
-from library import positions
-from library.drawing import Drawing
-from library.latest_name import KINDS, trained
-from library.lesson import QUICK, ROOT, measure, recorded, same, show, table
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.attention import Mask
 from scratchformer.nn.gradcheck import gradcheck
@@ -26,6 +22,10 @@ from scratchformer.text.bundled import read_text
 from scratchformer.text.corpora import Pairs
 from scratchformer.training.run import load_run
 from scratchformer.training.validation import validation_loss
+from support import positions
+from support.drawing import Drawing
+from support.latest_name import KINDS, trained
+from support.lesson import QUICK, ROOT, measure, recorded, same, show, table
 
 # %% [markdown]
 # The paper chose sinusoids over a learned table because they "may allow the model to extrapolate to sequence lengths
@@ -395,7 +395,7 @@ table(["positions", "loss on test", "loss on test_long", "BLEU on test_long"],
 #   sinusoids reach a few dozen tokens beyond training.
 # - In the library: `PositionalEncoding` and `LearnedPositions` in [nn/layers.py](../scratchformer/nn/layers.py),
 #   chosen by `positions`. Rotary positions and ALiBi aren't the paper's. They are in
-#   [library/positions.py](../lessons/library/positions.py) and replace the attention inside `SelfAttention`.
+#   [support/positions.py](../lessons/support/positions.py) and replace the attention inside `SelfAttention`.
 # - *Others differ:* Su et al. pair neighbouring numbers, as here. Some public code pairs number $i$ with number $i +
 #   d_k/2$. They train alike, but their weights can't be exchanged.
 # - *Differs:* ALiBi's paper has causal language models only. The penalty on both sides, for an encoder, is ours.

@@ -12,16 +12,16 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from exercises.numeric import numeric_gradient
-from library.agreement import Judge, sentences, trained
-from library.drawing import Drawing
-from library.hidden_units import hidden_units
-from library.lesson import QUICK, ROOT, measure, recorded, same, show, table
 from scratchformer.doctor.flow_probes import dependence_of
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.layers import FeedForward, Linear
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.bundled import read
 from scratchformer.training.run import load_run
+from support.agreement import Judge, sentences, trained
+from support.drawing import Drawing
+from support.hidden_units import hidden_units
+from support.lesson import QUICK, ROOT, measure, recorded, same, show, table
 
 # %% [markdown]
 # *The goat sleeps* and *the goats sleep* are right. *The goats sleeps* and *the goat sleep* are wrong. Neither the

@@ -12,14 +12,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from exercises.numeric import numeric_gradient
-from library.drawing import Drawing
-from library.lesson import QUICK, measure, recorded, same, show, table
-from library.stacks import Passage
 from scratchformer.config import ModelConfig
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import FeedForward
 from scratchformer.nn.residual import PostNorm
+from support.drawing import Drawing
+from support.lesson import QUICK, measure, recorded, same, show, table
+from support.stacks import Passage
 
 # %% [markdown]
 # Take the sentences of lesson 01, as bags of words, each with one of 22 constructions to find. One linear map learns

@@ -14,10 +14,6 @@ import math
 import numpy as np
 
 from exercises.numeric import numeric_gradient
-from library.drawing import Drawing
-from library.lesson import measure, same, show, table
-from library.reversal import SYMBOLS
-from library.wires import V, cut, reversals, train
 from scratchformer.config import ModelConfig, preset
 from scratchformer.nn.attention import (
     CrossAttention,
@@ -32,12 +28,16 @@ from scratchformer.nn.layers import (
     PositionalEncoding,
     Unembedding,
 )
-from scratchformer.nn.loss import cross_entropy, batch_loss_backward
+from scratchformer.nn.loss import batch_loss_backward, cross_entropy
 from scratchformer.nn.parameter import Layer, ParameterStore
 from scratchformer.nn.residual import PostNorm
 from scratchformer.nn.sizes import parameter_counts
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import PAD
+from support.drawing import Drawing
+from support.lesson import measure, same, show, table
+from support.reversal import SYMBOLS
+from support.wires import V, cut, reversals, train
 
 # %% [markdown]
 # We have every part of the paper's model, and each part has passed its gradient check. Now we connect them.

@@ -14,19 +14,19 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from exercises.numeric import numeric_gradient
-from library.calibration import loss_floor
-from library.calibration_pictures import diagram
-from library.drawing import Drawing
-from library.lesson import ROOT, measure, recorded, same, show, table
 from scratchformer.config import ModelConfig
 from scratchformer.experiments.figures import ACCENT, DARK
-from scratchformer.nn.loss import cross_entropy, batch_loss_backward
+from scratchformer.nn.loss import batch_loss_backward, cross_entropy
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import encode_pairs
 from scratchformer.text.corpora import Pairs
 from scratchformer.text.tokenizer import PAD
 from scratchformer.training.run import load_run
+from support.calibration import loss_floor
+from support.calibration_pictures import diagram
+from support.drawing import Drawing
+from support.lesson import ROOT, measure, recorded, same, show, table
 
 # %% [markdown]
 # A small translator learns 300 sentence pairs, with the loss of lesson 01. Every 60 steps we test it on 150 pairs that
@@ -491,7 +491,7 @@ assert 7.5 < np.ptp(of_runs(20_000, 0, "bleu")) < 8.5
 #   code does.
 # - In the library: `cross_entropy` in [nn/loss.py](../scratchformer/nn/loss.py), based on
 #   [nn/ops.py](../scratchformer/nn/ops.py). `loss_floor` is in
-#   [lessons/library/calibration.py](../lessons/library/calibration.py).
+#   [lessons/support/calibration.py](../lessons/support/calibration.py).
 # - More on calibration: [Guo et al. 2017](https://arxiv.org/abs/1706.04599); with and without smoothing: [Müller et
 #   al. 2019](https://arxiv.org/abs/1906.02629).
 #

@@ -10,10 +10,10 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from library.drawing import COLOURS, Drawing
-from library.lesson import recorded, same, show, table
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.parameter import Layer, Parameter, ParameterStore
+from support.drawing import COLOURS, Drawing
+from support.lesson import recorded, same, show, table
 
 # %% [markdown]
 # A gradient says in which direction each weight should go. It doesn't say how far. Take two weights, $a$ and $b$, and

@@ -16,9 +16,14 @@ from itertools import repeat
 import matplotlib.pyplot as plt
 import numpy as np
 
-from library.drawing import Drawing
-from library.lesson import QUICK, ROOT, measure, show, table
-from library.planted_bugs import (
+from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
+from scratchformer.nn.attention import ScaledDotProductAttention
+from scratchformer.nn.gradcheck import gradcheck
+from scratchformer.nn.loss import cross_entropy
+from scratchformer.text.tokenizer import PAD
+from support.drawing import Drawing
+from support.lesson import QUICK, ROOT, measure, show, table
+from support.planted_bugs import (
     BUGS,
     PEAK_FACTOR,
     Batch,
@@ -33,11 +38,6 @@ from library.planted_bugs import (
     words_right,
     written,
 )
-from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
-from scratchformer.nn.attention import ScaledDotProductAttention
-from scratchformer.nn.gradcheck import gradcheck
-from scratchformer.nn.loss import cross_entropy
-from scratchformer.text.tokenizer import PAD
 
 STEPS = 120 if QUICK else 160
 
@@ -46,7 +46,7 @@ STEPS = 120 if QUICK else 160
 # should be. So let's practise on a task where we know every answer. The model reads a word of 2 to 5 random letters out
 # of 8, and writes it backwards. With `<pad>`, `</s>` and `<s>` there are $V = 11$ symbols. Each batch has 32 new words,
 # so the model can't memorise them. (Task, model and bugs are in
-# [library/planted_bugs.py](library/planted_bugs.py), 200 lines that you need not read now.)
+# [support/planted_bugs.py](support/planted_bugs.py), 200 lines that you need not read now.)
 #
 # Here are four models, A to D. One is correct, and each of the others has one bug that public code has had: *no causal
 # mask*, *padding seen* (the decoder attends to the padding of the source), and *target not shifted* (the decoder reads

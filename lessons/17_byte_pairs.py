@@ -13,12 +13,12 @@ from collections import Counter
 import matplotlib.pyplot as plt
 import numpy as np
 
-from library import byte_pairs
-from library.byte_pairs import bits_per_character, decode, learn_merges, words_of
-from library.lesson import QUICK, ROOT, measure, show, table
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.text.bundled import read_text
 from scratchformer.text.tokenizer import N_SPECIALS, Tokenizer
+from support import byte_pairs
+from support.byte_pairs import bits_per_character, decode, learn_merges, words_of
+from support.lesson import QUICK, ROOT, measure, show, table
 
 # %% [markdown]
 # A model has one row of its embedding for each entry of a fixed list. Let the entries be words, and collect them from
@@ -368,7 +368,7 @@ measure("letters (5) − pieces (2), bits: mean", (letters - two).mean(), -0.015
 #   ([the correctness report](../docs/correctness.md)). This library learns from plain text, so that decoding gives it
 #   back.
 # - In the library: `Tokenizer` in [text/tokenizer.py](../scratchformer/text/tokenizer.py); the functions of this page
-#   are in [library/byte_pairs.py](library/byte_pairs.py). `vocab_size` counts the special ids and the characters as
+#   are in [support/byte_pairs.py](support/byte_pairs.py). `vocab_size` counts the special ids and the characters as
 #   well as the merges: 4 + 60 + 1,536 = 1,600.
 #
 # ## What to remember

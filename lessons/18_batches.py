@@ -15,15 +15,15 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 
 from exercises.numeric import numeric_gradient
-from library.drawing import Drawing
-from library.length_batches import bundled, loss_by_thirds, small_model, trained, up_to
-from library.lesson import QUICK, measure, same, show, table
 from scratchformer.config import TrainingConfig
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
-from scratchformer.nn.loss import cross_entropy, batch_loss_backward
+from scratchformer.nn.loss import batch_loss_backward, cross_entropy
 from scratchformer.text.batches import BatchPlan, bucket_boundaries
 from scratchformer.text.tokenizer import PAD
 from scratchformer.training.data_parallel import DataParallel
+from support.drawing import Drawing
+from support.length_batches import bundled, loss_by_thirds, small_model, trained, up_to
+from support.lesson import QUICK, measure, same, show, table
 
 # %% [markdown]
 # A **batch** is an array, and arrays are rectangles. Sentences aren't: one has 4 tokens, the next has 30. So every

@@ -17,13 +17,11 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from library.lesson import duration, measure, recorded, same, show, table, varying
-from library.short_run import CONFIG, LAST, QUICK, ROOT, ShortRun
 from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.loss import cross_entropy, batch_loss_backward
+from scratchformer.nn.loss import batch_loss_backward, cross_entropy
 from scratchformer.nn.transformer import Transformer
 from scratchformer.tasks.start import begin, resume
 from scratchformer.text.batches import steps
@@ -31,6 +29,8 @@ from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.bundled import read_text, words
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory, load_run
+from support.lesson import duration, measure, recorded, same, show, table, varying
+from support.short_run import CONFIG, LAST, QUICK, ROOT, ShortRun
 
 # %% [markdown]
 # All parts are there: text, batches, model, loss, optimizer. Let's put them together and train. The model is that of

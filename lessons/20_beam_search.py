@@ -11,12 +11,12 @@ import math
 
 import numpy as np
 
-from library import beam_lengths, beam_pictures, bleu_by_hand
-from library.lesson import ROOT, measure, recorded, show, table
 from scratchformer.decoding.incremental import begin_decoding, decoding_step
 from scratchformer.decoding.search import search
 from scratchformer.text.tokenizer import BOS, EOS, PAD
 from scratchformer.training.run import load_run
+from support import beam_lengths, beam_pictures, bleu_by_hand
+from support.lesson import ROOT, measure, recorded, show, table
 
 # %% [markdown]
 # Here is a trained translator, much like the one of lesson 19. It translates **greedily**: it takes the likeliest

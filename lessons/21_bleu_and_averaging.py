@@ -15,12 +15,12 @@ import numpy as np
 from sacrebleu.metrics import CHRF
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
-from library import bleu_by_hand
-from library.lesson import QUICK, ROOT, measure, recorded, same, show, table, varying
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.bundled import read_text
 from scratchformer.training.run import load_run
+from support import bleu_by_hand
+from support.lesson import QUICK, ROOT, measure, recorded, same, show, table, varying
 
 translator = load_run(ROOT / "data/tiny_model")
 english, german, *_ = read_text("test")
@@ -440,7 +440,7 @@ for seed in (0, 1, 2):
 #   our test sets have one. sacreBLEU replaces a match count of 0 by a small number; ours stays 0. Averages along noisy
 #   steps: Polyak and Juditsky (1992).
 # - In the library: [text/bleu.py](../scratchformer/text/bleu.py) (sacreBLEU),
-#   [library/bleu_by_hand.py](library/bleu_by_hand.py), `average` in
+#   [support/bleu_by_hand.py](support/bleu_by_hand.py), `average` in
 #   [training/checkpoints.py](../scratchformer/training/checkpoints.py), the experiment in
 #   [benchmarks/averaging.py](../benchmarks/averaging.py). `scratchformer average RUN` makes the mean of a run;
 #   `scratchformer evaluate RUN --against RUN2` compares two runs by the paired bootstrap of this lesson.

@@ -1,6 +1,6 @@
 """Figures of the lessons as SVG that can be read by day and by night.
 
-A drawing of `library.drawing` knows both schemes itself. Of a figure of matplotlib, black, white, greys and the colours
+A drawing of `support.drawing` knows both schemes itself. Of a figure of matplotlib, black, white, greys and the colours
 of the course become variables of CSS with two values each. Other colours stay, and so does whatever lies on an image,
 because the image stays too.
 """
@@ -15,8 +15,8 @@ from xml.etree import ElementTree
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
-from library.drawing import COLOURS
 from scratchformer.experiments import figures
+from support.drawing import COLOURS
 
 LARGEST = 300_000
 """Bytes of a figure: it is in the repository, and a reader's phone loads it."""

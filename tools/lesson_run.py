@@ -23,7 +23,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "lessons"))
 
 import lesson_figures  # noqa: E402
 
-from library import lesson  # noqa: E402
+from support import lesson  # noqa: E402
 
 
 class LessonError(Exception):

@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "lessons"))
 
 from exercises.catalogue import EXERCISES  # noqa: E402
-from library.lesson import YOURS_DIFFERS  # noqa: E402
+from support.lesson import YOURS_DIFFERS  # noqa: E402
 
 SECONDS = 300
 """A lesson that runs longer hangs."""

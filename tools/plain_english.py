@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-COVERED = ["lessons/library", "scratchformer/parallel", "tests/parallel", "tests/tools", "tools"]
+COVERED = ["lessons/support", "scratchformer/parallel", "tests/parallel", "tests/tools", "tools"]
 
 OPENING = re.compile(r"\s*(What|Which|How|Where|Whether)\b")
 NEGATION = re.compile(r"(?<!\bthere )\b(is|are) no (?!longer)", re.IGNORECASE)

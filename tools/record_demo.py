@@ -27,7 +27,7 @@ from typing import Any, Iterator, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT / "benchmarks"), str(ROOT / "lessons")]
 
-from library.drawing import DARK, LIGHT  # noqa: E402
+from support.drawing import DARK, LIGHT  # noqa: E402
 
 PICTURE, RECORDING = ROOT / "docs" / "demo.svg", ROOT / "benchmarks" / "results" / "demo.json"
 COLUMNS, ROWS = 112, 24

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from exercises.exercise import Backward, Break, Build, Result, Values
-from library.recurrent import RNN, lstm_cell, lstm_cell_backward
 from scratchformer.nn.ops import rows_of
 from scratchformer.nn.parameter import Array
+from support.recurrent import RNN, lstm_cell, lstm_cell_backward
 
 
 def rnn(W_x: Array, W_h: Array, b: Array) -> RNN:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from exercises.exercise import Backward, Break, Build, Result, Values
-from library.recurrent import AdditiveAttention, AdditiveCache, context
 from scratchformer.nn.parameter import Array
+from support.recurrent import AdditiveAttention, AdditiveCache, context
 
 
 def attention(W: Array, U: Array, v: Array) -> AdditiveAttention:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from exercises.exercise import Backward, Break, Build, Result
-from library.positions import shift_matrix
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
 from scratchformer.nn.layers import LearnedPositions, sinusoids
 from scratchformer.nn.ops import Ops
 from scratchformer.nn.parameter import Array
+from support.positions import shift_matrix
 
 # 09_sinusoids ---------------------------------------------------------------------------------------------------------
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from exercises.exercise import Backward, Break, Build, Result, Values, misjudgements
-from library.positions import RotaryAttention, Scores, alibi_bias, alibi_slopes, is_relative, rotated
 from scratchformer.nn.layers import sinusoids
 from scratchformer.nn.parameter import Array
+from support.positions import RotaryAttention, Scores, alibi_bias, alibi_slopes, is_relative, rotated
 
 # 10_rope --------------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from exercises.exercise import Backward, Break, Build, Result, Values
-from library.wires import WIRES, cut, which_wire
 from scratchformer.config import ModelConfig
 from scratchformer.nn.attention import Mask
 from scratchformer.nn.gradient_cases import FLOAT64, SMALL
@@ -17,6 +16,7 @@ from scratchformer.nn.parameter import Array, Layer
 from scratchformer.nn.residual import PostNorm
 from scratchformer.nn.sizes import parameter_counts
 from scratchformer.nn.transformer import Decoder, DecoderLayer, Transformer
+from support.wires import WIRES, cut, which_wire
 
 SIZES = ModelConfig(vocab_size=11, N=3, d_model=6, d_ff=9, h=2, P_drop=0.0)
 

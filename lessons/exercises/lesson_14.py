@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from exercises.exercise import Backward, Build, Result, Values
-from library.calibration import loss_floor
 from scratchformer.nn.loss import Smoothing, cross_entropy
 from scratchformer.nn.ops import PAD, Ops
+from support.calibration import loss_floor
 
 REFERENCE = Ops(np)
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from exercises.exercise import Build, Result, Values
-from library import byte_pairs
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.parameter import Array
 from scratchformer.text.tokenizer import PAD
+from support import byte_pairs
 
 Ids = list[int]
 Merges = list[tuple[int, int]]

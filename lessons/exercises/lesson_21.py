@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from exercises.exercise import Build, Result, Values
-from library import bleu_by_hand
 from scratchformer.config import TINY
 from scratchformer.nn.parameter import Array
 from scratchformer.training import checkpoints as files
+from support import bleu_by_hand
 
 # 21_clipped_counts ----------------------------------------------------------------------------------------------------
 

@@ -8,14 +8,13 @@
 # sentence pairs. So everything here is about one model. A *piece* is a token.
 
 # %%
-import course  # noqa: F401  finds lessons/library
+import course  # noqa: F401  finds lessons/support
 from collections import Counter, defaultdict
 from functools import cache
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from library.lesson import QUICK, ROOT, measure, recorded, show, table, varying
 from scratchformer.experiments import heads
 from scratchformer.nn import gradient_cases
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
@@ -25,6 +24,7 @@ from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.bundled import PERSONAL, as_text, read, spoken_pronoun, words
 from scratchformer.text.tokenizer import BOS, EOS
 from scratchformer.training.run import load_run
+from support.lesson import QUICK, ROOT, measure, recorded, show, table, varying
 
 translator = load_run(ROOT / "data/tiny_model")
 model, tokenizer = translator.model, translator.tokenizer

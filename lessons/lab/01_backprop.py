@@ -7,7 +7,7 @@
 # the page computes what the library computes.
 
 # %% Imports
-import course  # noqa: F401  finds lessons/library
+import course  # noqa: F401  finds lessons/support
 import json
 import sys
 
@@ -15,12 +15,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from exercises.numeric import numeric_gradient
-from library.constructions import as_counts, labelled, train
-from library.lesson import QUICK, ROOT, measure, same, show, table
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import Linear
 from scratchformer.nn.loss import cross_entropy
+from support.constructions import as_counts, labelled, train
+from support.lesson import QUICK, ROOT, measure, same, show, table
 
 
 # %% What lesson 01 built, safe for large logits

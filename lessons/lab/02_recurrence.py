@@ -7,23 +7,23 @@
 # 0.125.
 
 # %% Imports
-import course  # noqa: F401  finds lessons/library
+import course  # noqa: F401  finds lessons/support
 import timeit
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from library.lesson import QUICK, duration, measure, recorded, same, show, table
-from library.recall import READERS, SYMBOLS, accuracy, model_of, sequences, train
-from library.recurrent import (
+from scratchformer.experiments.figures import ACCENT, DARK
+from scratchformer.nn.attention import SelfAttention
+from support.lesson import QUICK, duration, measure, recorded, same, show, table
+from support.recall import READERS, SYMBOLS, accuracy, model_of, sequences, train
+from support.recurrent import (
     RNN,
     left_in_random_networks,
     left_of_a_nudge,
     matrices_of_radius,
     sigmoid,
 )
-from scratchformer.experiments.figures import ACCENT, DARK
-from scratchformer.nn.attention import SelfAttention
 
 # %% [markdown]
 # ## Experiment 1: a nudge forward and the gradient backward

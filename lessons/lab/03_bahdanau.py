@@ -6,13 +6,15 @@
 # against dot products. The task is always to write $n$ random symbols in the opposite order, with teacher forcing.
 
 # %% Imports
-import course  # noqa: F401  finds lessons/library
+import course  # noqa: F401  finds lessons/support
 import time
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from library.lesson import (
+from scratchformer.experiments.figures import COLOUR_MAP
+from scratchformer.nn.layers import Linear
+from support.lesson import (
     QUICK,
     duration,
     measure,
@@ -22,8 +24,8 @@ from library.lesson import (
     table,
     varying,
 )
-from library.recurrent import AdditiveAttention
-from library.reversal import (
+from support.recurrent import AdditiveAttention
+from support.reversal import (
     SYMBOLS,
     DotAttention,
     EncoderDecoder,
@@ -32,8 +34,6 @@ from library.reversal import (
     right,
     train,
 )
-from scratchformer.experiments.figures import COLOUR_MAP
-from scratchformer.nn.layers import Linear
 
 # %% [markdown]
 # ## Experiment 1: the bottleneck, with other sizes, rates and steps

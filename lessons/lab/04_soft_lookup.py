@@ -6,18 +6,18 @@
 # pass of the whole layer, and a claim about order.
 
 # %%
-import course  # noqa: F401  finds lessons/library
+import course  # noqa: F401  finds lessons/support
 import math
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 from exercises.numeric import numeric_gradient
-from library.drawing import Drawing
-from library.lesson import QUICK, ROOT, measure, same, show, table
-from library.noun_lookup import Lookup, noun_task
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.attention import ScaledDotProductAttention
+from support.drawing import Drawing
+from support.lesson import QUICK, ROOT, measure, same, show, table
+from support.noun_lookup import Lookup, noun_task
 
 
 def softmax(z):

@@ -6,7 +6,7 @@
 # divides by the wrong root.
 
 # %% Imports
-import course  # noqa: F401  finds lessons/library
+import course  # noqa: F401  finds lessons/support
 import itertools
 import math
 
@@ -14,10 +14,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from exercises.numeric import numeric_gradient
-from library.lesson import measure, recorded, same, show, table, varying
-from library.one_key import RATES, found, learn_to_look, softmax, successes
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.attention import ScaledDotProductAttention
+from support.lesson import measure, recorded, same, show, table, varying
+from support.one_key import RATES, found, learn_to_look, softmax, successes
 
 random = np.random.default_rng(3)
 
@@ -25,7 +25,7 @@ random = np.random.default_rng(3)
 # ## Experiment 1: the 24 queries
 #
 # The task of the opening: 32 keys of $d_k$ random numbers for each of 24 queries, 120 steps of gradient descent on the
-# queries. It is `learn_to_look` in [library/one_key.py](../library/one_key.py). First the mean weight on the right key
+# queries. It is `learn_to_look` in [support/one_key.py](../support/one_key.py). First the mean weight on the right key
 # in the end, for every learning rate, with seed 0.
 
 # %% Every learning rate
@@ -786,7 +786,7 @@ for name, divisor, lo, hi in (
 # ## Checks
 #
 # The backward pass of the page against central differences, with a random upstream gradient; and the whole layer of the
-# library, against the softmax of library/one_key.py. (In the library scores have a batch and a head axis, and a mask.
+# library, against the softmax of support/one_key.py. (In the library scores have a batch and a head axis, and a mask.
 # Its factor is a Python float on purpose: `np.sqrt(64)` is a float64 scalar, and in NumPy 2 it would turn a float32
 # model into a float64 one.)
 

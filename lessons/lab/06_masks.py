@@ -7,16 +7,22 @@
 # random starts 0, 1 and 2 (`SCRATCHFORMER_QUICK=1` takes run 0 only).
 
 # %% Imports
-import course  # noqa: F401  finds lessons/library
+import course  # noqa: F401  finds lessons/support
 import math
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 from exercises.numeric import numeric_gradient
-from library import mask_pictures
-from library.lesson import QUICK, measure, same, show, table, varying
-from library.next_word import (
+from scratchformer.experiments.figures import ACCENT, DARK
+from scratchformer.nn.attention import CrossAttention, Mask, ScaledDotProductAttention
+from scratchformer.nn.gradcheck import gradcheck
+from scratchformer.nn.ops import ops_of, using
+from scratchformer.nn.parameter import Layer
+from scratchformer.text.tokenizer import EOS, PAD
+from support import mask_pictures
+from support.lesson import QUICK, measure, same, show, table, varying
+from support.next_word import (
     FIRST_WORDS,
     NEW,
     TRAINING,
@@ -34,12 +40,6 @@ from library.next_word import (
     weights_of,
     word_by_word,
 )
-from scratchformer.experiments.figures import ACCENT, DARK
-from scratchformer.nn.attention import CrossAttention, Mask, ScaledDotProductAttention
-from scratchformer.nn.gradcheck import gradcheck
-from scratchformer.nn.ops import ops_of, using
-from scratchformer.nn.parameter import Layer
-from scratchformer.text.tokenizer import EOS, PAD
 
 SEEDS = [0] if QUICK else [0, 1, 2]
 read, write = shifted(NEW)
@@ -51,7 +51,7 @@ ln_V = math.log(len(VOCABULARY))
 #
 # 5,492 English sentences of fewer than 10 words from the bundled corpus, 694 words (a full stop is a word), 200 new
 # sentences. The model has embeddings of 48 numbers, sinusoidal positions, one layer with one head, and 250 steps of 24
-# sentences ([library/next_word.py](../library/next_word.py)). Two rivals need no network: guess blindly among all words
+# sentences ([support/next_word.py](../support/next_word.py)). Two rivals need no network: guess blindly among all words
 # alike, or count which word follows which in the training text (with 0.01 added to each count).
 
 # %%

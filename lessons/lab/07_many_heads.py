@@ -6,13 +6,13 @@
 # translators looks from *it* to the noun it stands for.
 
 # %% Imports
-import course  # noqa: F401  finds lessons/library
+import course  # noqa: F401  finds lessons/support
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from library.lesson import measure, recorded, show, table
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
+from support.lesson import measure, recorded, show, table
 
 # %% [markdown]
 # ## Experiment 1: what one head can and cannot do

@@ -6,15 +6,11 @@
 # the rows of nouns are really ordered by gender.
 
 # %% Imports
-import course  # noqa: F401  finds lessons/library
+import course  # noqa: F401  finds lessons/support
 from itertools import product
 
 import numpy as np
 
-from library.embedding_factor import NO_FACTOR, PAPER, TiedNextWord, repeated, train
-from library.lesson import QUICK, ROOT, measure, recorded, table, varying
-from library.lexicon import noun_vectors, read_lexicon
-from library.next_word import NEW, VOCABULARY, mean_loss, shifted
 from scratchformer.config import ModelConfig
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import sinusoids
@@ -23,6 +19,10 @@ from scratchformer.nn.transformer import Transformer
 from scratchformer.text.bundled import words
 from scratchformer.text.tokenizer import PAD
 from scratchformer.training.run import load_run
+from support.embedding_factor import NO_FACTOR, PAPER, TiedNextWord, repeated, train
+from support.lesson import QUICK, ROOT, measure, recorded, table, varying
+from support.lexicon import noun_vectors, read_lexicon
+from support.next_word import NEW, VOCABULARY, mean_loss, shifted
 
 SEEDS = [0] if QUICK else [0, 1, 2]
 D, V = 64, len(VOCABULARY)

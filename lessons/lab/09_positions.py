@@ -8,15 +8,21 @@
 # 0 only).
 
 # %% Imports
-import course  # noqa: F401  finds lessons/library
+import course  # noqa: F401  finds lessons/support
 import math
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from library.lesson import QUICK, measure, same, show, table
-from library.positions import shift_matrix
-from library.to_the_left import (
+from scratchformer.experiments.figures import ACCENT, COLOUR_MAP, DARK
+from scratchformer.nn.gradcheck import gradcheck
+from scratchformer.nn.layers import LearnedPositions, PositionalEncoding, sinusoids
+from scratchformer.nn.loss import cross_entropy
+from scratchformer.nn.optim import Adam
+from scratchformer.text.tokenizer import PAD
+from support.lesson import QUICK, measure, same, show, table
+from support.positions import shift_matrix
+from support.to_the_left import (
     FOUR,
     LEFT,
     TEXT,
@@ -35,12 +41,6 @@ from library.to_the_left import (
     train,
     which,
 )
-from scratchformer.experiments.figures import ACCENT, COLOUR_MAP, DARK
-from scratchformer.nn.gradcheck import gradcheck
-from scratchformer.nn.layers import LearnedPositions, PositionalEncoding, sinusoids
-from scratchformer.nn.loss import cross_entropy
-from scratchformer.nn.optim import Adam
-from scratchformer.text.tokenizer import PAD
 
 SEEDS = [0] if QUICK else [0, 1, 2]
 PE = sinusoids(0, 1000, 512)                        # (T, D), a row for each position
@@ -50,7 +50,7 @@ PE = sinusoids(0, 1000, 512)                        # (T, D), a row for each pos
 #
 # Telegrams of noun, verb, noun, such as "dog bites man": ten nouns, six verbs. The verb is asked for the noun to its
 # left. The model has one attention with one head and vectors of 32 numbers
-# ([library/to_the_left.py](../library/to_the_left.py)). Every test telegram has a twin with its two nouns exchanged;
+# ([support/to_the_left.py](../support/to_the_left.py)). Every test telegram has a twin with its two nouns exchanged;
 # training and test have no pair of nouns in common.
 
 # %%

@@ -6,15 +6,12 @@
 # rotary model at 60 words, and the bands of the recorded translators.
 
 # %% Imports
-import course  # noqa: F401  finds lessons/library
+import course  # noqa: F401  finds lessons/support
 import math
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from library.latest_name import trained, without_new_distances
-from library.lesson import QUICK, ROOT, measure, recorded, show, table
-from library.positions import Shifted
 from scratchformer.experiments.figures import COLOUR_MAP
 from scratchformer.nn.layers import LearnedPositions, sinusoids
 from scratchformer.nn.transformer import Transformer
@@ -23,6 +20,9 @@ from scratchformer.text.bundled import read_text
 from scratchformer.text.corpora import Pairs
 from scratchformer.training.run import load_run
 from scratchformer.training.validation import validation_loss
+from support.latest_name import trained, without_new_distances
+from support.lesson import QUICK, ROOT, measure, recorded, show, table
+from support.positions import Shifted
 
 translator = load_run(ROOT / "data/tiny_model")
 model = translator.model
@@ -222,4 +222,4 @@ for name, lo, hi in ("sinusoidal", 0.9, 1.2), ("sinusoidal, random start", -0.1,
 #
 # ALiBi on both sides, as in our encoder, can't tell left from right by distance: a source and its mirror image would
 # look the same, but for the `</s>`, which stays at the end. There is a test for both in
-# [tests/lessons/library/test_positions.py](../../tests/lessons/library/test_positions.py).
+# [tests/lessons/support/test_positions.py](../../tests/lessons/support/test_positions.py).

@@ -7,19 +7,19 @@
 # hold.
 
 # %% Imports
-import course  # noqa: F401  finds lessons/library
+import course  # noqa: F401  finds lessons/support
 
 import numpy as np
 
 from exercises.numeric import numeric_gradient
-from library.agreement import Judge, sentences, trained
-from library.hidden_units import hidden_units, networks_of
-from library.lesson import QUICK, ROOT, measure, recorded, same, table
 from scratchformer.config import preset
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.transformer import DecoderLayer, EncoderLayer, Transformer
 from scratchformer.text.bundled import read
 from scratchformer.training.run import load_run
+from support.agreement import Judge, sentences, trained
+from support.hidden_units import hidden_units, networks_of
+from support.lesson import QUICK, ROOT, measure, recorded, same, table
 
 random = np.random.default_rng(11)
 

@@ -6,16 +6,16 @@
 # of LayerNorm must contain, and two claims one often reads.
 
 # %% Imports
-import course  # noqa: F401  finds lessons/library
+import course  # noqa: F401  finds lessons/support
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from library.lesson import QUICK, measure, recorded, same, show, table
-from library.stacks import KINDS, WAYS, Block, Passage
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import FeedForward, LayerNorm
+from support.lesson import QUICK, measure, recorded, same, show, table
+from support.stacks import KINDS, WAYS, Block, Passage
 
 random = np.random.default_rng(12)
 

@@ -6,18 +6,18 @@
 # those of Table 3.
 
 # %% Imports
-import course  # noqa: F401  finds lessons/library
+import course  # noqa: F401  finds lessons/support
 import math
 
 import numpy as np
 
-from library.lesson import QUICK, measure, recorded, table, varying
-from library.wires import WIRES, V, cut, reversals, train
 from scratchformer.config import TABLE3, ModelConfig, preset
 from scratchformer.nn.gradcheck import gradcheck
-from scratchformer.nn.loss import cross_entropy, batch_loss_backward
+from scratchformer.nn.loss import batch_loss_backward, cross_entropy
 from scratchformer.nn.sizes import parameter_counts
 from scratchformer.nn.transformer import Transformer
+from support.lesson import QUICK, measure, recorded, table, varying
+from support.wires import WIRES, V, cut, reversals, train
 
 # %% [markdown]
 # ## Experiment 1: every connection cut in turn

@@ -6,17 +6,17 @@
 # of the paper's sentence about perplexity and BLEU.
 
 # %% Imports
-import course  # noqa: F401  finds lessons/library
+import course  # noqa: F401  finds lessons/support
 import math
 
 import numpy as np
 
-from library.calibration import loss_floor, smoothed_target
-from library.calibration_pictures import diagram
-from library.lesson import measure, recorded, same, show, table
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.ops import ops_of
+from support.calibration import loss_floor, smoothed_target
+from support.calibration_pictures import diagram
+from support.lesson import measure, recorded, same, show, table
 
 # %% [markdown]
 # ## Experiment 1: which side to compute

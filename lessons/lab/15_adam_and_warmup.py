@@ -7,15 +7,16 @@
 # or read from a recording whose script is named.
 
 # %% Imports
-import course  # noqa: F401  finds lessons/library
+import course  # noqa: F401  finds lessons/support
 import math
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from library.drawing import COLOURS
-from library.lesson import QUICK, measure, recorded, same, show, table, varying
-from library.short_translation import (
+from scratchformer.nn.optim import Adam, noam
+from support.drawing import COLOURS
+from support.lesson import QUICK, measure, recorded, same, show, table, varying
+from support.short_translation import (
     loss_of_the_frequencies,
     mean_loss,
     new_model,
@@ -24,7 +25,6 @@ from library.short_translation import (
     set_gradient,
     tokenizer,
 )
-from scratchformer.nn.optim import Adam, noam
 
 SEEDS = [0] if QUICK else [0, 1, 2]
 INK, SOFT, LINE, BLUE, TEAL, AMBER, MAGENTA = (

@@ -6,7 +6,7 @@
 # learning rates over four orders of magnitude, and the claim that a model which memorises one batch is right.
 
 # %%
-import course  # noqa: F401  finds lessons/library
+import course  # noqa: F401  finds lessons/support
 import json
 import math
 import sys
@@ -15,8 +15,12 @@ from itertools import islice, repeat
 
 import numpy as np
 
-from library.lesson import QUICK, ROOT, measure, table
-from library.planted_bugs import (
+from scratchformer import config as configs
+from scratchformer.doctor.diagnosis import Diagnosis, as_text, examine
+from scratchformer.nn.loss import cross_entropy
+from scratchformer.text.tokenizer import PAD
+from support.lesson import QUICK, ROOT, measure, table
+from support.planted_bugs import (
     BUGS,
     PEAK_FACTOR,
     Batch,
@@ -31,10 +35,6 @@ from library.planted_bugs import (
     words_right,
     written,
 )
-from scratchformer import config as configs
-from scratchformer.doctor.diagnosis import Diagnosis, as_text, examine
-from scratchformer.nn.loss import cross_entropy
-from scratchformer.text.tokenizer import PAD
 
 sys.path.append(str(ROOT / "tests" / "mutants"))
 from mutants import MUTANTS  # noqa: E402

@@ -6,19 +6,19 @@
 # pieces, paired over five runs.
 
 # %%
-import course  # noqa: F401  finds lessons/library
+import course  # noqa: F401  finds lessons/support
 import math
 from collections import Counter
 
 import numpy as np
 
-from library import byte_pairs
-from library.byte_pairs import count_model_losses, decode, learn_merges, words_of
-from library.lesson import QUICK, ROOT, measure, table
 from scratchformer.config import ModelConfig
 from scratchformer.nn.sizes import parameter_counts
 from scratchformer.text.bundled import read_text
 from scratchformer.text.tokenizer import N_SPECIALS, Tokenizer
+from support import byte_pairs
+from support.byte_pairs import count_model_losses, decode, learn_merges, words_of
+from support.lesson import QUICK, ROOT, measure, table
 
 LANGUAGES = {"en": "English", "de": "German"}
 train, test = ({"en": pairs.source, "de": pairs.target}

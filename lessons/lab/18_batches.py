@@ -6,21 +6,21 @@
 # tokens a step needs, and what a mean of means does to training.
 
 # %%
-import course  # noqa: F401  finds lessons/library
+import course  # noqa: F401  finds lessons/support
 import math
 import time
 
 import numpy as np
 
-from library.length_batches import bundled, loss_by_thirds, small_model, trained
-from library.lesson import QUICK, ROOT, duration, measure, recorded, same, table
 from scratchformer.config import BASE, TINY
 from scratchformer.experiments.sizes import kept_bytes
-from scratchformer.nn.loss import cross_entropy, batch_loss, batch_loss_backward
+from scratchformer.nn.loss import batch_loss, batch_loss_backward, cross_entropy
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import BatchPlan
 from scratchformer.text.tokenizer import PAD
 from scratchformer.training.run import load_run
+from support.length_batches import bundled, loss_by_thirds, small_model, trained
+from support.lesson import QUICK, ROOT, duration, measure, recorded, same, table
 
 SEEDS = (0,) if QUICK else (0, 1, 2)
 pairs, validation = bundled("train"), bundled("val")

@@ -6,15 +6,13 @@
 # model's scores, and a claim about two losses.
 
 # %%
-import course  # noqa: F401  finds lessons/library
+import course  # noqa: F401  finds lessons/support
 import json
 from itertools import islice
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from library.lesson import QUICK, ROOT, duration, measure, show, table, varying
-from library.short_run import CONFIG, LAST, ShortRun
 from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
 from scratchformer.experiments.figures import ACCENT, DARK
@@ -25,6 +23,8 @@ from scratchformer.text.batches import steps
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.bundled import read_text
 from scratchformer.training.run import load_run
+from support.lesson import QUICK, ROOT, duration, measure, show, table, varying
+from support.short_run import CONFIG, LAST, ShortRun
 
 # %% [markdown]
 # ## Experiment 1: counting the arithmetic

@@ -7,7 +7,7 @@
 # save, and sampling and minimum Bayes risk on the same sentences.
 
 # %%
-import course  # noqa: F401  finds lessons/library
+import course  # noqa: F401  finds lessons/support
 import math
 import time
 from collections import Counter
@@ -17,8 +17,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
-from library import beam_lengths, bleu_by_hand
-from library.lesson import QUICK, ROOT, duration, measure, recorded, same, show, table
 from scratchformer.decoding.incremental import (
     DecodingState,
     begin_decoding,
@@ -30,6 +28,8 @@ from scratchformer.text.batches import encode_sequences
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.tokenizer import BOS, EOS, PAD
 from scratchformer.training.run import load_run
+from support import beam_lengths, bleu_by_hand
+from support.lesson import QUICK, ROOT, duration, measure, recorded, same, show, table
 
 translator = load_run(ROOT / "data/tiny_model", dtype="float64")
 model, tokenizer = translator.model, translator.tokenizer

@@ -6,15 +6,12 @@
 # averaging and its test in training, and one sentence on its way through the whole translator.
 
 # %%
-import course  # noqa: F401  finds lessons/library
+import course  # noqa: F401  finds lessons/support
 
 import numpy as np
 from sacrebleu.metrics import BLEU
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
-from library import bleu_by_hand
-from library.bleu_by_hand import bleu
-from library.lesson import QUICK, ROOT, measure, recorded, same, table, varying
 from scratchformer.decoding.search import search
 from scratchformer.experiments.heads import teacher_forced
 from scratchformer.nn.attention import attention_weights
@@ -23,6 +20,9 @@ from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.bundled import Example, read_text
 from scratchformer.text.tokenizer import BOS, EOS
 from scratchformer.training.run import load_run
+from support import bleu_by_hand
+from support.bleu_by_hand import bleu
+from support.lesson import QUICK, ROOT, measure, recorded, same, table, varying
 
 translator = load_run(ROOT / "data/tiny_model")
 english, german, *_ = read_text("test")

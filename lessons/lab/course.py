@@ -1,4 +1,4 @@
-"""`import course` lets the scripts in this directory import what the lessons import: lessons/library and exercises."""
+"""`import course` lets the scripts in this directory import what the lessons import: lessons/support and exercises."""
 
 import sys
 from pathlib import Path

@@ -2,7 +2,7 @@
 
 All of them are called as `SelfAttention` is, with (B, T, D) and a `Mask`, and give (B, T, D). A position reads a window
 around its own. With a causal mask the window ends there, and padding is read as if the sequence had ended before it.
-The recurrent layer of Table 1 is not part of any model here: lessons/library/recurrent.py.
+The recurrent layer of Table 1 is not part of any model here: lessons/support/recurrent.py.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from library import bleu_by_hand
 from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
@@ -19,6 +18,7 @@ from scratchformer.experiments.paper_bleu import paper_bleu_and_gap
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory, load_run
+from support import bleu_by_hand
 
 SOURCES = ["the dog sees a cat", "", "a big bird and the old cat", "the cat hears the old dog", "a dog"]
 REFERENCES = ["Kater ein sieht Hund der", "Hund", "Kater alter der und Vogel großer ein", "", "„Hund ein“"]

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from page_differences import differences
 
 import lessons
-from library.drawing import Drawing
+from support.drawing import Drawing
 
 ALT = "A line that rises from zero to one, then stays where it is."
 FIRST = rf"""# %% [markdown]
@@ -25,8 +25,8 @@ FIRST = rf"""# %% [markdown]
 # %%
 from matplotlib.figure import Figure
 
-from library.drawing import Drawing
-from library.lesson import duration, measure, show, table
+from support.drawing import Drawing
+from support.lesson import duration, measure, show, table
 
 print("before the figure")
 figure = Figure(figsize=(4, 3))
@@ -90,9 +90,9 @@ LAB = f"""# %% [markdown]
 # Behind [lesson 01](../01_first.py#question), with [ops.py](../../scratchformer/nn/ops.py).
 
 # %%
-import course  # noqa: F401  finds lessons/library
+import course  # noqa: F401  finds lessons/support
 from matplotlib.figure import Figure
-from library.lesson import measure, show
+from support.lesson import measure, show
 
 measure("in the notes", 3, 1, 4)
 show(Figure(figsize=(2, 1)), "01_lab_empty",
@@ -234,8 +234,8 @@ def test_output_with_backticks_gets_a_longer_fence():
         ("import warnings\nwarnings.warn('beware')", 10, "UserWarning: beware"),
         ("import sys\nsys.exit('enough')", 10, "SystemExit: enough"),
         ("import os\nos._exit(3)", 1, "the process ended with status 3"),
-        ("from library.lesson import measure\nmeasure('x', 2, 0, 1)", 10, "Unexpected: x is 2, and the lesson"),
-        ("from library.lesson import show\nshow(None, '02_x', 'y' * 40, 'A.')", 10, "ValueError: .* begin with 01_"),
+        ("from support.lesson import measure\nmeasure('x', 2, 0, 1)", 10, "Unexpected: x is 2, and the lesson"),
+        ("from support.lesson import show\nshow(None, '02_x', 'y' * 40, 'A.')", 10, "ValueError: .* begin with 01_"),
     ],
 )
 def test_a_cell_that_fails_is_named_with_its_line_and_nothing_is_written(tmp_path, code, line, complaint):
@@ -314,7 +314,7 @@ def test_links_lead_from_the_page(first_page):
     ]
     assert lessons.target_from_page("#check") == "#check"
     assert lessons.target_from_page("lab/05_x.py#a-b") == "lab/05_x.md#a-b"
-    assert lessons.target_from_page("library/recall.py") == "../../lessons/library/recall.py"
+    assert lessons.target_from_page("support/recall.py") == "../../lessons/support/recall.py"
     assert lessons.target_from_page("05_x.py", "lessons/lab") == "05_x.md"
     assert lessons.target_from_page("../../docs/lessons/readers.md", "lessons/lab") == "../readers.md"
 

@@ -8,8 +8,8 @@ and returns scores (...).
 
 import numpy as np
 
-from library.bleu_by_hand import bleu
 from scratchformer.commands.learn import check_file
+from support.bleu_by_hand import bleu
 
 
 def interval(table_a, table_b, indices):

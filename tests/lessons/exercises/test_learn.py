@@ -634,7 +634,7 @@ def test_the_solution_is_the_source_of_the_library(cli, exercise):
     code, said, _ = cli("learn", "solution", exercise.id)
     assert code == 0 and f"def {exercise.solution.__name__}(" in said
     assert all(f": {function.__qualname__}\n" in said for function in exercise.library)
-    assert any(f"{folder}/" in said for folder in ("scratchformer", "lessons/library", "lessons/exercises"))
+    assert any(f"{folder}/" in said for folder in ("scratchformer", "lessons/support", "lessons/exercises"))
 
 
 # --- bad input

@@ -1,6 +1,6 @@
 /**
  * What the widgets have in common: a row of chips to pick from, and the parts of the lessons' drawings
- * (lessons/library/drawing.py) as SVG elements, with the same roles, shapes and sizes.
+ * (lessons/support/drawing.py) as SVG elements, with the same roles, shapes and sizes.
  *
  * Positions are in pixels, x to the right and y down; a shape is placed by its centre. A role is "ink", "soft", "line",
  * "plain", "forward", "query", "key", "value" or "gradient".

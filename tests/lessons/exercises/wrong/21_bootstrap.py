@@ -1,6 +1,6 @@
 import numpy as np
 
-from library.bleu_by_hand import bleu
+from support.bleu_by_hand import bleu
 
 
 def samples(table, indices):

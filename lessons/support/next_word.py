@@ -1,0 +1,195 @@
+"""A small model that guesses the next word of short English sentences, with or without the causal mask (lesson 06).
+
+What it may see and what it has to write are chosen apart, so that a lesson can forget the mask or the shift.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scratchformer.config import ModelConfig
+from scratchformer.nn.attention import Mask, attention_weights
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.layers import Embedding, PositionalEncoding, Unembedding
+from scratchformer.nn.loss import cross_entropy
+from scratchformer.nn.ops import Ops
+from scratchformer.nn.optim import Adam
+from scratchformer.nn.parameter import Array, Layer, ParameterStore
+from scratchformer.nn.transformer import EncoderLayer
+from scratchformer.text.tokenizer import BOS, EOS, PAD
+from support.lesson import ROOT
+
+
+def sentences(split: str, at_most: int) -> list[list[str]]:
+    """The bundled corpus: sentences of fewer than 10 words, as lists of words; a full stop is a word."""
+    lines = (ROOT / f"data/tiny/{split}.en").read_text(encoding="utf-8").lower().splitlines()[:at_most]
+    return [words for words in (re.findall(r"[\w'-]+|[.?!,]", line) for line in lines) if len(words) < 10]
+
+
+TRAINING = sentences("train", 10_000)
+VOCABULARY = ["<pad>", "</s>", "<s>", *sorted({word for words in TRAINING for word in words})]
+ID_OF = {word: i for i, word in enumerate(VOCABULARY)}
+NEW = [words for words in sentences("test", 500) if all(word in ID_OF for word in words)][:200]
+"""New sentences: none of them is in TRAINING."""
+FIRST_WORDS = sorted({words[0] for words in NEW})
+
+Pairs = Callable[[Sequence[Sequence[str]]], tuple[Array, Array]]
+"""Sentences -> what is read (B, T), what has to be written (B, T)."""
+
+
+def shifted(some: Sequence[Sequence[str]]) -> tuple[Array, Array]:
+    """-> what is read: <s> and the words; what has to be written: the words and </s>. (B, T) ids both, 0 at the end"""
+    ids = [[ID_OF[word] for word in words] for words in some]
+    return padded([[BOS, *row] for row in ids]), padded([[*row, EOS] for row in ids])
+
+
+def not_shifted(some: Sequence[Sequence[str]]) -> tuple[Array, Array]:
+    """-> the words and </s>, to be read and to be written."""
+    _, write = shifted(some)
+    return write, write
+
+
+def padded(rows: Sequence[Sequence[int]]) -> Array:
+    """Lists of ids -> (B, T), the shorter rows filled up with padding at the end"""
+    longest = max(map(len, rows))
+    return np.array([[*row, *[PAD] * (longest - len(row))] for row in rows])
+
+
+class LanguageModel(Layer):
+    """forward(ids (B, T)) -> scores of each next word (B, T, V), cache"""
+
+    store: ParameterStore
+
+
+class NextWord(LanguageModel):
+    """N layers of attention and feed-forward. forward(ids (B, T)) -> scores of each next word (B, T, V), cache"""
+
+    def __init__(self, causal: bool, seed: int, d_model: int = 48, N: int = 1) -> None:
+        random, V = np.random.default_rng(seed), len(VOCABULARY)
+        config = ModelConfig(vocab_size=V, d_model=d_model, d_ff=2 * d_model, h=1, P_drop=0.0)
+        vectors = Embedding.new_weight(V, d_model, random, "float64")
+        layers = [EncoderLayer(config, random, "float64") for _ in range(N)]
+        self.stack: list[Layer] = [Embedding(vectors), PositionalEncoding(), *layers, Unembedding(vectors)]
+        self.causal, self.store = causal, ParameterStore(self.parameters())
+
+    def forward(self, ids: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        x, caches, mask = ids, [], Mask(key_lengths=(ids != PAD).sum(axis=1), causal=self.causal)
+        for layer in self.stack:
+            x, cache = layer.forward(x, mask) if isinstance(layer, EncoderLayer) else layer.forward(x)
+            caches.append(cache)
+        return x, caches
+
+    def backward(self, dx: Array, caches: Any) -> None:
+        for layer, cache in zip(reversed(self.stack), reversed(caches)):
+            dx = layer.backward(dx, cache)
+
+
+def train(
+    model: LanguageModel,
+    pairs: Pairs,
+    seed: int,
+    steps: int = 250,
+    batch: int = 24,
+    rate: float = 0.005,
+    warm_up: int = 50,
+) -> list[float]:
+    """Adam on `batch` sentences at a time. -> the loss of each step, in nats per word"""
+    random, optimizer, losses = np.random.default_rng(seed), Adam(model), []
+    for step in range(1, steps + 1):
+        read, write = pairs([TRAINING[i] for i in random.integers(0, len(TRAINING), batch)])
+        logits, cache = model.forward(read)
+        loss_sum, n_words, dlogits = cross_entropy(logits, write)
+        model.zero_grad()
+        model.backward(dlogits / n_words, cache)
+        optimizer.step(rate * min(1, step / warm_up))
+        losses.append(loss_sum / n_words)
+    return losses
+
+
+def mean_loss(logits: Array, write: Array) -> float:
+    """In nats per word; padding does not count."""
+    loss_sum, n_words, _ = cross_entropy(logits, write)
+    return loss_sum / n_words
+
+
+def all_at_once(model: NextWord, read: Array) -> Array:
+    """The whole sentence is the input. -> the scores of the next words (B, T, V)"""
+    return model.forward(read)[0]
+
+
+def word_by_word(model: NextWord, read: Array) -> Array:
+    """The same, but position t is asked when it is the last one: later words do not exist yet."""
+    return np.stack([model.forward(read[:, : t + 1])[0][:, t] for t in range(read.shape[1])], axis=1)
+
+
+def weights_of(model: NextWord, read: Array) -> Array:
+    """Weights of attention in the first layer: (B, H, T, S)"""
+    return attention_weights(model.forward(read)[1])[0]
+
+
+def continued(model: NextWord, begin: Sequence[str], at_most: int = 12) -> list[str]:
+    """Go on from some words, always with the likeliest next word, until </s>. -> all words"""
+    ids = [ID_OF[word] for word in begin]
+    while ids[-1] != EOS and len(ids) < at_most:
+        ids.append(int(model.forward(np.array([ids]))[0][0, -1].argmax()))
+    return [VOCABULARY[i] for i in ids]
+
+
+def share_repeated(texts: Sequence[Sequence[str]]) -> float:
+    """Share of the words after the first of a text that repeat the word before them, 0 to 1"""
+    return float(np.mean([a == b for text in texts for a, b in zip(text, text[1:])]))
+
+
+class AtACut(NamedTuple):
+    """Behaviour of a model at the last word of a cut sentence; means over all cuts.
+
+    repeats    how often its likeliest next word is that last word once more, 0 to 1
+    copies     how often it is the word put behind, 0 to 1
+    on_itself  the attention weight of the last word on itself
+    on_behind  the attention weight of the last word on the word put behind
+    """
+
+    repeats: float
+    copies: float
+    on_itself: float
+    on_behind: float
+
+
+def at_cuts(model: NextWord, read: Array, behind: Array | None = None) -> AtACut:
+    """Cut each sentence behind each of its words (not behind <s>), and put one word, or nothing, behind the cut.
+
+    read    (B, T) ids as `shifted` gives them
+    behind  (B, T) the word to put behind position t; where it is </s>, the cut is left out. None: nothing
+    """
+    found = []
+    for t in range(1, read.shape[1]):
+        rows = read[:, t] != PAD
+        if behind is not None:
+            rows &= behind[:, t] != EOS
+        if not rows.any():
+            continue
+        last, put = read[rows, t], None if behind is None else behind[rows, t]
+        ids = read[rows, : t + 1] if put is None else np.column_stack([read[rows, : t + 1], put])
+        logits, cache = model.forward(ids)
+        best, weights = logits[:, t].argmax(axis=-1), attention_weights(cache)[0][:, 0, t]
+        nothing = np.zeros(len(ids))
+        copies, on_behind = (nothing, nothing) if put is None else (best == put, weights[:, t + 1])
+        found.append(np.stack([best == last, copies, weights[:, t], on_behind]))
+    return AtACut(*np.concatenate(found, axis=1).mean(axis=1).tolist())
+
+
+class Hiding(Ops):
+    """Attention with a further mask. Give it to `using`: query t may use key s only where sees(t, s) is True."""
+
+    def __init__(self, sees: Callable[[Array, Array], Array]) -> None:
+        super().__init__(np)
+        self.sees = sees
+
+    def masked_softmax(self, scores: Array, scale: float, key_lengths: Array | None, causal: bool) -> Array:
+        T, S = scores.shape[-2:]
+        may = self.sees(np.arange(T)[:, None], np.arange(S))
+        return super().masked_softmax(np.where(may, scores, -np.inf), scale, key_lengths, causal)

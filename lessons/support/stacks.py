@@ -1,0 +1,168 @@
+"""Sublayers one after the other, with and without the parts of the box "Add & Norm" around each (lesson 12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from scratchformer.nn.attention import ScaledDotProductAttention, SelfAttention
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.layers import FeedForward, LayerNorm, Linear
+from scratchformer.nn.loss import cross_entropy
+from scratchformer.nn.parameter import Array, Layer, ParameterStore
+from support.constructions import Sentences, as_counts, labelled
+
+WAYS = ("bare", "norm only", "residual only", "post-LN", "pre-LN")
+"""f(x),  LayerNorm(f(x)),  x + f(x),  LayerNorm(x + f(x)),  x + f(LayerNorm(x)) with one more LayerNorm at the end"""
+
+
+class Block(Layer):
+    """One sublayer with what a way puts around it. forward(x) -> y, cache; backward(dy, cache) -> dx"""
+
+    def __init__(self, way: str, sublayer: Layer, d_model: int, dtype: str = "float32") -> None:
+        self.around = way in ("residual only", "post-LN", "pre-LN")
+        self.norm_last, self.norm_first = way in ("norm only", "post-LN"), way == "pre-LN"
+        self.sublayer, self.norm = sublayer, LayerNorm(d_model, dtype)
+
+    def forward(self, x: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        read, norm_cache = self.norm.forward(x) if self.norm_first else (x, None)
+        y, sublayer_cache = self.sublayer.forward(read)
+        y = x + y if self.around else y
+        y, norm_cache = self.norm.forward(y) if self.norm_last else (y, norm_cache)
+        return y, (sublayer_cache, norm_cache)
+
+    def backward(self, dy: Array, cache: Any) -> Array:
+        sublayer_cache, norm_cache = cache
+        dy = self.norm.backward(dy, norm_cache) if self.norm_last else dy
+        dx = self.sublayer.backward(dy, sublayer_cache)
+        dx = self.norm.backward(dx, norm_cache) if self.norm_first else dx
+        return dx + dy if self.around else dx
+
+
+def stack(way: str, sublayers: Sequence[Layer], d_model: int, dtype: str = "float32") -> list[Layer]:
+    """Each sublayer in its box; pre-LN has one more norm after the last one."""
+    boxes: list[Layer] = [Block(way, sublayer, d_model, dtype) for sublayer in sublayers]
+    return boxes + [LayerNorm(d_model, dtype)] * (way == "pre-LN")
+
+
+# A stack learns -------------------------------------------------------------------------------------------------------
+
+D = 32
+
+
+@lru_cache
+def sentences() -> Sentences:
+    """Of lesson 01: bags of words, and which construction each sentence is an example of."""
+    return as_counts(labelled("val"), labelled("test"))
+
+
+class Classifier(Layer):
+    """Word counts (B, V) -> scores (B, 1 + classes): a linear map, feed-forward networks in boxes, a linear map.
+
+    The library counts class 0 as padding, so class i of the sentences is column 1 + i.
+    """
+
+    def __init__(self, way: str, depth: int, seed: int) -> None:
+        init, data = np.random.default_rng(seed), sentences()
+        first = Linear(data.x.shape[1], D, init)
+        middle = stack(way, [FeedForward(D, D, init) for _ in range(depth)], D)
+        self.layers = [first, *middle, Linear(D, 1 + len(data.classes), init)]
+        self.store = ParameterStore(self.parameters())
+
+    def forward(self, x: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        caches = []
+        for layer in self.layers:
+            x, cache = layer.forward(x)
+            caches.append(cache)
+        return x, caches
+
+    def backward(self, dy: Array, caches: Any) -> None:
+        for layer, cache in zip(reversed(self.layers), reversed(caches)):
+            dy = layer.backward(dy, cache)
+
+    def share_right(self, x: Array, t: Array) -> float:
+        """Of the sentences (n, V) with the classes t (n,)."""
+        with np.errstate(over="ignore", invalid="ignore"):  # after a training that ended early
+            scores, _ = self.forward(x.astype(np.float32))
+        return float((scores[:, 1:].argmax(axis=1) == t).mean())
+
+
+def train(model: Classifier, rate: float, seed: int, steps: int, batch: int = 64) -> Iterator[tuple[int, float]]:
+    """Plain gradient descent. -> after each step its number and its loss; ends early if that is no longer a number"""
+    random, data = np.random.default_rng(seed), sentences()
+    x, t = data.x.astype(np.float32), data.t
+    for step in range(1, steps + 1):
+        rows = random.integers(0, len(x), batch)
+        with np.errstate(over="ignore", invalid="ignore"):  # too high a rate ends here
+            scores, caches = model.forward(x[rows])
+            loss, count, dscores = cross_entropy(scores, 1 + t[rows])
+            if not np.isfinite(loss):
+                return
+            model.zero_grad()
+            model.backward(dscores / count, caches)
+            model.store.data -= rate * model.store.grad
+        yield step, loss / count
+
+
+# A stack before training ----------------------------------------------------------------------------------------------
+
+
+class FixedWeights(ScaledDotProductAttention):
+    """Forward as it is; backward takes the weights of attention for constants, so only values get a gradient."""
+
+    def backward(self, dy: Array, cache: Any) -> tuple[Array, Array, Array]:
+        dq, dk, dv = super().backward(dy, cache)
+        return 0 * dq, 0 * dk, dv
+
+
+KINDS: dict[str, Callable[[int], bool]] = {
+    "both": lambda i: i % 2 == 0,
+    "feed-forward only": lambda i: False,
+    "attention only": lambda i: True,
+}
+"""Numbers, from 0, of the sublayers that are self-attention; the others are feed-forward networks."""
+
+
+class Passage:
+    """Send a random gradient of length 1 and a random input through a stack of sublayers, before training.
+
+    gradients  (n,) the length of the gradient before each sublayer, from the first to the last
+    sizes      (n,) the root mean square of each sublayer's output
+    likeness   (n,) the cosine of the input and each sublayer's output, mean over the rows
+    """
+
+    def __init__(
+        self, way: str, seed: int, n: int = 48, kind: str = "both", fixed_weights: bool = False, d_model: int = 32
+    ) -> None:
+        init = np.random.default_rng(seed)
+        sublayers: list[Layer] = []
+        for i in range(n):
+            if KINDS[kind](i):
+                attention = SelfAttention(d_model, 4, init, "float64")
+                if fixed_weights:
+                    attention.attention = FixedWeights()
+                sublayers.append(attention)
+            else:
+                sublayers.append(FeedForward(d_model, 4 * d_model, init, "float64"))
+        first, dy = init.normal(size=(2, 4, 12, d_model))  # (4, 12, d_model) each
+        x, dy, saved, outputs, lengths = first, dy / np.linalg.norm(dy), [], [], []
+        for layer in stack(way, sublayers, d_model, "float64"):
+            x, cache = layer.forward(x)
+            saved.append((layer, cache))
+            outputs.append(x)
+        for layer, cache in reversed(saved):
+            dy = layer.backward(dy, cache)
+            lengths.append(np.linalg.norm(dy))
+        self.gradients = np.array(lengths[::-1][:n])
+        self.sizes = np.array([np.sqrt((y**2).mean()) for y in outputs[:n]])
+        self.likeness = np.array([cosine(first, y) for y in outputs[:n]])
+
+
+def cosine(a: Array, b: Array) -> float:
+    """Of the rows, without their means; the mean over the rows."""
+    a, b = (x - x.mean(axis=-1, keepdims=True) for x in (a, b))
+    lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
+    return float(((a * b).sum(axis=-1) / lengths).mean())
