@@ -156,8 +156,8 @@ def marks(model: Transformer, which: str) -> Array:
 
 def common_share(model: Transformer, batch: Batch) -> float:
     """Of the mean square of the decoder's output vectors, how much is one vector common to all words: 0 to 1."""
-    states, _ = model.states(batch.source_ids, batch.target_in_ids)
-    rows = np.asarray(states).reshape(-1, states.shape[-1])[batch.target_out_ids.reshape(-1) != PAD]  # (n, D)
+    states, _ = model.states(*batch.inputs)
+    rows = np.asarray(states).reshape(-1, states.shape[-1])[batch.targets.reshape(-1) != PAD]  # (n, D)
     return float((rows.mean(axis=0) ** 2).sum() / (rows**2).sum(axis=1).mean())
 
 

@@ -50,6 +50,7 @@ class DecodingState(NamedTuple):
 
 def select_rows(caches: tuple[KeyValueCache, ...], index: np.ndarray) -> None:
     """Keep the rows `index` of each cache, in this order. Rows that stay in their place are not copied."""
+    index = np.asarray(index)
     moved = np.flatnonzero(index != np.arange(len(index)))
     xp = ops_of(caches[0].arrays[0]).xp
     source, to = xp.asarray(index[moved]), xp.asarray(moved)
