@@ -1,4 +1,4 @@
-"""How many heads can a trained model do without, and which measure finds them? What `scratchformer heads` measures.
+"""Remove attention heads from a trained model, in orders by two measures, as `scratchformer heads` does.
 
     python benchmarks/head_pruning.py [RUN --test SOURCE REFERENCE --val SOURCE REFERENCE] [--sentences N]
                                       [--name NAME] [--quick] [--out DIR]
@@ -40,7 +40,7 @@ def rank_correlation(some: np.ndarray, others: np.ndarray) -> dict[str, float]:
 
 
 def claims(found: dict[str, Any]) -> dict[str, Any]:
-    """What Michel et al. 2019 report, here."""
+    """The numbers that Michel et al. 2019 report, for this model."""
     removable = {}
     for name, curve in found["curves"].items():
         counts, bleus = list(curve["bleus"]), curve["bleus"]

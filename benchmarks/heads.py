@@ -1,4 +1,4 @@
-"""What do the attention heads of trained models do? Scores of `scratchformer.experiments.heads`, head by head.
+"""Scores of each attention head of trained models, by `scratchformer.experiments.heads`.
 
     python benchmarks/heads.py [RUN ...] [--quick] [--out DIR]
 

@@ -1,4 +1,4 @@
-"""What does label smoothing do to perplexity, accuracy, calibration and BLEU, with little text and with plenty?
+"""Effects of label smoothing on perplexity, accuracy, calibration and BLEU, with little text and with plenty.
 
     python benchmarks/label_smoothing.py [--quick] [--out DIR]
 

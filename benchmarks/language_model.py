@@ -1,4 +1,4 @@
-"""How well does a small GPT learn our lessons, beside n-gram models, and how fast is it beside PyTorch?
+"""Bits per character of a small GPT on our lessons, beside n-gram models, and its speed beside PyTorch.
 
     python benchmarks/language_model.py [--seeds 1] [--runs DIR] [--quick] [--out DIR]
 

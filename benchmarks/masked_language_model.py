@@ -1,4 +1,4 @@
-"""How much does it help to read on both sides? Hidden pieces, guessed with and without what follows them.
+"""Accuracy in guessing hidden pieces, with and without the text that follows them.
 
     python benchmarks/masked_language_model.py RUN ... [--jobs N] [--quick] [--out DIR]
 
