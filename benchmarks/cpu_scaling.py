@@ -12,8 +12,8 @@ step of a small model. Forward and backward in float32, on one thread, without p
 How to read the exponents: a cost proportional to size^e becomes a line of slope e on logarithmic axes. Measured is the
 slope of the line through the upper half of the sizes (least squares). Predicted is the slope of the line through what
 can be counted there: floating-point operations in matrix products for time, floats that are alive at the peak for
-memory. For the time of the first two things, that is Table 1's exponent. A sum whose parts grow differently has no
-whole number: in a step, attention's share goes as T^2, everything else as T.
+memory. For the time of the first two things, that is Table 1's exponent. The exponent of a sum
+whose parts grow differently is not a whole number: in a step, attention's share goes as T^2, everything else as T.
 
 Measured time grows more slowly than predicted where costs count that do not grow (a call of NumPy costs microseconds)
 and where larger products run at a higher rate; both pull at small sizes most. It grows faster where arrays no longer

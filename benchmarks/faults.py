@@ -1,4 +1,4 @@
-"""Record what a job of two processes leaves behind when one of them raises, dies, is stopped or hangs.
+"""Record what becomes of a job of two processes when one of them raises, dies, is stopped or hangs.
 
     python benchmarks/faults.py [--quick] [--out DIR]                              # about 3 minutes
 
@@ -9,9 +9,9 @@ which it strikes is drawn. Either is also killed and stopped from outside, whene
     kill    SIGKILL, as by the system when      hang   an endless loop
             memory runs out
 
-One trial after the other strikes the same small run: each takes it up where the last one's ruin leaves it. Only to
-strike rank 0 at its start, a run of its own is begun. After each trial the run goes on for a step in this process, with
-two threads in the place of two ranks. Recorded is
+The trials strike the same small run one after the other: each resumes it from what the last one left. Only a strike on
+rank 0 at its start begins a new run. After each trial the run goes on for a step in this process, with two threads in
+the place of two ranks. Recorded are
 
     seconds             from the fault until the launcher has returned
     code, message       what it returned, and its last line

@@ -136,8 +136,8 @@ def numbers(device: Gpu, precision: str, *shape: int) -> Any:
 
 
 def kernels(scale: Scale) -> Iterator[Number]:
-    """Speed of the GPU at the shapes of the base model: of copying, of products, and of moving the bytes that
-    each operation cannot do without."""
+    """Speed of the GPU at the shapes of the base model: of copying, of products, and of moving the bytes that each
+    operation cannot do without."""
     yield "copy", lambda: {"bytes_per_second": copying(scale)}
     for precision in STORED_AS:
         yield f"product {precision}", partial(multiplying, precision, scale)

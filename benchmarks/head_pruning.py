@@ -4,7 +4,7 @@
                                       [--name NAME] [--quick] [--out DIR]
 
 Without RUN, the shipped model (data/tiny_model) on the bundled corpus. Orders in which to remove heads are found on
-validation text: of loss and of gradient, and the reverse of the first. They and five random orders are followed on
+validation text: by loss, by gradient, and the reverse of the first. They and five random orders are followed on
 test text, with BLEU at every twelfth part. In `results`, `removable` is for each order how many heads can be removed,
 one after the other, before BLEU (greedy search) first falls by more than one point, and `needed` the heads without
 which alone the loss rises by more than chance makes probable among so many (5 % for any of them).
