@@ -1,8 +1,8 @@
-"""What does pretraining save? The noun that "it" means, learned from few sentences, with and without pretraining.
+"""Pronoun-resolution accuracy after learning from few labelled sentences, with and without pretraining.
 
     python benchmarks/antecedent.py RUN ... [--ways WAY ...] [--jobs N] [--quick] [--out DIR]
 
-RUN is a masked language model, of which the settings of the preset `antecedent` take the weights. What is recorded used
+RUN is a masked language model, whose weights the settings of the preset `antecedent` take. The recorded results used
 
     for seed in 0 1 2; do scratchformer train bert-tiny --seed $seed --threads 1 --out runs/bert$seed; done
 
@@ -17,9 +17,9 @@ RATES of learning are tried for pretrained and scratch, and the one with the hig
 val split (mean over the runs; of equals the first) is chosen for each number of sentences. scratch_long uses the choice
 of scratch.
 
-Tested are the last weights, on the sentences of the test split and on the minimal pairs of test_coreference. Two nouns
+The last weights are tested on the sentences of the test split and on the minimal pairs of test_coreference. Two nouns
 that "it" could mean in a sentence of test_coreference are never the two of a training sentence. Pretraining reads the
-training sentences, too, and without their labels.
+training sentences, too, but not their labels.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ def attention_caches(cache: Any) -> Iterator[AttentionCache]:
 
 
 def scores(cache: AttentionCache) -> Array:
-    """What softmax gets: (B, H, T, S)."""
+    """The scores that softmax gets: (B, H, T, S)."""
     return by_head(cache.q) @ transposed(by_head(cache.k)) / math.sqrt(cache.q.shape[-1])
 
 

@@ -1,4 +1,4 @@
-"""What is it worth to average the last checkpoints of a run (paper §6.1)?
+"""Measure what the mean of the last checkpoints of a run gains (paper §6.1).
 
     python benchmarks/averaging.py [--quick] [--out DIR]
 
@@ -47,8 +47,8 @@ TEXT = Path(__file__).parents[1] / "data" / "tiny"
 
 
 class System(NamedTuple):
-    """How the weights to translate with are made: the mean of the last `n`, so many steps apart, at the end of a run
-    whose learning rate follows the paper's schedule or falls to 0."""
+    """The weights to translate with: the mean of the last `n`, so many steps apart, of a run whose learning rate
+    follows the paper's schedule or falls to 0."""
 
     n: int
     apart: str = "save_every"

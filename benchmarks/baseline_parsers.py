@@ -77,7 +77,7 @@ def most_common(names: Iterable[str]) -> str:
 
 
 class Lexicon:
-    """How probable a word is, given its tag: counts of the training trees.
+    """Probabilities of a word given its tag, from counts of the training trees.
 
     A word that occurs less than twice there counts as its class, so that new words are known by their class.
     """
@@ -95,7 +95,7 @@ class Lexicon:
         return word if self.n_words[word] > 1 else word_class(word)
 
     def tags(self, word: str) -> Counter[str]:
-        """How often the word had each tag; for a class that never occurred, how often there was each tag."""
+        """Counts of the tags of a word; for a class that never occurred, counts of all tags."""
         return self.tags_of.get(self.known(word), self.n_tags)
 
     def usual_tag(self, word: str) -> str:
@@ -107,7 +107,7 @@ class Lexicon:
 
 
 def word_class(word: str) -> str:
-    """What a word looks like: a capital, a digit, a hyphen, its ending. "Re-opened" -> "<A-ed>" """
+    """The shape of a word: a capital, a digit, a hyphen, its ending. "Re-opened" -> "<A-ed>" """
     marks = ("A" if word[0].isupper() else "") + ("0" if any(map(str.isdigit, word)) else "") + "-" * ("-" in word)
     return f"<{marks}{next((ending for ending in ENDINGS if word.endswith(ending)), '')}>"
 

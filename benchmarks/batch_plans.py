@@ -1,4 +1,4 @@
-"""How is an epoch best cut into batches: in buckets, sorted by length, with or without small rests?
+"""Compare ways to cut an epoch into batches: in buckets, sorted by length, with or without small rests.
 
     python benchmarks/batch_plans.py --data DIR [--quick] [--out DIR]              # Multi30k in DIR; an hour
 
@@ -67,7 +67,7 @@ Steps = list[np.ndarray]  # of an epoch, each the indices of its pairs
 
 
 class Setting:
-    """What a plan may look at."""
+    """The lengths and settings that a plan may look at."""
 
     def __init__(self, pairs: EncodedPairs, config: Config) -> None:
         training = config.training

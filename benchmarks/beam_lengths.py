@@ -1,4 +1,4 @@
-"""How long are the translations of larger beams: do all shrink, or do a few collapse?
+"""Lengths of the translations of larger beams: do all shrink, or do a few collapse?
 
     python benchmarks/beam_lengths.py SOURCE REFERENCE RUN [RUN ...] [--name NAME] [--quick] [--out DIR]
     python benchmarks/beam_lengths.py --sizes [SOURCE REFERENCE RUN]               # averages: beam_sizes.json

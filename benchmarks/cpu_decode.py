@@ -1,4 +1,4 @@
-"""How many sentences a second does a model translate on a CPU, here and in PyTorch?
+"""Sentences per second that a model translates on a CPU, here and in PyTorch.
 
     python benchmarks/cpu_decode.py [--models multi30k,small] [--run DIR --data DIR] [--sentences 1000] [--beams 1,4]
                                     [--threads 1,2] [--without pytorch_bf16] [--repetitions 20] [--out DIR]
@@ -199,10 +199,11 @@ def rivals(task: Task, beam: int, threads: int, without: Sequence[str] = ()) -> 
 
 
 def agreement(task: Task, name: str, ours: list[Hypothesis], theirs: list[Hypothesis]) -> dict[str, float]:
-    """How far the translations of a way are those of ours, in float32 with NumPy's products -> the share that is the
-    same, id by id, and of the others' scores theirs minus ours in nats, on average.
+    """Compare translations with ours -> the share of identical ones, id by id, and the mean of their score minus ours.
 
-    In float32, rounding may decide only between two that are as good as each other: raises AssertionError for more.
+    Ours are in float32, with NumPy's products; scores are in nats.
+
+    Raises AssertionError for a difference in float32 that rounding does not explain: rounding may only break ties.
     """
     n_same = 0
     sources = [row[row != PAD] for batch in task.batches for row in batch]
@@ -220,7 +221,7 @@ def agreement(task: Task, name: str, ours: list[Hypothesis], theirs: list[Hypoth
 
 
 def is_tie(model: Transformer, source: np.ndarray, mine: list[int], other: list[int]) -> bool:
-    """Whether the first tokens that differ are equally likely, so that greedy search may go either way."""
+    """True if the first tokens that differ are equally likely, so that greedy search may go either way."""
     if mine == other:
         return False
     mine, other = [*mine, EOS], [*other, EOS]
@@ -392,7 +393,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="2 repetitions of small models, to see that it runs")
     arguments = parser.parse_args()
     if not arguments.out.is_dir():
-        parser.error(f"--out: {arguments.out} is no directory")
+        parser.error(f"--out: {arguments.out} is not a directory")
     if importlib.util.find_spec("torch") is None:
         parser.error("there is no PyTorch to compare with: pip install torch")
     if arguments.sentences > LINES_AT_ONCE:

@@ -302,7 +302,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a few steps of a small model, to see that it runs")
     arguments = parser.parse_args()
     if not arguments.out.is_dir():
-        parser.error(f"--out: {arguments.out} is no directory")
+        parser.error(f"--out: {arguments.out} is not a directory")
     if importlib.util.find_spec("torch") is None:
         parser.error("there is no PyTorch to compare with: pip install torch")
     if arguments.quick:

@@ -1,4 +1,4 @@
-"""How do time and memory grow with the length of the sentences, the width of the model, the vocabulary and the batch?
+"""Growth of time and memory with the length of the sentences, the width of the model, the vocabulary and the batch.
 
     python benchmarks/cpu_scaling.py [--quick] [--out DIR]                         # about 5 minutes
 
@@ -12,12 +12,12 @@ step of a small model. Forward and backward in float32, on one thread, without p
 How to read the exponents: a cost proportional to size^e becomes a line of slope e on logarithmic axes. Measured is the
 slope of the line through the upper half of the sizes (least squares). Predicted is the slope of the line through what
 can be counted there: floating-point operations in matrix products for time, floats that are alive at the peak for
-memory. For the time of the first two things, that is Table 1's exponent. A sum whose parts grow differently has no
-whole number: in a step, attention's share goes as T^2, everything else as T.
+memory. For the time of the first two things, that is Table 1's exponent. The exponent of a sum
+whose parts grow differently is not a whole number: in a step, attention's share goes as T^2, everything else as T.
 
 Measured time grows more slowly than predicted where costs count that do not grow (a call of NumPy costs microseconds)
 and where larger products run at a higher rate; both pull at small sizes most. It grows faster where arrays no longer
-fit into a cache, and where work counts that is no matrix product.
+fit into a cache, and where work counts that is not a matrix product.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ N = 2  # layers of the small model
 
 
 class Sizes(NamedTuple):
-    """What can grow. T is the length of source and target; d_ff is 4 d_model and h is d_model / D_K."""
+    """The sizes that can grow. T is the length of source and target; d_ff is 4 d_model and h is d_model / D_K."""
 
     B: int
     T: int

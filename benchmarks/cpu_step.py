@@ -1,4 +1,4 @@
-"""How long does a training step take on a CPU, here and in PyTorch, and how much memory?
+"""Time and memory of a training step on a CPU, here and in PyTorch.
 
     python benchmarks/cpu_step.py [--models tiny,multi30k,small,base] [--padding without,with] [--threads 1,2]
                                   [--without bf16] [--repetitions 20] [--out DIR] [--keep] [--quick]
@@ -165,7 +165,7 @@ def our_way(cell: Cell, name: str = OURS) -> Step:
 
 
 def our_step(model: Transformer, config: Config, cut: int, threads: int, ops: Ops = FAST) -> Step:
-    """What `Trainer.step` does. Micro-batches go to so many threads; the BLAS has those that are left, at least one."""
+    """A step like `Trainer.step`. Micro-batches go to so many threads; BLAS has those that are left, at least one."""
     n_replicas = min(cut, threads)
     blas = ThreadpoolController()
     pin = partial(blas.limit, limits=threads // n_replicas, user_api="blas")
@@ -345,7 +345,7 @@ def take_turns(steps: dict[str, Callable], units: Sequence, repetitions: int) ->
 
 
 def page_faults() -> int:
-    """How often the system had to find a page of memory for this process, so far."""
+    """The number of minor page faults of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
@@ -399,7 +399,7 @@ def sgemm_gflops(threads: int, repetitions: int) -> dict[str, float]:
 
 
 def measure_alone(cell: Cell, name: str) -> dict[str, int | None]:
-    """What a rival's first steps cost in a process that holds nothing else.
+    """Measure memory and page faults of a rival's first steps in a process that holds nothing else.
 
     after_imports, peak  bytes of the whole process, before the model is made and at most
     page_faults          of a step, the first two left out
@@ -514,7 +514,7 @@ def measure_all(cells: list[Cell], repetitions: int, out: Path, keep: bool = Fal
 
 
 def other_cells(file: Path, keys: Sequence[str], anew: set[tuple]) -> list[dict[str, Any]]:
-    """What the file of an earlier run says of other cells than these, each known by its values of the keys; nothing if
+    """The cells in the file of an earlier run that are not measured anew, each known by its values of the keys; none if
     there is no file."""
     if not file.exists():
         return []
@@ -604,7 +604,7 @@ def main() -> None:
     parser.add_argument("--alone", choices=[OURS, *WAYS], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if not arguments.out.is_dir():
-        parser.error(f"--out: {arguments.out} is no directory")
+        parser.error(f"--out: {arguments.out} is not a directory")
     if importlib.util.find_spec("torch") is None:
         parser.error("there is no PyTorch to compare with: pip install torch")
 

@@ -1,4 +1,4 @@
-"""What is each trick worth in a whole training step, and how many lines does it cost?
+"""Measure what each trick gains in a whole training step, and count its lines.
 
     python benchmarks/cpu_tricks.py [--models tiny,multi30k,small] [--repetitions 40] [--out DIR] [--quick]
 
@@ -57,7 +57,7 @@ def variants(cell: Cell) -> dict[str, Step]:
 
 
 def lines_of(trick: str) -> int | None:
-    """How many lines of code a trick costs, comments and docstrings included."""
+    """The number of lines of code of a trick, comments and docstrings included."""
     sources = {**OPERATIONS, "all of these": FastOps, "micro-batches of similar length": even_parts}
     return len(inspect.getsource(sources[trick]).splitlines()) if trick in sources else None
 

@@ -1,4 +1,4 @@
-"""How large should word vectors be, and should reading and writing share them?
+"""Compare sizes of word vectors, and ways to share them between reading and writing.
 
     python benchmarks/embeddings.py [--quick] [--out DIR]
 

@@ -1,4 +1,4 @@
-"""What becomes of a job of two processes when one of them raises, dies, is stopped or hangs?
+"""Record what becomes of a job of two processes when one of them raises, dies, is stopped or hangs.
 
     python benchmarks/faults.py [--quick] [--out DIR]                              # about 3 minutes
 
@@ -9,9 +9,9 @@ which it strikes is drawn. Either is also killed and stopped from outside, whene
     kill    SIGKILL, as by the system when      hang   an endless loop
             memory runs out
 
-One trial after the other strikes the same small run: each takes it up where the last one's ruin leaves it. Only to
-strike rank 0 at its start, a run of its own is begun. After each trial the run goes on for a step in this process, with
-two threads in the place of two ranks. Recorded is
+The trials strike the same small run one after the other: each resumes it from what the last one left. Only a strike on
+rank 0 at its start begins a new run. After each trial the run goes on for a step in this process, with two threads in
+the place of two ranks. Recorded are
 
     seconds             from the fault until the launcher has returned
     code, message       what it returned, and its last line
@@ -86,7 +86,7 @@ class Trial(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How a trial ended; `resumed` is the step that the run took afterwards, and its loss."""
+    """The outcome of a trial; `resumed` is the step that the run took afterwards, and its loss."""
 
     seconds: float
     code: int
@@ -228,7 +228,7 @@ def train_until(trainer: Trainer, step: int) -> None:
 
 @contextmanager
 def said_into(path: Path) -> Iterator[Path]:
-    """What this process, and those that it starts, write to standard error goes to a file."""
+    """Send standard error of this process, and of those that it starts, to a file."""
     sys.stderr.flush()
     with open(path, "w", encoding="utf-8") as file:
         terminal = os.dup(2)
@@ -247,7 +247,7 @@ def state(run: RunDirectory) -> dict[str, tuple[int, int]]:
 
 
 def harm(before: dict[str, tuple[int, int]], run: RunDirectory) -> list[str]:
-    """What has become worse about the checkpoints."""
+    """Complaints about checkpoints that are gone, have changed, or cannot be read."""
     after = state(run)
     complaints = [f"{name} is gone, or has changed" for name in before if after.get(name) != before[name]]
     new = [run.checkpoints.directory / name for name in after if name not in before]

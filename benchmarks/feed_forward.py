@@ -1,4 +1,4 @@
-"""What does the feed-forward network do for a model that learns to translate, and how wide should it be?
+"""Measure what the feed-forward network and its width contribute to a model that learns to translate.
 
     python benchmarks/feed_forward.py [--quick] [--out DIR]
 

@@ -1,4 +1,4 @@
-"""How far back do an RNN, an LSTM and one attention remember, after equally short training?
+"""Measure how far back an RNN, an LSTM and one attention remember, after equally short training.
 
     python benchmarks/first_symbol.py [--part first_symbol_longer] [--quick] [--out DIR]
 

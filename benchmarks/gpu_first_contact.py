@@ -136,8 +136,8 @@ def numbers(device: Gpu, precision: str, *shape: int) -> Any:
 
 
 def kernels(scale: Scale) -> Iterator[Number]:
-    """How fast the GPU copies and multiplies, and how fast each operation moves the bytes that it cannot do without, at
-    the shapes of the base model."""
+    """Speed of the GPU at the shapes of the base model: of copying, of products, and of moving the bytes that each
+    operation cannot do without."""
     yield "copy", lambda: {"bytes_per_second": copying(scale)}
     for precision in STORED_AS:
         yield f"product {precision}", partial(multiplying, precision, scale)

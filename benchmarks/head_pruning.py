@@ -1,10 +1,10 @@
-"""How many heads can a trained model do without, and which measure finds them? What `scratchformer heads` measures.
+"""Remove attention heads from a trained model, in orders by two measures, as `scratchformer heads` does.
 
     python benchmarks/head_pruning.py [RUN --test SOURCE REFERENCE --val SOURCE REFERENCE] [--sentences N]
                                       [--name NAME] [--quick] [--out DIR]
 
 Without RUN, the shipped model (data/tiny_model) on the bundled corpus. Orders in which to remove heads are found on
-validation text: of loss and of gradient, and the reverse of the first. They and five random orders are followed on
+validation text: by loss, by gradient, and the reverse of the first. They and five random orders are followed on
 test text, with BLEU at every twelfth part. In `results`, `removable` is for each order how many heads can be removed,
 one after the other, before BLEU (greedy search) first falls by more than one point, and `needed` the heads without
 which alone the loss rises by more than chance makes probable among so many (5 % for any of them).
@@ -40,7 +40,7 @@ def rank_correlation(some: np.ndarray, others: np.ndarray) -> dict[str, float]:
 
 
 def claims(found: dict[str, Any]) -> dict[str, Any]:
-    """What Michel et al. 2019 report, here."""
+    """The numbers that Michel et al. 2019 report, for this model."""
     removable = {}
     for name, curve in found["curves"].items():
         counts, bleus = list(curve["bleus"]), curve["bleus"]

@@ -1,8 +1,8 @@
-"""What do the attention heads of trained models do? Scores of `scratchformer.experiments.heads`, head by head.
+"""Scores of each attention head of trained models, by `scratchformer.experiments.heads`.
 
     python benchmarks/heads.py [RUN ...] [--quick] [--out DIR]
 
-Without RUN, the shipped model (data/tiny_model). What is recorded used this and three more, which differ in the seed:
+Without RUN, the shipped model (data/tiny_model). The recorded results used it and three more, with other seeds:
 
     for seed in 1 2 3; do
         scratchformer train tiny --seed $seed --out runs/tiny_seed$seed

@@ -1,9 +1,9 @@
-"""What does label smoothing do to perplexity, accuracy, calibration and BLEU, with little text and with plenty?
+"""Effects of label smoothing on perplexity, accuracy, calibration and BLEU, with little text and with plenty.
 
     python benchmarks/label_smoothing.py [--quick] [--out DIR]
 
 A small translator learns from the first 1,000 pairs of the bundled text, which it gets to know by heart, and from all
-20,000, with three strengths of smoothing. It is looked at on the 500 test pairs. README.md here says what is recorded.
+20,000, with three strengths of smoothing. It is measured on the 500 test pairs. README.md here says what is recorded.
 """
 
 from __future__ import annotations

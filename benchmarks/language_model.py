@@ -1,8 +1,8 @@
-"""How well does a small GPT learn our lessons, beside n-gram models, and how fast is it beside PyTorch?
+"""Bits per character of a small GPT on our lessons, beside n-gram models, and its speed beside PyTorch.
 
     python benchmarks/language_model.py [--seeds 1] [--runs DIR] [--quick] [--out DIR]
 
-The preset `gpt-tiny` is trained on the 22 lessons (`docs/lessons/NN_*.md`), of each of which a tenth validates.
+The preset `gpt-tiny` is trained on the 22 lessons (`docs/lessons/NN_*.md`); a tenth of each validates.
 `results` has the bits per character of the validation text for each seed, with the last weights, with the best
 checkpoint (chosen by the same text), and with the mean of the last ones, as `scratchformer average` makes it; `n_grams`
 those of Kneser-Ney's models, up to higher orders than `scratchformer evaluate` tries.

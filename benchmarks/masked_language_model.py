@@ -1,8 +1,8 @@
-"""How much does it help to read on both sides? Hidden pieces, guessed with and without what follows them.
+"""Accuracy in guessing hidden pieces, with and without the text that follows them.
 
     python benchmarks/masked_language_model.py RUN ... [--jobs N] [--quick] [--out DIR]
 
-RUN is a masked language model. What is recorded used
+RUN is a masked language model. The recorded results used
 
     for seed in 0 1 2; do scratchformer train bert-tiny --seed $seed --threads 1 --out runs/bert$seed; done
 

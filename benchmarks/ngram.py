@@ -21,13 +21,13 @@ START = -1
 """Stands before the first symbol of a text, as often as needed. It is never predicted."""
 
 WITHOUT_ESTIMATE = (0.0, 0.5, 1.0, 1.5)
-"""D(0) to D(3), where a text is too short to estimate them, or an estimate is no discount.
+"""D(0) to D(3), where a text is too short to estimate them, or an estimate is not a valid discount.
 
 D(1) to D(3) must be above 0: gamma is 0 where nothing is taken off, and what never followed h gets probability 0."""
 
 
 def count_grams(texts: Iterable[Sequence[int]], order: int) -> list[Counter[Gram]]:
-    """How often each sequence of 1, 2, ..., `order` symbols occurs in the texts, by its length minus 1."""
+    """Count each sequence of 1, 2, ..., `order` symbols in the texts -> the counts, by length minus 1."""
     counts: list[Counter[Gram]] = [Counter() for _ in range(order)]
     for text in texts:
         symbols = [START] * (order - 1) + list(text)

@@ -1,4 +1,4 @@
-"""How well do small models parse? Labelled F1 beside three parsers without a neural network.
+"""Labelled F1 of small models as parsers, beside three parsers without a neural network.
 
     python benchmarks/parsing.py [--seeds N ...] [--runs DIR] [--quick] [--out DIR]
     python benchmarks/parsing.py --treebank DIR [--runs DIR] [--quick] [--out DIR]

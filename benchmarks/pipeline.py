@@ -1,4 +1,4 @@
-"""What does it cost to prepare a large corpus, and to train from it?
+"""Time and memory to prepare a large corpus, and to start training from it.
 
     python benchmarks/pipeline.py [--pairs 5000000] [--workers 2] [--scratch DIR] [--out DIR] [--quick]
 

@@ -1,4 +1,4 @@
-"""Where a result comes from: what the numbers depend on beside the code, for the JSON files in results/."""
+"""The origin of a result, for the JSON files in results/: commit, hardware and versions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ sys.path += [str(ROOT / folder) for folder in ("lessons", "tools")]
 
 
 def surroundings() -> dict[str, Any]:
-    """What the numbers depend on beside the code. No names of hosts, no paths."""
+    """The commit, hardware and versions that the numbers depend on. No names of hosts, no paths."""
     blas = [
         {key: pool[key] for key in ("internal_api", "version", "architecture", "num_threads") if key in pool}
         for pool in threadpool_info()
@@ -46,7 +46,7 @@ def processor() -> str:
 
 
 def git(*arguments: str) -> str | None:
-    """What git says, None where there is no repository."""
+    """The output of a git command; None where there is no repository."""
     try:
         return subprocess.run(
             ["git", "--no-optional-locks", *arguments],

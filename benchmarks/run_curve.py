@@ -1,4 +1,4 @@
-"""What did a training run reach, and when? Its curve and its final score as one JSON file.
+"""Write the curve and the final score of a training run as one JSON file.
 
     python benchmarks/run_curve.py RUN --source test.en.gz --reference test.de.gz --json FILE
 

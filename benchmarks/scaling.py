@@ -1,4 +1,4 @@
-"""How much faster are N devices than one?
+"""Speed-up of N devices over one.
 
     python benchmarks/scaling.py [--quick] [--out DIR]                             # all GPUs of this machine
     python benchmarks/scaling.py --device cpu                                      # 1 and 2 processes of one core each
@@ -42,7 +42,7 @@ TOKENS = {"base": 25_000, "big": 25_000, "multi30k": 1024, "tiny": 512}
 
 
 class Task(NamedTuple):
-    """What the ranks are told, as JSON: so many pairs in a step of a preset, cut into a micro-batch for each."""
+    """The task of the ranks, sent as JSON: so many pairs in a step of a preset, cut into a micro-batch for each."""
 
     preset: str
     device: str

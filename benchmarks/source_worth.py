@@ -1,4 +1,4 @@
-"""What is the source sentence worth to a translator, in nats per target token?
+"""Measure what the source sentence is worth to a translator, in nats per target token.
 
     python benchmarks/source_worth.py [--quick] [--out DIR]
 

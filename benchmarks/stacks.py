@@ -1,4 +1,4 @@
-"""Which part of the box "Add & Norm" makes deep stacks learn? Five ways to stack 12 and 48 sublayers, at equal steps.
+"""Find the part of "Add & Norm" that makes deep stacks learn: five ways to stack 12 and 48 sublayers, at equal steps.
 
     python benchmarks/stacks.py [--quick] [--out DIR]
 

@@ -48,7 +48,7 @@ FLOAT32, FLOAT64 = np.dtype("float32"), np.dtype("float64")
 
 
 class Settings(NamedTuple):
-    """What is measured. `crossing`: B, widths, and the logarithm of the greatest of the lengths 16, 32, 64, ..."""
+    """The sizes to measure. `crossing`: B, widths, and the logarithm of the greatest of the lengths 16, 32, 64, ..."""
 
     counted: list[tuple[int, int, int]]  # n, d, h
     waiting: list[int]
@@ -378,7 +378,7 @@ def one_way(name: str) -> bool:
 
 
 def layers_to_connect(name: str, n: int, most: int) -> int | None:
-    """How many layers it takes until a nudge of any position reaches all that it may reach: all, or those after it.
+    """Count the layers until a nudge of any position reaches all that it may reach: all, or those after it.
 
     Each of n sequences of zeros is nudged at another position, so that nothing hides what arrives, however small.
     """
@@ -393,8 +393,8 @@ def layers_to_connect(name: str, n: int, most: int) -> int | None:
 
 
 def layers_to_be_seen(name: str, n: int, least: int, most: int) -> int | None:
-    """How many layers, `least` or more, it takes until a nudge of 1 at either end of a random sequence changes a bit at
-    the other."""
+    """Count the layers, `least` or more, until a nudge of 1 at either end of a random sequence changes a bit at the
+    other."""
     d, init = 4, random()
     x = init.standard_normal((1, n, d))
     states = [x, *(x + (np.arange(n) == nudged)[:, None] for nudged in (0, n - 1))]

@@ -1,4 +1,4 @@
-"""What the shipped model can do: data/tiny_model on the bundled test sets.
+"""Score the shipped model, data/tiny_model, on the bundled test sets.
 
     python benchmarks/tiny_model.py [--quick] [--out DIR]
 

@@ -1,4 +1,4 @@
-"""What does the model of `scratchformer demo` know after so many steps of its training?
+"""Record what the model of `scratchformer demo` knows after so many steps of its training.
 
     python benchmarks/training_replay.py [--quick] [--out DIR]
 

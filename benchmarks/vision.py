@@ -95,7 +95,7 @@ def trained(name: str, config: Config, images: dict[str, Images], seed: int) -> 
 
 
 class Grid(NamedTuple):
-    """How alike the vectors of positions are, by the cosine, and how far apart their patches lie on the grid.
+    """Similarity of the vectors of positions, by the cosine, against the distance of their patches on the grid.
 
     correlation       of cosine and Euclidean distance, over all pairs of positions: negative if close patches are alike
     beyond_ink        the same correlation among pairs that differ equally in ink (partial correlation): the patches at
@@ -149,7 +149,7 @@ def correlate(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def without(x: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """What of x is no linear function of z."""
+    """The residual of x after a linear fit to z."""
     return x - np.polyval(np.polyfit(z, x, 1), z)
 
 

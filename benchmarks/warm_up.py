@@ -1,4 +1,4 @@
-"""What is a warm-up for, which weights need one, and which part of Adam does what? Three results for lesson 15.
+"""Train without a warm-up, with one for some of the weights, and with changes of Adam: three results for lesson 15.
 
     python benchmarks/warm_up.py [--part adam_and_warmup | norm_and_warmup] [--quick] [--out DIR]
 

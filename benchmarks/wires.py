@@ -1,4 +1,4 @@
-"""What is each wire of Figure 1 for, when a model learns to translate?
+"""Train translators that lack one of the wires of Figure 1.
 
     python benchmarks/wires.py [--quick] [--out DIR]
 

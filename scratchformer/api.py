@@ -1,4 +1,4 @@
-"""What a Python program does in one call: train a run, save a model as a run, continue a text."""
+"""Train a run, save a model as a run, continue a text: each in one call from Python."""
 
 from __future__ import annotations
 

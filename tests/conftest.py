@@ -1,4 +1,4 @@
-"""What tests of several packages share: a small corpus, small runs, and the command line."""
+"""Fixtures of several packages' tests: a small corpus, small runs, and the command line."""
 
 import fcntl
 import json

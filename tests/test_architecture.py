@@ -50,7 +50,7 @@ CASE_TABLES = {"gradient_cases.py"}
 """Modules that are tables; their rows name changes to a configuration, and `**changes` carries them to `replace`."""
 
 NUMPY_GENERATORS = {"default_rng", "Generator", "PCG64", "Philox", "SeedSequence", "BitGenerator"}
-"""What `numpy.random` may be asked for: everything else there shares one global state."""
+"""Names that may be taken from `numpy.random`: everything else there shares one global state."""
 
 
 def part_of(path):
@@ -59,7 +59,7 @@ def part_of(path):
 
 
 def violations(source, part, cupy=False):
-    """What breaks the plan in the source of a module of this part -> ["line 3: ...", ...]; cupy: may it import CuPy?"""
+    """Violations of the plan in a module of this part -> ["line 3: ...", ...]; cupy: may it import CuPy?"""
     nodes = list(ast.walk(ast.parse(source)))
     has_stdlib_random = any("random" in imported_modules(node) for node in nodes)
     return [

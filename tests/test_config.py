@@ -164,7 +164,7 @@ def test_an_impossible_setting_as_text(text, message):
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_task_decides_the_model(preset, write):
-    """Its architecture and number of classes are no settings, and follow a change of task."""
+    """Its architecture and number of classes are not settings, and follow a change of task."""
     config = PRESETS[preset]
     assert (config.model.architecture, config.model.n_classes) == configs.MODEL_OF_TASK[config.data.task]
     assert "architecture" not in to_toml(config)

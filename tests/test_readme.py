@@ -1,4 +1,4 @@
-"""What the README and the pages under it show is true, and the package has the names and versions that it promises."""
+"""The README and the pages under it are true, and the package has the names and versions that it promises."""
 
 import ast
 import configparser

@@ -21,7 +21,7 @@ NEVER_WRITTEN = [PAD, BOS, UNK]
 
 
 class Sampling(NamedTuple):
-    """How a token is drawn from the model's distribution.
+    """Settings for drawing a token from the model's distribution.
 
     temperature  logits are divided by it: below 1 likely tokens become likelier; 0 takes the most likely one
     top_k        only the k most likely tokens are drawn; 0: all

@@ -19,7 +19,7 @@ from scratchformer.nn.transformer import Transformer
 
 
 class DecodingState(NamedTuple):
-    """What the decoder keeps between two steps, for B sentences with W hypotheses each.
+    """The decoder's state between two steps, for B sentences with W hypotheses each.
 
     kv_caches    for each layer, those of the hypotheses (B W rows, `position` positions) and of memory (B rows, S)
     memory_mask  the lengths of the sources

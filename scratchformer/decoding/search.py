@@ -29,7 +29,7 @@ class Hypothesis(NamedTuple):
 
 
 class Rules(Protocol):
-    """Which tokens may follow a hypothesis. A state is what the rules have to know of its tokens; it never changes.
+    """Rules for the tokens that may follow a hypothesis. A state is what they know of its tokens; it never changes.
 
     A hypothesis of log probability -inf may have tokens that the rules forbid.
     """
@@ -41,7 +41,7 @@ class Rules(Protocol):
         """The state when this token has been written."""
 
     def allowed(self, state: Any) -> np.ndarray:
-        """Which tokens may follow, (V,) bool."""
+        """The tokens that may follow, (V,) bool."""
 
 
 def search(
@@ -211,7 +211,7 @@ def begin_rules(rules: Rules | None, source_ids: np.ndarray, longest: np.ndarray
 
 
 def allowed_by(rules: Rules | None, ruled: list[list[Any]]) -> np.ndarray | None:
-    """Which tokens may follow each hypothesis, (B, W, V) bool; None: all of them."""
+    """The tokens that may follow each hypothesis, (B, W, V) bool; None: all of them."""
     return np.array([[rules.allowed(state) for state in row] for row in ruled]) if rules else None
 
 

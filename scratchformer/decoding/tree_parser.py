@@ -30,9 +30,9 @@ def words_of(line: str) -> list[str]:
 
 
 class TreeState(NamedTuple):
-    """How far the symbols of a tree are.
+    """The state of a tree whose symbols are being written.
 
-    words    how many have no tag yet
+    words    number of words without a tag so far
     open     the ids of the phrases that are open, the outermost first
     is_new   whether the innermost of them is still empty
     room     the most symbols that may follow, EOS included

@@ -98,10 +98,10 @@ def catch_errors(findings: Iterator[Finding]) -> Iterator[Finding]:
 
 
 class Examined(NamedTuple):
-    """What the probes of the data found: the configuration with its sizes, and examples of the training data.
+    """The findings of the probes of the data: the configuration with its sizes, and examples of the training data.
 
     examples  None if there are none that can be encoded
-    scale     how many there are in all for each of these
+    scale     number of examples of the whole data for each of these
     """
 
     config: Config

@@ -94,7 +94,7 @@ def all_parts(name: str) -> set[str]:
 
 
 class Fault(NamedTuple):
-    """What is wrong with a component. `also` names other components that may be the cause instead."""
+    """A fault of a component. `also` names other components that may be the cause instead."""
 
     component: str
     problem: str

@@ -1,4 +1,4 @@
-"""What the probes of `scratchformer doctor` share: a small model, a small batch, and operations that record dropout."""
+"""Fixtures for the probes of `scratchformer doctor`: a small model and batch, and operations that record dropout."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def structure(config: ModelConfig) -> CodeProbe:
 
 
 def size(layer: Layer) -> int:
-    """How many weights a layer has."""
+    """The number of weights of a layer."""
     return sum(parameter.data.size for parameter in layer.parameters().values())
 
 

@@ -32,7 +32,7 @@ GIB = 2**30
 
 
 class FirstPass(NamedTuple):
-    """What one forward and backward pass of the new model shows.
+    """Measurements of one forward and backward pass of the new model.
 
     loss                  nats per target token, for random words; None for a classifier
     loss_without_input    the same if the token just read is excluded from the possible answers
@@ -347,7 +347,7 @@ def judge_losses(losses: np.ndarray, norms: np.ndarray, validations: list[float]
 
 
 def count_spikes(losses: np.ndarray, nats: float, window: int = 50) -> int:
-    """How many losses are more than `nats` above the median of the `window` losses before them."""
+    """Count the losses that are more than `nats` above the median of the `window` losses before them."""
     medians = [np.median(losses[max(0, step - window) : step]) for step in range(1, len(losses))]
     return int((losses[1:] - medians > nats).sum())
 

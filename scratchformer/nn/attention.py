@@ -18,9 +18,9 @@ from scratchformer.nn.parameter import Array, Layer
 
 
 class Mask(NamedTuple):
-    """Which query may attend to which key (paper §3.2.3).
+    """The mask of attention: the keys that each query may attend to (paper §3.2.3).
 
-    key_lengths  (B,) int: how many keys of each sequence are real, the others being padding; None = all
+    key_lengths  (B,) int: number of real keys of each sequence, the others being padding; None = all
     causal       True keeps a query from attending to later keys
     """
 
@@ -62,7 +62,7 @@ class ScaledDotProductAttention(Layer):
 
 
 class AttentionCache(NamedTuple):
-    """What attention keeps for backward: its inputs, the weights (B, H, T, S), and the weights after dropout."""
+    """The cache of attention for backward: its inputs, the weights (B, H, T, S), and the weights after dropout."""
 
     q: Array
     k: Array

@@ -48,7 +48,7 @@ class GradientError(NamedTuple):
 
     @property
     def passed(self) -> bool:
-        """Whether the error is at most RELATIVE_TOLERANCE; False for NaN."""
+        """True if the error is at most RELATIVE_TOLERANCE; False for NaN."""
         return self.error <= RELATIVE_TOLERANCE
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class GradientReport(list[GradientError]):
 
     @property
     def passed(self) -> bool:
-        """Whether there are entries and all of them have passed."""
+        """True if there are entries and all of them have passed."""
         return bool(self) and all(entry.passed for entry in self)
 
     @property

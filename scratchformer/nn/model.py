@@ -1,4 +1,4 @@
-"""What training, validation and checkpoints need of a model, whichever it is."""
+"""The interface of all models, for training, validation and checkpoints."""
 
 from __future__ import annotations
 

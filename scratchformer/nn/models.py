@@ -1,4 +1,4 @@
-"""Which class of model a configuration asks for."""
+"""Make the model that a configuration asks for."""
 
 from __future__ import annotations
 

@@ -38,11 +38,11 @@ class NextWord(Layer):
         self.numbers = PositionalEncoding()
 
     def is_tag(self, ids: np.ndarray) -> np.ndarray:
-        """Which of these ids of the target are tags, bool."""
+        """True for each id of the target that is a tag."""
         return (ids >= FIRST_TAG) & (ids < FIRST_TAG + self.n_tags)
 
     def count(self, target_in_ids: np.ndarray) -> np.ndarray:
-        """k (B, T): how many tags the decoder has read at each position, that of the position included."""
+        """k (B, T): number of tags that the decoder has read at each position, that of the position included."""
         return np.cumsum(self.is_tag(target_in_ids), axis=1)
 
     def forward(

@@ -109,7 +109,7 @@ CONTAINERS = (list, tuple, dict, set)
 
 
 def as_tuple(gradients: Any) -> tuple:
-    """What `Layer.backward` returns, as a tuple also for a layer with one float input."""
+    """The gradients that `Layer.backward` returns, as a tuple also for a layer with one float input."""
     return gradients if isinstance(gradients, tuple) else (gradients,)
 
 

@@ -22,7 +22,7 @@ from scratchformer.nn.parameter import Array, Layer, Parameter
 
 
 def padding_of(size: int, dilation: int, causal: bool) -> tuple[int, int]:
-    """How many positions a window of `size` positions, `dilation` apart, reaches back from its own, and how many ahead.
+    """Count the positions that a window of `size` positions, `dilation` apart, reaches back from its own, and ahead.
 
     If it cannot reach equally far, it reaches one position further ahead, as in PyTorch's padding="same".
     """
@@ -226,7 +226,7 @@ class RestrictedAttention(ScaledDotProductAttention):
         return [(block, slice(max(0, block.start - back), min(block.stop + ahead, T))) for block in blocks]
 
     def in_window(self, xp: Any, queries: slice, keys: slice, mask: Mask) -> Array:
-        """Which of these queries may attend to which of these keys: bool (queries, keys), with lengths (B, 1, ., .)."""
+        """The mask of these queries and keys: bool (queries, keys), with lengths (B, 1, ., .)."""
         back, ahead = padding_of(self.r, 1, mask.causal)
         query, key = xp.arange(queries.start, queries.stop)[:, None], xp.arange(keys.start, keys.stop)
         may = (key >= query - back) & (key <= query + ahead)
@@ -236,7 +236,7 @@ class RestrictedAttention(ScaledDotProductAttention):
 
 
 class RestrictedCache(NamedTuple):
-    """What RestrictedAttention keeps: its inputs, the weights of each r queries, and the mask."""
+    """The cache of RestrictedAttention: its inputs, the weights of each r queries, and the mask."""
 
     q: Array
     k: Array

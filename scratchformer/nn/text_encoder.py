@@ -114,7 +114,7 @@ class TextEncoder(Model):
         self.embedding.backward(dx, embedding_cache)
 
     def mask(self, ids: Array) -> Mask:
-        """Which position may attend to which: all to all tokens, none to padding."""
+        """The mask of attention: all positions attend to all tokens, none to padding."""
         return Mask(key_lengths=lengths_of(ids))
 
     def layers(self) -> list[Layer]:

@@ -96,7 +96,7 @@ class VisionTransformer(Model):
     forward(images (B, image_size, image_size), rng) -> logits (B, 1, n_classes + 1), cache
     backward(dlogits (B, 1, n_classes + 1), cache) -> None: images are data, like ids; adds into Parameter.grad
 
-    Classes count from 1: the logit of 0 belongs to no class, as 0 is no target. Images are numbers of any type, and
+    Classes count from 1: the logit of 0 belongs to no class, as 0 is not a target. Images are numbers of any type, and
     are converted to the parameters' type.
 
     config  the sizes; `seed` decides the initial weights, `dtype` is that of all parameters

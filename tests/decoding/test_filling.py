@@ -1,4 +1,4 @@
-"""What is filled in for [MASK] is what the model finds most likely there, and a bad text is refused in one line."""
+"""[MASK] is filled with what the model finds most likely there, and a bad text is refused in one line."""
 
 from dataclasses import replace
 

@@ -35,7 +35,7 @@ arrangements = pytest.mark.parametrize("changes", [{}, GPT2], ids=["sinusoidal",
 
 
 def written(*arguments, **options):
-    """What `generate` writes -> (samples, steps)"""
+    """The tokens that `generate` writes -> (samples, steps)"""
     return np.stack(list(generate(*arguments, **options)), axis=1)
 
 

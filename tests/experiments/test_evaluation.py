@@ -1,4 +1,4 @@
-"""What `evaluate` prints, records and refuses."""
+"""Scores that `evaluate` prints and records, and requests that it refuses."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The builder of the lessons is no package: its directory goes where Python looks for modules."""
+"""The builder of the lessons is not a package: its directory goes where Python looks for modules."""
 
 import sys
 from pathlib import Path

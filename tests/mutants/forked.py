@@ -27,7 +27,7 @@ LIBRARIES = [
     "threadpoolctl",
     "tqdm",
 ]
-"""What the server imports; no pytest plugins, since pytest must be the first to import those."""
+"""Modules that the server imports; no pytest plugins, since pytest must be the first to import those."""
 
 CAN_FORK = "forkserver" in multiprocessing.get_all_start_methods() and len(tempfile.gettempdir()) < 70
 """The server's socket lies in the directory for temporary files, and its path may not exceed 107 bytes."""

@@ -48,7 +48,7 @@ SECONDS_PER_SUITE = 900
 
 
 def passes(suite: str, mutant: Mutant | None) -> bool:
-    """Whether all tests of the suite pass with the mutant (None: without one). A suite that hangs does not pass."""
+    """True if all tests of the suite pass with the mutant (None: without one). A suite that hangs does not pass."""
     program = ["-m", "pytest"] if mutant is None else ["tests/mutants/plant.py", mutant.name, "pytest"]
     left_out = [f"--deselect={name}" for name in LEFT_OUT]
     try:

@@ -1,4 +1,4 @@
-"""What the tests of the model share: random numbers, and small models whose every vector of parameters is random."""
+"""Fixtures of the model's tests: random numbers, and small models in which every vector of parameters is random."""
 
 from dataclasses import replace
 

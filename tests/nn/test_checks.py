@@ -1,4 +1,4 @@
-"""What `scratchformer doctor` checks of the code holds: one table for both."""
+"""The checks of the code by `scratchformer doctor` pass here, too: one table for both."""
 
 from collections import Counter
 

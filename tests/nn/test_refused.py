@@ -1,4 +1,4 @@
-"""What the layers and the model refuse, and the message that says why."""
+"""The layers and the model refuse bad inputs, with a message that says why."""
 
 import re
 

@@ -293,8 +293,8 @@ def greedy(twin, source_ids, extra_length):
 
 
 def worst_differences() -> dict[str, float]:
-    """What the tests of this folder compare with their tolerances: for each class of the table of gradient cases the
-    worst of its cases, then the whole model in both precisions, then a hundred steps of Adam."""
+    """The differences that the tests of this folder compare with their tolerances: the worst case of each class in the
+    table of gradient cases, then the whole model in both precisions, then a hundred steps of Adam."""
     found = {
         layer: greatest(worst(case_differences(case)) for case in CASES if case.layer == layer)
         for layer in dict.fromkeys(case.layer for case in CASES)

@@ -1,4 +1,4 @@
-"""What `scratchformer export` writes is, in PyTorch's own modules, the same model."""
+"""Exported weights make the same model in PyTorch's own modules."""
 
 import re
 from dataclasses import replace

@@ -171,7 +171,7 @@ class GatedAttention(nn.Module):
 
 
 class MultiHeadAttention(nn.Module):
-    """What SelfAttention and CrossAttention share: the heads lie side by side in the columns of a projection."""
+    """The base of SelfAttention and CrossAttention: the heads lie side by side in the columns of a projection."""
 
     def __init__(self, d_model, h, d_k, d_v, bias=True, attention_dropout=0.0):
         super().__init__()

@@ -29,7 +29,7 @@ def test_a_file_with_another_name_than_ours_is_no_checkpoint(own_run):
 
 
 def test_the_messages_of_a_run_may_go_into_its_directory(small_settings, tmp_path):
-    """And hidden files, which file managers make, are no obstacle."""
+    """And hidden files, which file managers make, are not an obstacle."""
     run = tmp_path / "run"
     run.mkdir()
     (run / ".DS_Store").write_text("theirs")

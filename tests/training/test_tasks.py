@@ -1,4 +1,4 @@
-"""What holds for every task: it is declared everywhere, its runs can be resumed, shared by ranks, and evaluated."""
+"""Every task is declared everywhere, and its runs can be resumed, shared by ranks, and evaluated."""
 
 import io
 import json

@@ -108,7 +108,7 @@ def right_comparisons(exercise, result):
 def what_is_said(exercise, result, mistake):
     """The diagnosis if `mistake` makes yours from a right comparison."""
     comparisons = [one._replace(yours=np.asarray(mistake(one))) for one in right_comparisons(exercise, result)]
-    assert not all(one.right for one in comparisons), "that is no mistake"
+    assert not all(one.right for one in comparisons), "that is not a mistake"
     return diagnose(result, comparisons)
 
 
@@ -154,7 +154,7 @@ def test_no_symptom_is_seen_in_a_right_answer(exercise, result):
 @pytest.mark.slow
 @every_result()
 def test_no_true_result_is_zero_in_the_first_case(exercise, result):
-    """Where it is, whatever is proportional to it would pass."""
+    """If one were, any answer proportional to it would pass."""
     assert all(np.abs(one.truth).max() > 0.01 for one in right_comparisons(exercise, result)[: len(SEEDS)])
 
 

@@ -1,4 +1,4 @@
-"""How sure a model is against how often it is right; the lowest smoothed loss."""
+"""Calibration: confidence against accuracy, and the lowest smoothed loss."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What lesson 18 trains on its batches."""
+"""Batches, losses and gradients of lesson 18."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What lessons say and show: a number outside its band, an inequality and a figure without words are errors."""
+"""Numbers and figures of lessons: a number outside its band, an inequality and a figure without words are errors."""
 
 import json
 import sys
