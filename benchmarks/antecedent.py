@@ -32,6 +32,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from masked_language_model import trained
@@ -40,8 +41,8 @@ from small_training import number, record, spread
 
 from scratchformer import config as configs
 from scratchformer.config import Config
+from scratchformer.tasks import antecedent
 from scratchformer.tasks.antecedent import AntecedentTask, is_right, pairs_of, with_two_nouns
-from scratchformer.tasks.table import TASKS
 from scratchformer.text.bundled import Example, both_right, words
 from scratchformer.training.run import RunDirectory
 
@@ -99,13 +100,13 @@ def learned(config: Config, n: int) -> Row:
     """The scores after training on n sentences."""
     training = config.training
     once = {"training.validate_every": training.steps, "training.save_every": training.steps, "training.score_every": 0}
-    TASKS["antecedent"] = FewSentences(n, training.seed)
-    with tempfile.TemporaryDirectory() as directory:
+    task = FewSentences(n, training.seed)
+    with patch.object(antecedent, "AntecedentTask", lambda: task), tempfile.TemporaryDirectory() as directory:
         model = trained(configs.with_settings(config, once), Path(directory) / "run")
     on_val = is_right(
         model.model, pairs_of(with_two_nouns("val"), model.tokenizer, config.data.max_length), model.device.ops
     )
-    scores = TASKS["antecedent"].evaluate(model).record
+    scores = task.evaluate(model).record
     settings = {"steps": training.steps, "lr_factor": training.lr_factor, "warmup": training.warmup}
     tested = {name: number(scores[name]) for name in MEASURES[1:]}
     row = {"seed": training.seed, "n": n} | settings | {"val": percent(on_val)} | tested

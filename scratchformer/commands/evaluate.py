@@ -98,7 +98,7 @@ def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> Non
     from threadpoolctl import threadpool_limits
 
     from scratchformer.experiments.evaluation import open_output
-    from scratchformer.tasks.table import TASKS
+    from scratchformer.tasks.table import task_named
     from scratchformer.training.checkpoints import progress_of
     from scratchformer.training.run import load_model
 
@@ -114,7 +114,7 @@ def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> Non
     texts = [Path(data.directory) / f"{split}.trees" for split in ("train", "val", "test") if data.directory]
     texts += filter(None, [args.reference])
     with threadpool_limits(threads, "blas"), open_output(args.output, texts, (run,)) as write:
-        found = TASKS[task].evaluate(trained, args.reference)
+        found = task_named(task).evaluate(trained, args.reference)
         write(found.output)
     record = {"checkpoint": printable(trained.file.name), "step": progress_of(trained.file).step} | found.record
     record_scores(run, record)

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from scratchformer.config import Config
-from scratchformer.tasks.antecedent import AntecedentTask
-from scratchformer.tasks.digits import DigitsTask
-from scratchformer.tasks.language_model import LanguageModelTask
-from scratchformer.tasks.masked_language_model import MaskedLanguageModelTask
-from scratchformer.tasks.parsing import ParsingTask
-from scratchformer.tasks.task import Task
-from scratchformer.tasks.translation import TranslationTask
+import importlib
 
-TASKS: dict[str, Task] = {
-    "translation": TranslationTask(),
-    "parsing": ParsingTask(),
-    "language-model": LanguageModelTask(),
-    "masked-language-model": MaskedLanguageModelTask(),
-    "antecedent": AntecedentTask(),
-    "digits": DigitsTask(),
+from scratchformer.config import Config
+from scratchformer.tasks.task import Task
+
+TASKS = {
+    "translation": "TranslationTask",
+    "parsing": "ParsingTask",
+    "language-model": "LanguageModelTask",
+    "masked-language-model": "MaskedLanguageModelTask",
+    "antecedent": "AntecedentTask",
+    "digits": "DigitsTask",
 }
+"""Name -> class. It is in the module of the task's name, which is imported when the task is used."""
+
+
+def task_named(name: str) -> Task:
+    """The task of this name."""
+    module = importlib.import_module(f"scratchformer.tasks.{name.replace('-', '_')}")
+    return getattr(module, TASKS[name])()
 
 
 def task_of(config: Config) -> Task:
     """The task of a configuration."""
-    return TASKS[config.data.task]
+    return task_named(config.data.task)

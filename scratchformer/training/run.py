@@ -17,7 +17,6 @@ from scratchformer import config as configs
 from scratchformer.backends.device import Device
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
-from scratchformer.decoding.tree_parser import TreeRules
 from scratchformer.errors import UserError
 from scratchformer.files import append_line, is_our_output, replace_text, user_error, whole_file
 from scratchformer.locks import lock
@@ -304,7 +303,11 @@ def translator_of(trained: Trained) -> Translator:
     """A trained model, which must be an encoder and a decoder, ready to translate."""
     model, tokenizer, config, _, device, threads = trained
     assert isinstance(model, Transformer) and tokenizer is not None
-    rules = TreeRules(tokenizer.target) if isinstance(tokenizer, TokenizerPair) else None
+    rules = None
+    if isinstance(tokenizer, TokenizerPair):
+        from scratchformer.decoding.tree_parser import TreeRules  # only a parser needs it
+
+        rules = TreeRules(tokenizer.target)
     return Translator(model, tokenizer, config.decoding.extra_length, threads, device, rules=rules)
 
 

@@ -13,7 +13,7 @@ from scratchformer.config import MODEL_OF_TASK, PRESETS
 from scratchformer.doctor import diagnosis
 from scratchformer.errors import UserError
 from scratchformer.tasks import start
-from scratchformer.tasks.table import TASKS
+from scratchformer.tasks.table import TASKS, task_named
 from scratchformer.text.batches import steps
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory, load_model
@@ -49,7 +49,7 @@ def test_two_ranks_find_the_bits_of_two_threads(task_config, task_run, together,
             trainer.finish(trainer.step(*place))
         return trainer.model.store.data, trainer.goal.score(trainer)
 
-    run, name = task_run(preset), TASKS[PRESETS[preset].data.task].score_name.lower()
+    run, name = task_run(preset), task_named(PRESETS[preset].data.task).score_name.lower()
     weights, expected = load_model(run.path, "last").model.store.data, run.read_log(name)[-1]
     with threadpool_limits(1, "blas"):
         found = together(2, work)

@@ -6,7 +6,7 @@ import pytest
 from scratchformer import config as configs
 from scratchformer.tasks import start
 from scratchformer.tasks.antecedent import NO, YES, is_right, pairs_of, with_two_nouns
-from scratchformer.tasks.table import TASKS
+from scratchformer.tasks.table import task_named
 from scratchformer.text.bundled import both_right
 from scratchformer.text.tokenizer import EOS
 from scratchformer.training import loop
@@ -37,7 +37,7 @@ def test_a_masked_language_model_fills_in(cli, refused, pretrained):
 
 
 def test_scores_of_hidden_pieces(pretrained):
-    scores, text, _ = TASKS["masked-language-model"].evaluate(load_model(pretrained.path))
+    scores, text, _ = task_named("masked-language-model").evaluate(load_model(pretrained.path))
     assert scores["split"] == "validation" and scores["n_pieces"] > 200
     assert 0 < scores["most_frequent"] < scores["after_previous"] < scores["between_neighbours"] < 100
     assert scores["interval"][0] <= scores["accuracy"] <= scores["interval"][1]
@@ -87,7 +87,7 @@ def test_fine_tuning_begins_with_the_weights_of_pretraining(task_config, pretrai
         np.testing.assert_allclose(after.model.parameters()[name].data, weight.data, atol=1e-6)
     assert after.model.unembedding.weight.shape == (3, 16)
     assert [entry["step"] for entry in run.read_log("accuracy")] == [2]
-    scores = TASKS["antecedent"].evaluate(after).record
+    scores = task_named("antecedent").evaluate(after).record
     assert (scores["n_test"], scores["n_sentences"]) == (62, 240) and scores["first"] + scores["last"] == 100
 
 
@@ -99,6 +99,6 @@ def test_after_a_minute_the_model_guesses_far_better_than_the_most_frequent_piec
             run, configs.with_settings(configs.PRESETS["bert-tiny"], {"steps": 350, "warmup": 150, "threads": 1})
         )
     )
-    scores = TASKS["masked-language-model"].evaluate(load_model(run.path)).record
+    scores = task_named("masked-language-model").evaluate(load_model(run.path)).record
     assert (scores["split"], scores["n_pieces"]) == ("test", 4915)
     assert scores["accuracy"] > 35 > 3 * scores["most_frequent"]
