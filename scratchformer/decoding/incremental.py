@@ -55,7 +55,9 @@ def select_rows(caches: tuple[KeyValueCache, ...], index: np.ndarray) -> None:
     xp = ops_of(caches[0].arrays[0]).xp
     source, to = xp.asarray(index[moved]), xp.asarray(moved)
     for cache in caches:
-        cache.select(len(index), source, to)
+        cache.rows = len(index)
+        if len(moved):
+            cache.copy_rows(source, to)
 
 
 def begin_decoding(model: Transformer, source_ids: Array, beam: int = 1) -> DecodingState:

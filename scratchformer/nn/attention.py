@@ -139,9 +139,8 @@ class KeyValueCache:
             array[: self.rows, start : self.t] = new
         return self.keys_and_values
 
-    def select(self, rows: int, source: Array, to: Array) -> None:
-        """Leave this many rows, of which to[i] is what source[i] was, and the others stay. Arrays of our library."""
-        self.rows = rows
+    def copy_rows(self, source: Array, to: Array) -> None:
+        """Row to[i] becomes what row source[i] was, for all i at once. Both are arrays of the cache's library."""
         for array in self.arrays:
             array[to, : self.t] = array[source, : self.t]
 
