@@ -243,6 +243,7 @@ def read_verb(name: str, frame: str, entry: dict[str, Any], lexicon: Lexicon) ->
     infinitive, present, german_past, perfect = split(entry["de"])
     prefix, bar, stem = infinitive.rpartition("|")
     auxiliary, german_participle = perfect.split()
+    subjects, objects = (lexicon.expand(entry.get(role, "")) for role in ("subject", "object"))
     return Verb(
         name,
         frame,
@@ -250,10 +251,12 @@ def read_verb(name: str, frame: str, entry: dict[str, Any], lexicon: Lexicon) ->
         particle,
         stem,
         prefix if bar else "",
-        *(words.split()[0] for words in (present, german_past)),
+        present.split()[0],
+        german_past.split()[0],
         german_participle,
         {"hat": "have", "ist": "be"}[auxiliary],
-        *(lexicon.expand(entry.get(role, "")) for role in ("subject", "object")),
+        subjects,
+        objects,
         *(entry.get(flag, False) for flag in ("stative", "passive", "habitual")),
         split(entry.get("places", "")),
         *(entry.get(word, "") for word in ("preposition", "complementizer")),
@@ -937,8 +940,9 @@ class Derivation:
             tree = phrase("SBAR", phrase("WHNP", node), clause.english_statement())
             german = Token(relative_pronoun(noun.gender, plural, "acc"), (node,))
             return Complement(tree, [COMMA, german, *clause.german_final(), COMMA], FIELD_BEHIND)
-        word, german = pronoun_word, relative_pronoun(noun.gender, plural, "nom")
-        subject = one_word("WP" if word == "who" else "WDT", word, german, Agreement(3, plural), label="WHNP")
+        nominative = relative_pronoun(noun.gender, plural, "nom")
+        tag = "WP" if pronoun_word == "who" else "WDT"
+        subject = one_word(tag, pronoun_word, nominative, Agreement(3, plural), label="WHNP")
         tables = [self.lexicon.verbs[frame] for frame in ("transitive", "intransitive", "position")]
         tables = [table for table in tables if any(name in verb.subjects for verb in table.values())]
         if tables:

@@ -22,6 +22,7 @@ class Residual(Layer):
     """
 
     sublayer: Any
+    norm: Any
 
     def _named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         for name, parameter in super()._named_parameters():
