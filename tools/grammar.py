@@ -257,9 +257,12 @@ def read_verb(name: str, frame: str, entry: dict[str, Any], lexicon: Lexicon) ->
         {"hat": "have", "ist": "be"}[auxiliary],
         subjects,
         objects,
-        *(entry.get(flag, False) for flag in ("stative", "passive", "habitual")),
-        split(entry.get("places", "")),
-        *(entry.get(word, "") for word in ("preposition", "complementizer")),
+        stative=entry.get("stative", False),
+        passive=entry.get("passive", False),
+        habitual=entry.get("habitual", False),
+        places=split(entry.get("places", "")),
+        preposition=entry.get("preposition", ""),
+        complementizer=entry.get("complementizer", ""),
     )
 
 
