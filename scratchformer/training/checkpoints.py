@@ -41,7 +41,6 @@ class Progress:
     threads          of all ranks together: the last bits of a sum depend on how it is divided
     code             checksums of the code that computes, see `code_of`
     device_state     what the device needs to go on, see `Device.state`
-
     """
 
     step: int = 0
