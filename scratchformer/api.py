@@ -16,7 +16,7 @@ from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.model import Model
 from scratchformer.nn.ops import using
 from scratchformer.tasks import start
-from scratchformer.text.tokenizer import BOS, Tokenizer
+from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import loop
 from scratchformer.training.checkpoints import Checkpoint, Progress
 from scratchformer.training.model_code import code_of
@@ -54,7 +54,7 @@ def generate(
     model, tokenizer, config, _, device, threads = trained
     if not isinstance(model, LanguageModel):
         raise ValueError(f"a {type(model).__name__} continues no text: train a language model, such as gpt-tiny")
-    ids = tokenizer.encode([prompt])[0] or [BOS]
+    ids = generation.begin_text(tokenizer, prompt)
     with using(*device.frozen_ops()), threadpool_limits(threads, "blas"):
         drawn = generation.generate(model, ids, n_tokens, sampling, seed, window=config.data.max_length)
         ids = ids + [int(new[0]) for new in drawn]

@@ -33,18 +33,22 @@ class ModelConfig:
     P_drop: float = 0.1  # after each sublayer, and on embedding + position
     attention_dropout: float = 0.0  # on the attention weights
     relu_dropout: float = 0.0  # on the hidden units of the feed-forward network
-    norm: Literal["post", "pre"] = "post"
+    norm: str = "post"  # post: as in the paper; before each sublayer: pre (LayerNorm) or rms; or a registered name
     ln_eps: float = 1e-6
     tied: Literal["all", "target", "none"] = "all"  # which of the source, target and output embeddings are one matrix
     attention_bias: bool = True
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    positions: str = "sinusoidal"  # or learned, rotary, alibi, none, or a registered name
+    rope_theta: float = 10_000.0  # of rotary positions: the wavelengths are 2 pi to 2 pi rope_theta positions
     max_positions: int = 256  # rows of the table of learned positions
     target_vocab_size: int = 0  # 0: one vocabulary for both sides; otherwise `tied` must be "none"
     n_tags: int = (
         0  # for parsing; any but 0 tells the decoder the next word, and becomes the number of tags in the data
     )
     architecture: Literal["encoder-decoder", "decoder", "encoder", "vision"] = "encoder-decoder"  # a run's task sets it
-    activation: Literal["relu", "gelu"] = "relu"  # of the feed-forward network
+    attention: str = "multi-head"  # or a registered name
+    h_kv: int = 0  # heads of keys and values, which groups of query heads share; 0: as many as h
+    feed_forward: str = "relu"  # or gelu, swiglu, or a registered name
+    code: str = ""  # a file of the user's with layers of these names, or FILE:CLASS with a model
     n_classes: int = 0  # of a classifier; a run's task sets it; 0: the output is the vocabulary
     image_size: int = 8  # pixels on each side (vision)
     patch_size: int = 2
@@ -68,6 +72,12 @@ class ModelConfig:
             raise UserError(f"model.target_vocab_size={self.target_vocab_size}: two vocabularies need {wanted}")
         if self.n_tags and self.n_tags > self.n_outputs - 4:
             raise UserError(f"model.n_tags={self.n_tags}: the target has {self.n_outputs} ids, four of them special")
+        if self.h_kv and self.h % self.h_kv:
+            raise UserError(f"model.h={self.h} is not a multiple of model.h_kv={self.h_kv}")
+        if self.positions == "rotary" and (self.d_k or self.d_model // self.h) % 2:
+            raise UserError("rotary positions turn pairs of coordinates: model.d_k must be even")
+        if self.positions == "alibi" and self.architecture != "decoder":
+            raise UserError("model.positions=alibi is for language models: its attention is causal")
         if self.image_size % self.patch_size:
             raise UserError(
                 f"model.image_size={self.image_size} is not a multiple of model.patch_size={self.patch_size}"
@@ -131,6 +141,9 @@ class TrainingConfig:
     eps: float = 1e-9
     eps_ls: float = 0.1
     spread: Literal["others", "uniform"] = "others"  # over which classes eps_ls is spread
+    schedule: Literal["noam", "cosine"] = "noam"  # noam: the paper's, of lr_factor; cosine: of learning_rate
+    learning_rate: float = 1e-3  # the highest rate of the cosine schedule
+    weight_decay: float = 0.0  # above 0: AdamW
     clip_norm: float = 0.0  # 0: no clipping, as in the paper
     device: str = "cpu"  # cpu, gpu or gpu:N, the N-th from 0
     precision: Literal["", "fp32", "tf32", "bf16", "fp16"] = ""  # empty: tf32 on a GPU, fp32 on the CPU
@@ -237,6 +250,10 @@ RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("clip_norm", "patience", "score_every", "minutes"), (0, 10**9)),
     "vocab_size": (5, 2**24),
     "lr_factor": (1e-9, 1e30),
+    "learning_rate": (1e-9, 10),
+    "rope_theta": (1, 1e12),
+    "h_kv": (0, 2**16),
+    "weight_decay": (0, 10),
     "max_tokens": (0, 10**15),
     "seed": (0, LARGEST),
     "threads": (0, 1024),

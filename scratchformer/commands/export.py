@@ -17,9 +17,10 @@ def add(commands: Commands) -> None:
 
 def add_import(commands: Commands) -> None:
     parser = add_command(commands, "import", import_)
-    kinds = "torch: a file that `export` has written (default); gpt2: OpenAI's published weights"
-    parser.add_argument("--from", choices=["torch", "gpt2"], default="torch", dest="kind", help=kinds)
-    parser.add_argument("file", type=path, metavar="FILE", help="a safetensors file")
+    kinds = "torch: a file that `export` has written (default); gpt2: OpenAI's published weights; llama: a directory of "
+    kinds += "the Hugging Face Hub with a model of Llama's layout, or a .bin file of llama2.c"
+    parser.add_argument("--from", choices=["torch", "gpt2", "llama"], default="torch", dest="kind", help=kinds)
+    parser.add_argument("file", type=path, metavar="FILE", help="a safetensors file; for llama its directory")
     add_option(parser, "--vocab FILE", path, "GPT-2's vocab.json")
     add_option(parser, "--merges FILE", path, "GPT-2's merges.txt")
     add_option(parser, "--heads N", setting("h"), "attention heads (default: as in GPT-2, one for 64 of d_model)")
@@ -44,11 +45,20 @@ def import_(args: argparse.Namespace) -> None:
 
     scratchformer import tiny.safetensors --out runs/imported
     scratchformer import --from gpt2 model.safetensors --vocab vocab.json --merges merges.txt --out runs/gpt2
+    scratchformer import --from llama SmolLM2-135M --out runs/smollm
     """
     from scratchformer.training.run import RunDirectory
 
     run = RunDirectory(args.out)
-    if args.kind == "gpt2":
+    for name in ("vocab", "merges", "heads"):
+        if args.kind != "gpt2" and getattr(args, name) is not None:
+            raise UserError(f"--{name} is for --from gpt2")
+    if args.kind == "llama":
+        from scratchformer.training import llama_format
+
+        llama_format.import_run(args.file, run)
+        command = "generate"
+    elif args.kind == "gpt2":
         from scratchformer.training import gpt2_format
 
         if None in (args.vocab, args.merges):
@@ -58,9 +68,6 @@ def import_(args: argparse.Namespace) -> None:
     else:
         from scratchformer.training import torch_format
 
-        for name in ("vocab", "merges", "heads"):
-            if getattr(args, name) is not None:
-                raise UserError(f"--{name} is for --from gpt2")
         if not torch_format.import_run(args.file, run):
             tell(f"{args.file}: its weights have changed since it was exported")
         command = "translate"

@@ -42,12 +42,12 @@ def generate(args: argparse.Namespace) -> None:
     """
     from threadpoolctl import threadpool_limits
 
-    from scratchformer.decoding.generation import Sampling
+    from scratchformer.decoding.generation import Sampling, begin_text
     from scratchformer.decoding.generation import generate as write
     from scratchformer.decoding.translator import CONTROLS
     from scratchformer.nn.language_model import LanguageModel
     from scratchformer.nn.ops import using
-    from scratchformer.text.tokenizer import BOS, PAD, Tokenizer
+    from scratchformer.text.tokenizer import PAD, Tokenizer
     from scratchformer.training.run import RunDirectory, load_model, require_task
 
     require_task(RunDirectory(args.path), "language-model")
@@ -55,7 +55,7 @@ def generate(args: argparse.Namespace) -> None:
     model, tokenizer, config, *_ = load_model(args.path, args.checkpoint, device=device)
     assert isinstance(model, LanguageModel) and isinstance(tokenizer, Tokenizer)
 
-    prompt = tokenizer.encode([args.prompt])[0] if args.prompt else [BOS]
+    prompt = begin_text(tokenizer, args.prompt or "")
     texts: list[list[int]] = [[] for _ in range(args.samples)]
     harmful = {code: " " for code in CONTROLS if chr(code) not in "\n\t"}  # would move the cursor of a terminal
 

@@ -15,7 +15,7 @@ from scratchformer.decoding.incremental import begin_generation, generation_step
 from scratchformer.errors import UserError, require_list
 from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.ops import ops_of
-from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
+from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
 NEVER_WRITTEN = [PAD, BOS, UNK]
 
@@ -64,6 +64,12 @@ def probabilities(logits: np.ndarray, sampling: Sampling) -> np.ndarray:
             ranked[of_likelier >= top_p] = 0
         np.put_along_axis(p, order, ranked, axis=-1)
     return p / p.sum(axis=-1, keepdims=True)
+
+
+def begin_text(tokenizer: Tokenizer, prompt: str) -> list[int]:
+    """The ids with which a text begins that continues the prompt: BOS if it is empty, or if the model expects it."""
+    ids = tokenizer.encode([prompt])[0]
+    return [BOS, *ids] if tokenizer.begins_with_bos or not ids else ids
 
 
 def generate(

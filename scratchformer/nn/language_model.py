@@ -12,7 +12,8 @@ from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Embedding, Unembedding
 from scratchformer.nn.model import Model, check_ids
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
-from scratchformer.nn.transformer import Encoder, positions
+from scratchformer.nn.registry import new_layer
+from scratchformer.nn.transformer import Encoder
 
 
 class LanguageModel(Model):
@@ -44,7 +45,7 @@ class LanguageModel(Model):
         init = np.random.default_rng(seed)
         words = Embedding.new_weight(config.vocab_size, config.d_model, init, dtype)
         self.embedding = Embedding(words)
-        self.positions = positions(config, init, dtype)
+        self.positions = new_layer("positions", config, init, dtype)
         self.decoder = Encoder(config, init, dtype)
         if config.tied == "none":
             words = Embedding.new_weight(config.vocab_size, config.d_model, init, dtype)

@@ -188,6 +188,30 @@ class LearnedPositions(Layer):
         return dx
 
 
+class NoPositions(Layer):
+    """The dropout of the embedding alone (paper §5.4): positions stand elsewhere, or the model has none.
+
+        y = dropout(x)
+
+    forward(x (B, T, D), first) -> y (B, T, D), cache;   `first` is not used
+    backward(dy (B, T, D), cache) -> dx (B, T, D)
+
+    Keeps:  the dropout mask.
+    """
+
+    def __init__(self, P_drop: float = 0.0) -> None:
+        self.P_drop = P_drop
+
+    def forward(self, x: Array, first: int = 0, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        y, kept = ops_of(x).dropout(x, self.P_drop, rng)
+        return y, (kept,)
+
+    def backward(self, dy: Array, cache: Any) -> Array:
+        (kept,) = cache
+        # y = dropout(x)
+        return ops_of(dy).dropout_backward(dy, kept, self.P_drop)
+
+
 class LayerNorm(Layer):
     """Layer normalisation (Ba et al. 2016, paper §3.1). Post-norm models, the default, run `AddNorm` instead.
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Any
 
 from scratchformer.config import ModelConfig
+from scratchformer.errors import UserError
 from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.model import Model
+from scratchformer.nn.registry import own_model
 from scratchformer.nn.text_encoder import TextEncoder
 from scratchformer.nn.transformer import Transformer
 from scratchformer.nn.vision import VisionTransformer
 
-ARCHITECTURES: dict[str, Callable[[ModelConfig, int, str], Model]] = {
+ARCHITECTURES: dict[str, type[Model]] = {
     "encoder-decoder": Transformer,
     "decoder": LanguageModel,
     "encoder": TextEncoder,
@@ -21,5 +23,12 @@ ARCHITECTURES: dict[str, Callable[[ModelConfig, int, str], Model]] = {
 
 
 def new_model(config: ModelConfig, seed: int = 0, dtype: str = "float32") -> Model:
-    """A model of this architecture and these sizes; `seed` decides the initial weights."""
-    return ARCHITECTURES[config.architecture](config, seed, dtype)
+    """A model of this architecture and these sizes; `seed` decides the initial weights.
+
+    config.code is run before. If it names a class, that is the model, and must be a subclass of the architecture's.
+    """
+    kind: Any = ARCHITECTURES[config.architecture]
+    own = own_model(config.code) if config.code else None
+    if own and not issubclass(own, kind):
+        raise UserError(f"{config.code}: this task needs a subclass of {kind.__name__}")
+    return (own or kind)(config, seed, dtype)

@@ -1,10 +1,12 @@
-"""From gradients to new weights: the learning rate of §5.3, Adam, and clipping by the global norm."""
+"""From gradients to new weights: the learning rate of §5.3, Adam, and clipping by the global norm; and what replaced
+them since: cosine and AdamW."""
 
 from __future__ import annotations
 
 import math
 from typing import Callable, Protocol
 
+from scratchformer.config import Config
 from scratchformer.nn.ops import chunks, ops_of
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
 
@@ -21,6 +23,25 @@ def noam(step: int, d_model: int = 512, warmup: int = 4000, factor: float = 1.0)
     return factor * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
 
 
+def cosine(step: int, peak: float, warmup: int, steps: int, final: float = 0.1) -> float:
+    """The learning rate of Touvron et al. 2023, section 2.3; `step` counts from 1.
+
+    It rises linearly to `peak` for `warmup` steps, then falls along half a cosine to `final` of it at the last step.
+    """
+    if step <= warmup:
+        return peak * step / warmup
+    share = min(1, (step - warmup) / max(1, steps - warmup))
+    return peak * (final + (1 - final) * 0.5 * (1 + math.cos(math.pi * share)))
+
+
+def scheduled(config: Config, step: int) -> float:
+    """The learning rate of a step of this configuration."""
+    training = config.training
+    if training.schedule == "cosine":
+        return cosine(step, training.learning_rate, training.warmup, training.steps)
+    return noam(step, config.model.d_model, training.warmup, training.lr_factor)
+
+
 class HasStore(Protocol):
     """A model, or any other object with a `ParameterStore`."""
 
@@ -33,6 +54,9 @@ class Adam:
         m = beta1 m + (1 - beta1) g
         v = beta2 v + (1 - beta2) g^2
         w = w - lr sqrt(1 - beta2^t) / (1 - beta1^t)  m / (sqrt(v) + eps)
+
+    With `weight_decay` it is AdamW (Loshchilov and Hutter 2019): matrices also lose lr weight_decay of themselves at
+    each step; biases and norms do not.
 
     store  a ParameterStore, or a model that has one
     m, v   (n_parameters,) arrays; t: steps taken
@@ -48,6 +72,7 @@ class Adam:
         betas: tuple[float, float] = (0.9, 0.98),
         eps: float = 1e-9,
         map: Callable = map,
+        weight_decay: float = 0.0,
     ) -> None:
         self.store = store if isinstance(store, ParameterStore) else store.store
         self.store.require(store.parameters() if isinstance(store, Layer) else self.store.parameters)
@@ -55,7 +80,7 @@ class Adam:
         xp = ops_of(self.store.data).xp
         self.m, self.v = xp.zeros_like(self.store.data), xp.zeros_like(self.store.data)
         self.t = 0
-        self.betas, self.eps = betas, eps
+        self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
 
     def step(self, learning_rate: float, norm: Array | None = None) -> None:
         """One step along the gradients in the store.
@@ -75,6 +100,12 @@ class Adam:
                 store.data[part], store.grad[part], self.m[part], self.v[part], step_size, beta1, beta2, self.eps, norm
             )
 
+        if self.weight_decay:
+            decay = learning_rate * self.weight_decay
+            keep = 1 - decay * (1 if norm is None else ops.xp.isfinite(norm))
+            for view in store.named_views(store.data).values():
+                if view.ndim > 1:
+                    view *= keep
         list(self.map(update, chunks(store.data.size, ops.elements_at_once)))  # list, because map is lazy
         store.refresh()
 

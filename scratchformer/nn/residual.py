@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Iterator
 
+import numpy as np
+
 from scratchformer.config import ModelConfig
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.layers import AddNorm, LayerNorm
+from scratchformer.nn.layers import AddNorm
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.parameter import Array, Layer, Parameter, as_tuple
+from scratchformer.nn.registry import new_layer
 
 
 class Residual(Layer):
@@ -59,16 +62,18 @@ class PostNorm(Residual):
 class PreNorm(Residual):
     """The later arrangement: the sublayer reads the normalised x, and its output is added to x itself.
 
-        y = x + dropout(sublayer(LayerNorm(x), ...))
+        y = x + dropout(sublayer(norm(x), ...))
 
-    Shapes as Residual.
+    norm is LayerNorm, or what `config.norm` names. Shapes as Residual.
 
     Differs:  not in the paper; its public code changed to this arrangement four months later.
     """
 
-    def __init__(self, sublayer: Layer, config: ModelConfig, dtype: str) -> None:
+    def __init__(
+        self, sublayer: Layer, config: ModelConfig, dtype: str, init: np.random.Generator = np.random.default_rng(0)
+    ) -> None:
         self.sublayer = sublayer
-        self.norm = LayerNorm(config.d_model, dtype, config.ln_eps)
+        self.norm = new_layer("norm", config, init, dtype)
         self.P_drop = config.P_drop
 
     def forward(self, x: Array, *others: Any, rng: DropoutKey | None = None) -> tuple[Array, Any]:
@@ -81,13 +86,15 @@ class PreNorm(Residual):
         norm_cache, sublayer_cache, kept = cache
         # y = x + dropout(update)
         dupdate = ops_of(dy).dropout_backward(dy, kept, self.P_drop)
-        # update = sublayer(LayerNorm(x), ...)
+        # update = sublayer(norm(x), ...)
         dn, *dothers = as_tuple(self.sublayer.backward(dupdate, sublayer_cache))
         # x was used twice, so its gradients add up
         dx = dy + self.norm.backward(dn, norm_cache)
         return (dx, *dothers) if dothers else dx
 
 
-def residual(sublayer: Layer, config: ModelConfig, dtype: str) -> Residual:
+def residual(sublayer: Layer, config: ModelConfig, init: np.random.Generator, dtype: str) -> Residual:
     """Put the sublayer into the arrangement that the configuration asks for."""
-    return (PostNorm if config.norm == "post" else PreNorm)(sublayer, config, dtype)
+    if config.norm == "post":
+        return PostNorm(sublayer, config, dtype)
+    return PreNorm(sublayer, config, dtype, init)

@@ -88,9 +88,14 @@ def require_memory(config: Config) -> None:
     For a GPU that is the weights and as much again: they are initialised here; gradients and moments are on the device.
     """
     arrays = 4 if config.training.device == "cpu" else 2
-    needed, there = arrays * FLOAT_BYTES * sum(parameter_counts(config.model).values()), machine_memory_bytes()
+    n_bytes = arrays * FLOAT_BYTES * sum(parameter_counts(config.model).values())
+    require_bytes(n_bytes, "the model's weights, gradients and moments")
+
+
+def require_bytes(needed: int, what: str) -> None:
+    """Refuse what needs more memory than this machine has."""
+    there = machine_memory_bytes()
     if there is not None and needed > there:
         raise UserError(
-            f"not enough memory: the model's weights, gradients and moments take {needed / 2**30:,.1f} GiB, "
-            f"and this machine has {there / 2**30:,.1f} GiB"
+            f"not enough memory: {what} take {needed / 2**30:,.1f} GiB, and this machine has {there / 2**30:,.1f} GiB"
         )

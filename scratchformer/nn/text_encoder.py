@@ -13,7 +13,8 @@ from scratchformer.nn.layers import Embedding, Unembedding
 from scratchformer.nn.model import Model, check_ids
 from scratchformer.nn.ops import ops_of, rows_of
 from scratchformer.nn.parameter import Array, Layer, Parameter, ParameterStore
-from scratchformer.nn.transformer import Encoder, lengths_of, positions
+from scratchformer.nn.registry import new_layer
+from scratchformer.nn.transformer import Encoder, lengths_of
 
 N_TYPES = 2
 """Token types: 0 for the first segment of a text, 1 for the second."""
@@ -81,7 +82,7 @@ class TextEncoder(Model):
         words = Embedding.new_weight(config.vocab_size, config.d_model, init, dtype)
         self.embedding = Embedding(words)
         self.token_types = TokenTypes(config.d_model, init, dtype)
-        self.positions = positions(config, init, dtype)
+        self.positions = new_layer("positions", config, init, dtype)
         self.encoder = Encoder(config, init, dtype)
         if config.n_classes or config.tied == "none":
             words = Embedding.new_weight(config.n_outputs, config.d_model, init, dtype)

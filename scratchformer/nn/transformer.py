@@ -8,13 +8,14 @@ from typing import Any, Iterator
 import numpy as np
 
 from scratchformer.config import ModelConfig
-from scratchformer.nn.attention import CrossAttention, KeyValueCache, Mask, SelfAttention
+from scratchformer.nn.attention import CrossAttention, KeyValueCache, Mask
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.layers import Embedding, FeedForward, LayerNorm, LearnedPositions, PositionalEncoding, Unembedding
+from scratchformer.nn.layers import Embedding, Unembedding
 from scratchformer.nn.model import Model, check_ids
 from scratchformer.nn.next_word import NextWord
 from scratchformer.nn.ops import PAD
 from scratchformer.nn.parameter import Array, Layer, ParameterStore, as_tuple
+from scratchformer.nn.registry import new_layer
 from scratchformer.nn.residual import residual
 
 # Layers ---------------------------------------------------------------------------------------------------------------
@@ -30,8 +31,8 @@ class EncoderLayer(Layer):
     """
 
     def __init__(self, config: ModelConfig, init: np.random.Generator, dtype: str = "float32") -> None:
-        self.self_attention = residual(attention(SelfAttention, config, init, dtype), config, dtype)
-        self.feed_forward = residual(feed_forward(config, init, dtype), config, dtype)
+        self.self_attention = residual(new_layer("attention", config, init, dtype), config, init, dtype)
+        self.feed_forward = residual(new_layer("feed_forward", config, init, dtype), config, init, dtype)
 
     def forward(
         self, x: Array, mask: Mask = Mask(), kv_cache: KeyValueCache | None = None, rng: DropoutKey | None = None
@@ -57,9 +58,9 @@ class DecoderLayer(Layer):
     """
 
     def __init__(self, config: ModelConfig, init: np.random.Generator, dtype: str = "float32") -> None:
-        self.self_attention = residual(attention(SelfAttention, config, init, dtype), config, dtype)
-        self.cross_attention = residual(attention(CrossAttention, config, init, dtype), config, dtype)
-        self.feed_forward = residual(feed_forward(config, init, dtype), config, dtype)
+        self.self_attention = residual(new_layer("attention", config, init, dtype), config, init, dtype)
+        self.cross_attention = residual(cross_attention(config, init, dtype), config, init, dtype)
+        self.feed_forward = residual(new_layer("feed_forward", config, init, dtype), config, init, dtype)
 
     def forward(
         self,
@@ -85,16 +86,10 @@ class DecoderLayer(Layer):
         return self.self_attention.backward(dx, self_attention_cache), dmemory
 
 
-def attention(kind: type, config: ModelConfig, init: np.random.Generator, dtype: str) -> Layer:
-    """A new SelfAttention or CrossAttention (`kind`) of the configured sizes."""
-    return kind(
-        config.d_model, config.h, init, dtype, config.d_k, config.d_v, config.attention_bias, config.attention_dropout
-    )
-
-
-def feed_forward(config: ModelConfig, init: np.random.Generator, dtype: str) -> Layer:
-    """A new FeedForward of the configured sizes."""
-    return FeedForward(config.d_model, config.d_ff, init, dtype, config.relu_dropout, config.activation)
+def cross_attention(config: ModelConfig, init: np.random.Generator, dtype: str) -> CrossAttention:
+    """A new CrossAttention of the configured sizes."""
+    sizes = config.d_k, config.d_v, config.attention_bias, config.attention_dropout
+    return CrossAttention(config.d_model, config.h, init, dtype, *sizes)
 
 
 # Stacks ---------------------------------------------------------------------------------------------------------------
@@ -110,9 +105,9 @@ class Stack(Layer, ABC):
     """
 
     @abstractmethod
-    def __init__(self, config: ModelConfig, layers: list, dtype: str) -> None:
+    def __init__(self, config: ModelConfig, layers: list, init: np.random.Generator, dtype: str) -> None:
         self.layers = layers
-        self.final_norm = LayerNorm(config.d_model, dtype, config.ln_eps) if config.norm == "pre" else None
+        self.final_norm = None if config.norm == "post" else new_layer("norm", config, init, dtype)
 
     def forward(
         self, x: Array, *others: Any, kv_caches: list | None = None, rng: DropoutKey | None = None
@@ -151,7 +146,7 @@ class Encoder(Stack):
     """
 
     def __init__(self, config: ModelConfig, init: np.random.Generator, dtype: str = "float32") -> None:
-        super().__init__(config, [EncoderLayer(config, init, dtype) for _ in range(config.N)], dtype)
+        super().__init__(config, [EncoderLayer(config, init, dtype) for _ in range(config.N)], init, dtype)
 
 
 class Decoder(Stack):
@@ -162,7 +157,7 @@ class Decoder(Stack):
     """
 
     def __init__(self, config: ModelConfig, init: np.random.Generator, dtype: str = "float32") -> None:
-        super().__init__(config, [DecoderLayer(config, init, dtype) for _ in range(config.N)], dtype)
+        super().__init__(config, [DecoderLayer(config, init, dtype) for _ in range(config.N)], init, dtype)
 
 
 # The whole model ------------------------------------------------------------------------------------------------------
@@ -199,11 +194,11 @@ class Transformer(Model):
         output = target if config.tied != "none" else Embedding.new_weight(*sizes, init, dtype)
 
         self.source_embedding = Embedding(source)
-        self.source_positions = positions(config, init, dtype)
+        self.source_positions = new_layer("positions", config, init, dtype)
         self.encoder = Encoder(config, init, dtype)
         self.target_embedding = Embedding(target)
         self.next_word = NextWord(config.n_tags) if config.n_tags else None
-        self.target_positions = positions(config, init, dtype)
+        self.target_positions = new_layer("positions", config, init, dtype)
         self.decoder = Decoder(config, init, dtype)
         self.unembedding = Unembedding(output)
         self.store = ParameterStore(self.parameters())
@@ -255,13 +250,6 @@ class Transformer(Model):
 
     def layers(self) -> list[Layer]:
         return [*self.encoder.layers, *self.decoder.layers]
-
-
-def positions(config: ModelConfig, init: np.random.Generator, dtype: str) -> PositionalEncoding | LearnedPositions:
-    """The kind of positions that the configuration asks for."""
-    if config.positions == "learned":
-        return LearnedPositions(config.max_positions, config.d_model, init, dtype, config.P_drop)
-    return PositionalEncoding(config.P_drop)
 
 
 def lengths_of(ids: Array) -> Array:

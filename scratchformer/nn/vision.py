@@ -15,7 +15,8 @@ from scratchformer.nn.layers import Embedding, Linear, Unembedding
 from scratchformer.nn.model import Model
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.parameter import Array, Layer, Parameter, ParameterStore
-from scratchformer.nn.transformer import Encoder, positions
+from scratchformer.nn.registry import new_layer
+from scratchformer.nn.transformer import Encoder
 
 
 class PatchEmbedding(Layer):
@@ -111,7 +112,7 @@ class VisionTransformer(Model):
         init = np.random.default_rng(seed)
         self.patch_embedding = PatchEmbedding(config.patch_size, config.d_model, init, dtype)
         self.class_token = ClassToken(config.d_model, dtype)
-        self.positions = positions(config, init, dtype)
+        self.positions = new_layer("positions", config, init, dtype)
         self.encoder = Encoder(config, init, dtype)
         self.unembedding = Unembedding(Embedding.new_weight(config.n_outputs, config.d_model, init, dtype))
         self.store = ParameterStore(self.parameters())

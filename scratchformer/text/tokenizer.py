@@ -50,9 +50,11 @@ class Tokenizer:
     was not in the training text becomes UNK or, if the model was trained with `byte_fallback`, its UTF-8 bytes.
 
     unlearned  characters of the text it was just trained on that become UNK nevertheless -> how often they occur
+    begins_with_bos  True if a text to be continued must begin with BOS
     """
 
     unlearned: Mapping[str, int] = {}
+    begins_with_bos = False
 
     def __init__(self, serialized: bytes, origin: str = "the tokenizer"):
         processor = sentencepiece.SentencePieceProcessor()
@@ -298,9 +300,9 @@ def read_tokenizer(serialized: bytes, origin: str = "the tokenizer") -> Tokenize
     if serialized.startswith(PAIR):
         return TokenizerPair.read(serialized, origin)
     if serialized.startswith(b"{"):  # JSON, and no sentencepiece model
-        from scratchformer.text.byte_level import ByteLevelTokenizer  # here, because it is a Tokenizer
+        from scratchformer.text.hub import HubTokenizer  # here, because it is a Tokenizer
 
-        return ByteLevelTokenizer(serialized, origin)
+        return HubTokenizer(serialized, origin)
     return Tokenizer(serialized, origin)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.errors import UserError
-from scratchformer.text.byte_level import ByteLevelTokenizer
+from scratchformer.text import hub
 from scratchformer.text.tokenizer import N_SPECIALS
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, Progress
@@ -69,7 +69,7 @@ def import_run(path: Path, vocab: Path, merges: Path, run: RunDirectory, heads: 
     heads  None: d_model / 64, as in all published sizes
     """
     run.require_free()
-    tokenizer = ByteLevelTokenizer.of_files(vocab, merges)
+    tokenizer = hub.of_gpt2(vocab, merges)
     with checkpoints.open_tensors(path) as file:
         stored = {name.removeprefix("transformer."): name for name in file.keys()}
         slices = {name: file.get_slice(stored[name]) for name in stored}

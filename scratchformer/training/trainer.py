@@ -19,7 +19,7 @@ from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.models import new_model
 from scratchformer.nn.ops import using
-from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
+from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, scheduled
 from scratchformer.parallel.agreement import require_agreement
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.parallel.cores import share_of_cores
@@ -133,7 +133,9 @@ class Trainer:
         gradient_dtype = dtype_named("bfloat16") if settings.gradient_dtype and ranks.size > 1 else None
         with using(*self.device.ops):
             self.parallel = DataParallel(self.model, n_replicas, self.between_devices, gradient_dtype, self.device.ops)
-            self.optimizer = Adam(self.model, (settings.beta1, settings.beta2), settings.eps, self.parallel.map)
+            self.optimizer = Adam(
+                self.model, (settings.beta1, settings.beta2), settings.eps, self.parallel.map, settings.weight_decay
+            )
         n_threads = 0 if self.device.is_async else self.threads * ranks.size
         self.progress = replace(progress, data_checksum=data.checksum, threads=n_threads)
         self.remarks = list(filter(None, self._remarks(n_threads, progress.threads)))
@@ -189,7 +191,7 @@ class Trainer:
             grad_norm = self.parallel.average_inplace(n_tokens)
             if settings.clip_norm:
                 clip_by_global_norm_inplace(self.model.store.grad, grad_norm, settings.clip_norm)
-            learning_rate = noam(step, self.config.model.d_model, settings.warmup, settings.lr_factor)
+            learning_rate = scheduled(self.config, step)
             self.optimizer.step(learning_rate, grad_norm)
             self.device.adapt_loss_scale(grad_norm)
             self.model.store.grad[...] = 0

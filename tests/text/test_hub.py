@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from scratchformer.errors import UserError
-from scratchformer.text.byte_level import FORMAT, ByteLevelTokenizer
+from scratchformer.text.hub import FORMAT, HubTokenizer, of_gpt2
 from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK, load_tokenizer
 
 TEXT = "the dog, über\u00a0the 🙂 \n\n\t  it's <|endoftext|> e\u0301 \ufeff\x00\x85\u2028 123456 日本語 "
@@ -16,7 +16,7 @@ TEXT = "the dog, über\u00a0the 🙂 \n\n\t  it's <|endoftext|> e\u0301 \ufeff\x
 
 @pytest.fixture(scope="module")
 def tokenizer(byte_level_files):
-    return ByteLevelTokenizer.of_files(*byte_level_files)
+    return of_gpt2(*byte_level_files)
 
 
 # --- encode, decode, pieces
@@ -118,7 +118,7 @@ def test_bad_files_are_refused_in_one_line(byte_level_files, tmp_path, name, spo
         (tmp_path / path.name).write_bytes(path.read_bytes())
     spoil(tmp_path / name)
     with pytest.raises(UserError) as error:
-        ByteLevelTokenizer.of_files(tmp_path / "vocab.json", tmp_path / "merges.txt")
+        of_gpt2(tmp_path / "vocab.json", tmp_path / "merges.txt")
     assert str(tmp_path / name) in str(error.value) and complaint in str(error.value)
     assert len(str(error.value).splitlines()) == 1
 
@@ -128,10 +128,10 @@ def test_bad_files_are_refused_in_one_line(byte_level_files, tmp_path, name, spo
 )
 def test_a_damaged_tokenizer_is_refused(content):
     with pytest.raises(UserError, match="its file: "):
-        ByteLevelTokenizer(content, "its file")
+        HubTokenizer(content, "its file")
 
 
 def test_without_the_library_the_message_says_how_to_install_it(tokenizer, monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(UserError, match=r"pip install 'scratchformer\[gpt2\]'"):
-        ByteLevelTokenizer(tokenizer.serialized)
+        HubTokenizer(tokenizer.serialized)

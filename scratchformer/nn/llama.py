@@ -1,0 +1,271 @@
+"""The block that language models use today: five small changes to the paper's layer (Touvron et al. 2023).
+
+RMSNorm in place of LayerNorm, before each sublayer; SwiGLU in place of max(0, .); rotary positions (or ALiBi) inside
+attention in place of sinusoids; heads that share keys and values; no biases. A configuration chooses each by name:
+norm="rms", feed_forward="swiglu", positions="rotary" or "alibi", h_kv, attention_bias=False.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from scratchformer.config import ModelConfig
+from scratchformer.nn.attention import KeyValueCache, Mask, ScaledDotProductAttention, join_heads
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.layers import Linear
+from scratchformer.nn.ops import ops_of, rows_of
+from scratchformer.nn.parameter import Array, Layer, Parameter
+
+
+class RMSNorm(Layer):
+    """LayerNorm without its mean and without beta (Zhang and Sennrich 2019).
+
+        y = gamma x / sqrt(mean(x^2) + eps)     over the last axis
+
+    gamma (D,), ones.
+
+    forward(x (..., D)) -> y (..., D), cache
+    backward(dy (..., D), cache) -> dx (..., D). With n the normalised x and the mean over D,
+
+        dn = gamma dy,   dx = (dn - n mean(dn n)) / sqrt(mean(x^2) + eps)
+
+    n hardly changes when x is stretched, so backward removes from dn its component along n. LayerNorm also removes
+    the component along the all-ones direction, because its n does not change when x is shifted.
+
+    Keeps:  n, and 1 / sqrt(mean(x^2) + eps) of each row.
+    """
+
+    def __init__(self, d_model: int, dtype: str = "float32", eps: float = 1e-6) -> None:
+        self.gamma = Parameter(np.ones(d_model, dtype))
+        self.eps = eps
+
+    def forward(self, x: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        xp = ops_of(x).xp
+        mean_square = xp.einsum("...d,...d->...", x, x)[..., None] / x.shape[-1]
+        inverse_rms = 1 / xp.sqrt(mean_square + self.eps)
+        n = x * inverse_rms
+        return n * self.gamma.data, (n, inverse_rms)
+
+    def backward(self, dy: Array, cache: Any) -> Array:
+        n, inverse_rms = cache
+        xp = ops_of(dy).xp
+        # y = gamma n
+        self.gamma.grad += xp.einsum("nd,nd->d", rows_of(dy), rows_of(n))
+        dn = dy * self.gamma.data
+        # n = x / sqrt(mean(x^2) + eps)
+        along_n = xp.einsum("...d,...d->...", dn, n)[..., None] / dy.shape[-1]
+        return (dn - n * along_n) * inverse_rms
+
+
+class SwiGLU(Layer):
+    """Feed-forward network with a gate (Shazeer 2020): one product decides how much of the other passes.
+
+        FFN(x) = (silu(x W_gate) * (x W_value)) W_outer,   silu(z) = z sigmoid(z)
+
+    W_gate and W_value (D, F) side by side as one matrix (D, 2 F); W_outer (F, D). No biases. Three matrices instead
+    of two: an F of 2/3 of the usual size gives the same number of parameters.
+
+    forward(x (..., D)) -> y (..., D), cache
+    backward(dy (..., D), cache) -> dx (..., D)
+
+    Keeps:  x, gate and value before the product, and the product (..., F).
+    """
+
+    def __init__(self, d_model: int, d_ff: int, init: np.random.Generator, dtype: str = "float32") -> None:
+        self.inner = Linear(d_model, 2 * d_ff, init, dtype, bias=False)
+        self.outer = Linear(d_ff, d_model, init, dtype, bias=False)
+
+    def forward(self, x: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        xp = ops_of(x).xp
+        both, inner_cache = self.inner.forward(x)  # (..., 2 F)
+        gate, value = xp.split(both, 2, axis=-1)
+        y, outer_cache = self.outer.forward(gate * sigmoid(xp, gate) * value)
+        return y, (inner_cache, gate, value, outer_cache)
+
+    def backward(self, dy: Array, cache: Any) -> Array:
+        inner_cache, gate, value, outer_cache = cache
+        ops = ops_of(dy)
+        # y = hidden W_outer
+        dhidden = self.outer.backward(dy, outer_cache)  # (..., F)
+        # hidden = silu(gate) value;   silu' = s + z s (1 - s), with s = sigmoid(z)
+        s = sigmoid(ops.xp, gate)
+        dgate = dhidden * value * (s + gate * s * (1 - s))
+        dvalue = dhidden * gate * s
+        # gate, value = x W_inner
+        return self.inner.backward(ops.side_by_side([dgate, dvalue]), inner_cache)
+
+
+def sigmoid(xp: Any, z: Array) -> Array:
+    """1 / (1 + exp(-z)), by tanh, which cannot overflow."""
+    return 0.5 * (1 + xp.tanh(0.5 * z))
+
+
+# Positions inside attention -------------------------------------------------------------------------------------------
+
+
+class RotaryPositions(Layer):
+    """Rotary position embedding (Su et al. 2021): turn pairs of coordinates of q and k by an angle for their position.
+
+        (a, b) -> (a cos - b sin, b cos + a sin),   angle = position theta^(-2i / d_k) for the pair i
+
+    The product of a turned q and a turned k depends on the difference of their positions alone. The pair i is made of
+    the coordinates i and i + d_k / 2, as in the published weights of Llama; Su et al. pair 2i and 2i + 1.
+
+    forward(q (B, T, H, K), k (B, T, H_kv, K), first=0) -> (q, k) of the same shapes, cache
+    backward((dq, dk), cache) -> dq, dk: the gradient turned back, by the opposite angle
+
+    `first` is the position of q[:, 0] and k[:, 0].
+
+    Keeps:  nothing but the sines and cosines (T, 1, K / 2).
+    Raises: ValueError if d_k is odd.
+    """
+
+    def __init__(self, d_k: int, theta: float = 10_000.0) -> None:
+        if d_k % 2:
+            raise ValueError(f"rotary positions turn pairs of coordinates, so d_k={d_k} must be even")
+        self.d_k, self.theta = d_k, theta
+        self.key_width = d_k
+
+    def forward(self, q: Array, k: Array, first: int = 0, rng: DropoutKey | None = None) -> tuple[Any, Any]:
+        angle = np.arange(first, first + q.shape[1])[:, None] * self.theta ** (-np.arange(0, self.d_k, 2) / self.d_k)
+        asarray = ops_of(q).xp.asarray
+        cos, sin = (asarray(each[:, None].astype(q.dtype)) for each in (np.cos(angle), np.sin(angle)))
+        return (turned(q, cos, sin), turned(k, cos, sin)), (cos, sin)
+
+    def backward(self, doutput: tuple[Array, Array], cache: Any) -> tuple[Array, Array]:
+        (dq, dk), (cos, sin) = doutput, cache
+        return turned(dq, cos, -sin), turned(dk, cos, -sin)
+
+
+def turned(x: Array, cos: Array, sin: Array) -> Array:
+    """Turn the pairs (i, i + K / 2) of x (B, T, H, K) by angles whose cosines and sines are (T, 1, K / 2)."""
+    xp = ops_of(x).xp
+    a, b = xp.split(x, 2, axis=-1)
+    return xp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+
+
+class AlibiPositions(Layer):
+    """Attention with linear biases (Press et al. 2022): the score of a key falls with its distance, head by head.
+
+        score = q k / sqrt(d_k) - m_h (t - s),   m_h = 2^(-8 h / H) for the heads h = 1 ... H
+
+    softmax ignores what all keys of a query share, so m_h s can be added instead. It is one more coordinate: q gets m_h
+    and k gets its position s. The two factors undo the larger divisor sqrt(d_k + 1) of the wider q and k.
+
+    forward(q (B, T, H, K), k (B, T, H_kv, K), first=0) -> (q (B, T, H, K + 1), k (B, T, H_kv, K + 1)), cache
+    backward((dq, dk), cache) -> dq (B, T, H, K), dk (B, T, H_kv, K)
+
+    Keeps:    nothing.
+    Differs:  for causal attention only. On a GPU in bf16, positions beyond 256 are rounded.
+    """
+
+    def __init__(self, d_k: int, h: int) -> None:
+        self.slopes = 2.0 ** (-8 * np.arange(1, h + 1) / h)
+        self.key_width = d_k + 1
+        self.stretch = math.sqrt(self.key_width / d_k)
+
+    def forward(self, q: Array, k: Array, first: int = 0, rng: DropoutKey | None = None) -> tuple[Any, Any]:
+        xp = ops_of(q).xp
+        slopes = (self.slopes * math.sqrt(self.key_width))[:, None]  # (H, 1)
+        positions = np.arange(first, first + q.shape[1])[:, None, None]  # (T, 1, 1)
+        wider = []
+        for x, column in ((q * self.stretch, slopes), (k, positions)):
+            column = xp.broadcast_to(xp.asarray(column.astype(x.dtype)), (*x.shape[:-1], 1))
+            wider.append(xp.concatenate([x, column], axis=-1))
+        return tuple(wider), ()
+
+    def backward(self, doutput: tuple[Array, Array], cache: Any) -> tuple[Array, Array]:
+        dq, dk = doutput
+        return dq[..., :-1] * self.stretch, dk[..., :-1]
+
+
+# Attention ------------------------------------------------------------------------------------------------------------
+
+
+class GroupedQueryAttention(Layer):
+    """Self-attention in which several query heads share one head of keys and values (Ainslie et al. 2023), with
+    positions inside.
+
+        head_i = Attention(P(x W_Q,i), P(x W_K,j), x W_V,j),   j = i // (h / h_kv),   P: rotary, ALiBi or nothing
+
+    W_QKV (D, H d_k + H_kv (d_k + d_v)): W_Q, W_K and W_V of all heads side by side; W_O (H d_v, D).
+
+    forward(x (B, T, D), mask, kv_cache) -> y (B, T, D), cache
+    backward(dy (B, T, D), cache) -> dx (B, T, D)
+
+    A `kv_cache`, as in SelfAttention, has H_kv heads, and its keys have their positions already.
+
+    Keeps:    as SelfAttention; q, k and v are kept with their positions, and k and v once for each query head.
+    Raises:   ValueError if h is not a multiple of h_kv, and for ALiBi without a causal mask.
+    """
+
+    def __init__(self, config: ModelConfig, init: np.random.Generator, dtype: str = "float32") -> None:
+        self.h, self.h_kv = config.h, config.h_kv or config.h
+        if self.h % self.h_kv:
+            raise ValueError(f"h={self.h} is not a multiple of h_kv={self.h_kv}: each shared head needs as many queries")
+        self.d_k, self.d_v = config.d_k, config.d_v
+        widths = self.h * self.d_k, self.h_kv * self.d_k, self.h_kv * self.d_v
+        self.qkv = Linear(config.d_model, sum(widths), init, dtype, config.attention_bias)
+        self.positions = inner_positions(config)
+        self.attention = ScaledDotProductAttention(config.attention_dropout)
+        self.output = Linear(self.h * self.d_v, config.d_model, init, dtype, config.attention_bias)
+
+    def forward(
+        self, x: Array, mask: Mask = Mask(), kv_cache: KeyValueCache | None = None, rng: DropoutKey | None = None
+    ) -> tuple[Array, Any]:
+        projected, qkv_cache = self.qkv.forward(x)
+        q, k, v = self.heads(projected)
+        positions_cache = None
+        if self.positions:
+            (q, k), positions_cache = self.positions.forward(q, k, kv_cache.t if kv_cache else 0)
+        if kv_cache:
+            k, v = kv_cache.extend(k, v)  # S positions
+        k, v = (self.for_each_query_head(each) for each in (k, v))  # (B, S, H, .)
+        heads, attention_cache = self.attention.forward(q, k, v, mask, rng=rng)  # (B, T, H, d_v)
+        y, output_cache = self.output.forward(join_heads(heads))  # (B, T, D)
+        return y, (qkv_cache, positions_cache, attention_cache, output_cache)
+
+    def backward(self, dy: Array, cache: Any) -> Array:
+        qkv_cache, positions_cache, attention_cache, output_cache = cache
+        # y = join_heads(heads) W_O + b_O
+        dheads = self.output.backward(dy, output_cache).reshape(*dy.shape[:-1], self.h, self.d_v)
+        # heads = attention(q, k, v)
+        dq, dk, dv = self.attention.backward(dheads, attention_cache)
+        # k, v = for_each_query_head(k), ...: a shared head gets the sum over its group
+        dk, dv = (each.reshape(*each.shape[:2], self.h_kv, -1, each.shape[-1]).sum(axis=3) for each in (dk, dv))
+        if self.positions:
+            dq, dk = self.positions.backward((dq, dk), positions_cache)
+        # q, k, v = heads(x W_QKV + b_QKV)
+        return self.qkv.backward(join_heads(dq, dk, dv), qkv_cache)
+
+    def heads(self, projected: Array) -> list[Array]:
+        """(B, T, H d_k + H_kv (d_k + d_v)) -> q (B, T, H, d_k), k (B, T, H_kv, d_k), v (B, T, H_kv, d_v)"""
+        ends = np.cumsum([self.h * self.d_k, self.h_kv * self.d_k])
+        parts = ops_of(projected).xp.split(projected, [int(end) for end in ends], axis=-1)
+        counts = (self.h, self.d_k), (self.h_kv, self.d_k), (self.h_kv, self.d_v)
+        return [part.reshape(*part.shape[:-1], *count) for part, count in zip(parts, counts)]
+
+    def for_each_query_head(self, x: Array) -> Array:
+        """Repeat each shared head for the query heads of its group: (B, S, H_kv, K) -> (B, S, H, K)"""
+        return x if self.h == self.h_kv else ops_of(x).xp.repeat(x, self.h // self.h_kv, axis=2)
+
+    def new_kv_cache(self, rows: int) -> KeyValueCache:
+        """An empty cache with room for this many sequences."""
+        weight = self.qkv.weight.data
+        empty, shape = ops_of(weight).xp.empty, (rows, KeyValueCache.INITIAL_POSITIONS, self.h_kv)
+        d_k = self.positions.key_width if self.positions else self.d_k
+        return KeyValueCache(empty((*shape, d_k), weight.dtype), empty((*shape, self.d_v), weight.dtype), rows, 0)
+
+
+INNER_POSITIONS = ("rotary", "alibi")
+"""Values of `model.positions` that stand inside attention."""
+
+
+def inner_positions(config: ModelConfig) -> RotaryPositions | AlibiPositions | None:
+    """The positions inside attention, if the configuration asks for them."""
+    if config.positions == "rotary":
+        return RotaryPositions(config.d_k, config.rope_theta)
+    return AlibiPositions(config.d_k, config.h) if config.positions == "alibi" else None

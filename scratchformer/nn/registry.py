@@ -1,0 +1,137 @@
+"""Names by which a configuration chooses layers, and layers and models of a user's own.
+
+`model.attention`, `feed_forward`, `norm` and `positions` each name a class, or a function, that makes a layer of a
+configuration: factory(config, init, dtype) -> Layer. `register` adds one.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Callable, Literal
+
+import numpy as np
+
+from scratchformer.config import ModelConfig, nearest
+from scratchformer.errors import UserError, in_one_line
+from scratchformer.nn.attention import SelfAttention
+from scratchformer.nn.layers import FeedForward, LayerNorm, LearnedPositions, NoPositions, PositionalEncoding
+from scratchformer.nn.llama import INNER_POSITIONS, GroupedQueryAttention, RMSNorm, SwiGLU
+from scratchformer.nn.parameter import Layer
+
+Factory = Callable[[ModelConfig, np.random.Generator, str], Any]
+
+
+def multi_head(config: ModelConfig, init: np.random.Generator, dtype: str) -> Layer:
+    """The paper's self-attention; with shared heads or with positions inside, `GroupedQueryAttention`."""
+    if config.h_kv or config.positions in INNER_POSITIONS:
+        return GroupedQueryAttention(config, init, dtype)
+    sizes = config.d_k, config.d_v, config.attention_bias, config.attention_dropout
+    return SelfAttention(config.d_model, config.h, init, dtype, *sizes)
+
+
+def feed_forward(activation: Literal["relu", "gelu"]) -> Factory:
+    """FeedForward with this activation."""
+    return lambda config, init, dtype: FeedForward(
+        config.d_model, config.d_ff, init, dtype, config.relu_dropout, activation
+    )
+
+
+REGISTRY: dict[str, dict[str, Factory]] = {
+    "attention": {"multi-head": multi_head},
+    "feed_forward": {
+        "relu": feed_forward("relu"),
+        "gelu": feed_forward("gelu"),
+        "swiglu": lambda config, init, dtype: SwiGLU(config.d_model, config.d_ff, init, dtype),
+    },
+    "norm": {  # "post", the paper's, also has the sum in it; the others stand before each sublayer
+        "post": lambda config, init, dtype: LayerNorm(config.d_model, dtype, config.ln_eps),
+        "pre": lambda config, init, dtype: LayerNorm(config.d_model, dtype, config.ln_eps),
+        "rms": lambda config, init, dtype: RMSNorm(config.d_model, dtype, config.ln_eps),
+    },
+    "positions": {
+        "sinusoidal": lambda config, init, dtype: PositionalEncoding(config.P_drop),
+        "learned": lambda config, init, dtype: LearnedPositions(
+            config.max_positions, config.d_model, init, dtype, config.P_drop
+        ),
+        **dict.fromkeys(("none", *INNER_POSITIONS), lambda config, init, dtype: NoPositions(config.P_drop)),
+    },
+}
+"""Setting of the model -> name -> what makes the layer."""
+
+BUILT_IN = {kind: frozenset(names) for kind, names in REGISTRY.items()}
+"""The names that are the library's own."""
+
+
+def register(kind: str, name: str, factory: Factory) -> None:
+    """Let `model.KIND` of a configuration be `name`: its layers are then factory(config, init, dtype).
+
+    kind     "attention" (of a sequence to itself), "feed_forward", "norm" (before each sublayer) or "positions"
+    factory  a subclass of Layer with this constructor, or a function
+    Raises ValueError for another kind, and for a name of the library's own.
+    """
+    if kind not in REGISTRY:
+        raise ValueError(f"no kind {kind!r} of layers: there are {', '.join(REGISTRY)}")
+    if name in BUILT_IN[kind]:
+        raise ValueError(f"{kind} {name!r} is the library's own: choose another name")
+    REGISTRY[kind][name] = factory
+
+
+def new_layer(kind: str, config: ModelConfig, init: np.random.Generator, dtype: str) -> Any:
+    """Make the layer that the configuration names. Raises UserError if nothing has this name."""
+    name, known = getattr(config, kind), REGISTRY[kind]
+    if name not in known:
+        remedy = "register it in a file of yours, and give the file with --model FILE"
+        raise UserError(f"model.{kind}: no {name!r}{nearest(name, known)}; there are {', '.join(known)}; or {remedy}")
+    return known[name](config, init, dtype)
+
+
+def is_built_in(config: ModelConfig) -> bool:
+    """Return True if the library has written all layers of such a model."""
+    return not config.code and all(getattr(config, kind) in names for kind, names in BUILT_IN.items())
+
+
+# Files of the user ----------------------------------------------------------------------------------------------------
+
+LOADED: dict[Path, ModuleType] = {}
+"""Files that were run in this process."""
+
+
+def own_model(code: str) -> type | None:
+    """Run the file that `model.code` names, FILE or FILE:CLASS, once in a process -> the class, if it names one.
+
+    Raises UserError if the file cannot be read, fails, or lacks the class.
+    """
+    path, kind = split_code(code)
+    if path not in LOADED:
+        LOADED[path] = run_file(path)
+    if kind and not isinstance(getattr(LOADED[path], kind, None), type):
+        raise UserError(f"{path}: there is no class {kind!r} in it")
+    return getattr(LOADED[path], kind) if kind else None
+
+
+def split_code(code: str) -> tuple[Path, str]:
+    """FILE:CLASS -> the file and the class; FILE -> the file and "" """
+    file, colon, kind = code.rpartition(":")
+    return (Path(file), kind) if colon and kind.isidentifier() else (Path(code), "")
+
+
+def run_file(path: Path) -> ModuleType:
+    """Import a Python file from its path."""
+    name = f"own_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if path.suffix != ".py" or spec is None or spec.loader is None:
+        raise UserError(f"{path}: must be a Python file, my.py, with a class if it has a model, my.py:MyModel")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except OSError as error:
+        raise UserError(f"{path}: cannot read: {error.strerror}") from None
+    except Exception as error:  # whatever the user's file raises
+        lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == str(path)]
+        line = f", line {lines[-1]}" if lines else ""
+        raise UserError(f"{path}{line}: {type(error).__name__}: {in_one_line(error)}") from error
+    return module
