@@ -65,7 +65,7 @@ class RivalGPT(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        if (config.norm, config.positions, config.activation) != ("pre", "learned", "gelu") or config.tied == "none":
+        if (config.norm, config.positions, config.feed_forward) != ("pre", "learned", "gelu") or config.tied == "none":
             raise ValueError("the rival has the layout of GPT-2: pre-norm, learned positions, GELU, tied embeddings")
         self.scale, self.max_positions = math.sqrt(config.d_model), config.max_positions
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)

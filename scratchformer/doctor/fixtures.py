@@ -16,7 +16,7 @@ from scratchformer.nn.parameter import Array
 
 def small_config(config: ModelConfig) -> ModelConfig:
     """Small sizes, no dropout; the configuration's normalization, tying, positions, biases, activation and tags."""
-    choices = "norm", "tied", "positions", "attention_bias", "activation"
+    choices = "norm", "tied", "positions", "attention_bias", "feed_forward", "h_kv"
     return replace(SMALL, n_tags=min(config.n_tags, 3), **{name: getattr(config, name) for name in choices})
 
 

@@ -109,8 +109,8 @@ def describe(
 
 def require_engine_for(run: RunDirectory, config: Config) -> None:
     """Refuse a model that the page's engine cannot run, or would run too slowly."""
-    if config.model.activation != "relu":
-        raise UserError(f"{run.path}: model.activation={config.model.activation}; the explorer's page knows only relu")
+    if config.model.feed_forward != "relu":
+        raise UserError(f"{run.path}: model.feed_forward={config.model.feed_forward}; the explorer's page knows only relu")
     n_parameters = sum(parameter_counts(config.model).values())
     if n_parameters > MOST_PARAMETERS:
         raise UserError(

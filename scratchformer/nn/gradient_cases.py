@@ -30,9 +30,11 @@ from scratchformer.nn.layers import (
     LayerNorm,
     LearnedPositions,
     Linear,
+    NoPositions,
     PositionalEncoding,
     Unembedding,
 )
+from scratchformer.nn.llama import AlibiPositions, GroupedQueryAttention, RMSNorm, RotaryPositions, SwiGLU
 from scratchformer.nn.loss import Smoothing, batch_loss_backward, cross_entropy
 from scratchformer.nn.model import Model
 from scratchformer.nn.next_word import NextWord
@@ -296,8 +298,25 @@ def language_model(**changes: Any) -> Build:
     )
 
 
-GPT2 = {"norm": "pre", "positions": "learned", "activation": "gelu"}
+GPT2 = {"norm": "pre", "positions": "learned", "feed_forward": "gelu"}
 """The layout of GPT-2."""
+
+LLAMA = {
+    "norm": "rms",
+    "feed_forward": "swiglu",
+    "positions": "rotary",
+    "h": 4,
+    "h_kv": 2,
+    "d_k": 6,
+    "attention_bias": False,
+}
+"""The block of 2026."""
+
+
+def grouped_attention(**changes: Any) -> Build:
+    """A GroupedQueryAttention with a causal mask on a padded batch; `changes` are settings beside LLAMA."""
+    kind = GroupedQueryAttention
+    return on(lambda r, P: kind(small(P, **LLAMA | changes), r, FLOAT64), (B, T, D), Mask(lengths(T), causal=True))
 
 
 def token_types(random: np.random.Generator, shape: tuple[int, int] = (B, S)) -> np.ndarray:
@@ -324,7 +343,7 @@ def vision(count: int, image_size: int = 6, **changes: Any) -> Build:
         "architecture": "vision",
         "n_classes": 3,
         "image_size": image_size,
-        "activation": "gelu",
+        "feed_forward": "gelu",
     } | changes
     return lambda random, dropout: (
         VisionTransformer(small(dropout, **sizes), int(random.integers(99)), FLOAT64),
@@ -383,6 +402,16 @@ TABLE: list[tuple[type[Layer], str, Build]] = [
     (FeedForward, "a batch of sequences", on(lambda r, P: FeedForward(D, F, r, FLOAT64, P), (B, T, D))),
     (FeedForward, "GELU", on(lambda r, P: FeedForward(D, F, r, FLOAT64, P, "gelu"), (B, T, D))),
     (FeedForward, "B = T = 1", on(lambda r, P: FeedForward(D, F, r, FLOAT64, P), (1, 1, D))),
+    (RMSNorm, "far from mean 0", lambda r, P: (RMSNorm(D, FLOAT64), 5 + r.normal(size=(B, T, D)))),
+    (RMSNorm, "eps as large as the mean square", on(lambda r, P: RMSNorm(D, FLOAT64, eps=1.0), (B, D))),
+    (RMSNorm, "B = T = 1", on(lambda r, P: RMSNorm(D, FLOAT64), (1, 1, D))),
+    (SwiGLU, "a batch of sequences", on(lambda r, P: SwiGLU(D, F, r, FLOAT64), (B, T, D))),
+    (SwiGLU, "B = T = 1", on(lambda r, P: SwiGLU(D, F, r, FLOAT64), (1, 1, D))),
+    (NoPositions, "a batch of sequences", on(lambda r, P: NoPositions(P), (B, T, D))),
+    (RotaryPositions, "heads of q and k", on(lambda r, P: RotaryPositions(6), (B, T, H + 1, 6))),
+    (RotaryPositions, "one later position, B = 1", on(lambda r, P: RotaryPositions(6), (1, 1, 2, 6), 3)),
+    (AlibiPositions, "heads of q and k", on(lambda r, P: AlibiPositions(D_K, H), (B, T, H + 1, D_K))),
+    (AlibiPositions, "one later position, B = 1", on(lambda r, P: AlibiPositions(D_K, 1), (1, 1, 2, D_K), 3)),
     (ScaledDotProductAttention, "all see all, T != S", dot_product_attention(B, T, S, H, Mask())),
     (ScaledDotProductAttention, "ragged padding", dot_product_attention(B, T, S, H, Mask(lengths(S)))),
     (ScaledDotProductAttention, "causal", dot_product_attention(B, T, T, H, Mask(causal=True))),
@@ -405,6 +434,13 @@ TABLE: list[tuple[type[Layer], str, Build]] = [
     (CrossAttention, "ragged padding, T != S", on(cross_attention, (B, T, D), (B, S, D), Mask(lengths(S)))),
     (CrossAttention, "no bias, T = 1", on(partial(cross_attention, bias=False), (B, 1, D), (B, S, D))),
     (CrossAttention, "B = H = 1", on(partial(cross_attention, h=1), (1, T, D), (1, S, D))),
+    (GroupedQueryAttention, "rotary, two queries for each head of keys", grouped_attention()),
+    (
+        GroupedQueryAttention,
+        "ALiBi, one head of keys, bias",
+        grouped_attention(positions="alibi", h_kv=1, attention_bias=True, architecture="decoder"),
+    ),
+    (GroupedQueryAttention, "sinusoids outside", grouped_attention(positions="sinusoidal")),
     (HeadGate, "a batch of sequences", on(head_gate, (B, T, H, D_V))),
     (HeadGate, "B = T = H = 1", on(partial(head_gate, h=1), (1, 1, 1, D_V))),
     (
@@ -437,10 +473,16 @@ TABLE: list[tuple[type[Layer], str, Build]] = [
     (PostNorm, "around cross-attention", around_cross_attention(PostNorm)),
     (PreNorm, "around feed-forward", around_feed_forward(PreNorm)),
     (PreNorm, "around cross-attention", around_cross_attention(PreNorm)),
+    (
+        PreNorm,
+        "RMSNorm",
+        on(lambda r, P: PreNorm(FeedForward(D, F, r, FLOAT64, P), small(P, norm="rms"), FLOAT64), (B, T, D)),
+    ),
     (NextWord, "ragged padding, more tags than words", next_word([[0, 1, 1, 4], [0, 0, 1, 2], [0, 1, 2, 3]], S)),
     (NextWord, "B = T = S = 1", next_word([[1]], 1)),
     (EncoderLayer, "post-norm", encoder(EncoderLayer)),
     (EncoderLayer, "pre-norm, no attention bias", encoder(EncoderLayer, norm="pre", attention_bias=False)),
+    (EncoderLayer, "the block of 2026", encoder(EncoderLayer, **LLAMA)),
     (DecoderLayer, "post-norm", decoder(DecoderLayer)),
     (DecoderLayer, "pre-norm, one head", decoder(DecoderLayer, norm="pre", h=1)),
     (Encoder, "post-norm", encoder(Encoder)),
@@ -455,6 +497,7 @@ TABLE: list[tuple[type[Layer], str, Build]] = [
         transformer(tied="none", positions="learned", attention_bias=False),
     ),
     (Transformer, "pre-norm, told the next word", transformer(norm="pre", n_tags=3)),
+    (Transformer, "the block of 2026", transformer(**LLAMA)),
     (
         Transformer,
         "B = T = S = N = H = 1",
@@ -462,6 +505,8 @@ TABLE: list[tuple[type[Layer], str, Build]] = [
     ),
     (LanguageModel, "post-norm", language_model()),
     (LanguageModel, "GPT-2's layout", language_model(**GPT2)),
+    (LanguageModel, "the block of 2026", language_model(**LLAMA)),
+    (LanguageModel, "ALiBi", language_model(positions="alibi")),
     (LanguageModel, "nothing tied, no attention bias", language_model(tied="none", attention_bias=False)),
     (
         LanguageModel,
@@ -500,8 +545,9 @@ TABLE: list[tuple[type[Layer], str, Build]] = [
     (ModelLoss, "after three steps of Adam", transformer_loss(adam_steps=3)),
     (ModelLoss, "told the next word", transformer_loss(n_tags=3)),
     (ModelLoss, "VisionTransformer", vision_loss),
-    (ModelLoss, "TextEncoder, targets at some positions", model_loss(text_encoder(activation="gelu"))),
+    (ModelLoss, "TextEncoder, targets at some positions", model_loss(text_encoder(feed_forward="gelu"))),
     (ModelLoss, "language model, after three steps of Adam", model_loss(language_model(**GPT2), adam_steps=3)),
+    (ModelLoss, "the block of 2026, after three steps of Adam", model_loss(language_model(**LLAMA), adam_steps=3)),
 ]
 
 

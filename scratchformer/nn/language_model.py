@@ -31,7 +31,7 @@ class LanguageModel(Model):
     Ids are integers below vocab_size; 0 is padding and stands at the end. Position t of the logits predicts token
     t + 1. The unembedding is the embedding's matrix, unless config.tied is "none".
 
-    GPT-2's layout is config.norm="pre", positions="learned" and activation="gelu".
+    GPT-2's layout is config.norm="pre", positions="learned" and feed_forward="gelu".
 
     Keeps:    what its layers keep; the logits are the largest single array.
     Raises:   ValueError for ids that are empty, out of range or not (B, T), and with learned positions for more ids

@@ -114,12 +114,12 @@ class RotaryPositions(Layer):
     The product of a turned q and a turned k depends on the difference of their positions alone. The pair i is made of
     the coordinates i and i + d_k / 2, as in the published weights of Llama; Su et al. pair 2i and 2i + 1.
 
-    forward(q (B, T, H, K), k (B, T, H_kv, K), first=0) -> (q, k) of the same shapes, cache
-    backward((dq, dk), cache) -> dq, dk: the gradient turned back, by the opposite angle
+    forward(qk (B, T, H + H_kv, K), first=0) -> y of the same shape, cache: the heads of q, then those of k
+    backward(dy, cache) -> dqk: the gradient turned back, by the opposite angle
 
-    `first` is the position of q[:, 0] and k[:, 0].
+    `first` is the position of qk[:, 0].
 
-    Keeps:  nothing but the sines and cosines (T, 1, K / 2).
+    Keeps:  the cosines and sines (T, 1, K / 2).
     Raises: ValueError if d_k is odd.
     """
 
@@ -129,22 +129,21 @@ class RotaryPositions(Layer):
         self.d_k, self.theta = d_k, theta
         self.key_width = d_k
 
-    def forward(self, q: Array, k: Array, first: int = 0, rng: DropoutKey | None = None) -> tuple[Any, Any]:
-        angle = np.arange(first, first + q.shape[1])[:, None] * self.theta ** (-np.arange(0, self.d_k, 2) / self.d_k)
-        asarray = ops_of(q).xp.asarray
-        cos, sin = (asarray(each[:, None].astype(q.dtype)) for each in (np.cos(angle), np.sin(angle)))
-        return (turned(q, cos, sin), turned(k, cos, sin)), (cos, sin)
+    def forward(self, qk: Array, first: int = 0, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        angle = np.arange(first, first + qk.shape[1])[:, None] * self.theta ** (-np.arange(0, self.d_k, 2) / self.d_k)
+        asarray = ops_of(qk).xp.asarray
+        cos, sin = (asarray(each[:, None].astype(qk.dtype)) for each in (np.cos(angle), np.sin(angle)))
+        return self.turned(qk, cos, sin), (cos, sin)
 
-    def backward(self, doutput: tuple[Array, Array], cache: Any) -> tuple[Array, Array]:
-        (dq, dk), (cos, sin) = doutput, cache
-        return turned(dq, cos, -sin), turned(dk, cos, -sin)
+    def backward(self, dy: Array, cache: Any) -> Array:
+        cos, sin = cache
+        # y = qk turned by the angle
+        return self.turned(dy, cos, -sin)
 
-
-def turned(x: Array, cos: Array, sin: Array) -> Array:
-    """Turn the pairs (i, i + K / 2) of x (B, T, H, K) by angles whose cosines and sines are (T, 1, K / 2)."""
-    xp = ops_of(x).xp
-    a, b = xp.split(x, 2, axis=-1)
-    return xp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+    def turned(self, x: Array, cos: Array, sin: Array) -> Array:
+        """Turn the pairs (i, i + K / 2) of x (B, T, ., K) by angles whose cosines and sines are (T, 1, K / 2)."""
+        a, b = x[..., : self.d_k // 2], x[..., self.d_k // 2 :]
+        return ops_of(x).side_by_side([a * cos - b * sin, b * cos + a * sin])
 
 
 class AlibiPositions(Layer):
@@ -153,33 +152,34 @@ class AlibiPositions(Layer):
         score = q k / sqrt(d_k) - m_h (t - s),   m_h = 2^(-8 h / H) for the heads h = 1 ... H
 
     softmax ignores what all keys of a query share, so m_h s can be added instead. It is one more coordinate: q gets m_h
-    and k gets its position s. The two factors undo the larger divisor sqrt(d_k + 1) of the wider q and k.
+    and k gets its position s. Two factors undo the larger divisor sqrt(d_k + 1) of the wider q and k.
 
-    forward(q (B, T, H, K), k (B, T, H_kv, K), first=0) -> (q (B, T, H, K + 1), k (B, T, H_kv, K + 1)), cache
-    backward((dq, dk), cache) -> dq (B, T, H, K), dk (B, T, H_kv, K)
+    forward(qk (B, T, H + H_kv, K), first=0) -> y (B, T, H + H_kv, K + 1), cache: the heads of q, then those of k
+    backward(dy (B, T, H + H_kv, K + 1), cache) -> dqk (B, T, H + H_kv, K)
 
     Keeps:    nothing.
     Differs:  for causal attention only. On a GPU in bf16, positions beyond 256 are rounded.
     """
 
     def __init__(self, d_k: int, h: int) -> None:
-        self.slopes = 2.0 ** (-8 * np.arange(1, h + 1) / h)
+        self.h = h
         self.key_width = d_k + 1
         self.stretch = math.sqrt(self.key_width / d_k)
 
-    def forward(self, q: Array, k: Array, first: int = 0, rng: DropoutKey | None = None) -> tuple[Any, Any]:
-        xp = ops_of(q).xp
-        slopes = (self.slopes * math.sqrt(self.key_width))[:, None]  # (H, 1)
-        positions = np.arange(first, first + q.shape[1])[:, None, None]  # (T, 1, 1)
-        wider = []
-        for x, column in ((q * self.stretch, slopes), (k, positions)):
-            column = xp.broadcast_to(xp.asarray(column.astype(x.dtype)), (*x.shape[:-1], 1))
-            wider.append(xp.concatenate([x, column], axis=-1))
-        return tuple(wider), ()
+    def forward(self, qk: Array, first: int = 0, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        xp, h = ops_of(qk).xp, self.h
+        y = xp.empty((*qk.shape[:-1], self.key_width), qk.dtype)
+        y[..., :-1] = qk
+        y[:, :, :h, :-1] *= self.stretch
+        y[:, :, :h, -1] = xp.asarray(2.0 ** (-8 * np.arange(1, h + 1) / h) * math.sqrt(self.key_width))
+        y[:, :, h:, -1] = xp.arange(first, first + qk.shape[1])[:, None]
+        return y, ()
 
-    def backward(self, doutput: tuple[Array, Array], cache: Any) -> tuple[Array, Array]:
-        dq, dk = doutput
-        return dq[..., :-1] * self.stretch, dk[..., :-1]
+    def backward(self, dy: Array, cache: Any) -> Array:
+        # y = qk, the heads of q stretched, and a column of constants
+        dqk = dy[..., :-1].copy()
+        dqk[:, :, : self.h] *= self.stretch
+        return dqk
 
 
 # Attention ------------------------------------------------------------------------------------------------------------
@@ -205,7 +205,9 @@ class GroupedQueryAttention(Layer):
     def __init__(self, config: ModelConfig, init: np.random.Generator, dtype: str = "float32") -> None:
         self.h, self.h_kv = config.h, config.h_kv or config.h
         if self.h % self.h_kv:
-            raise ValueError(f"h={self.h} is not a multiple of h_kv={self.h_kv}: each shared head needs as many queries")
+            raise ValueError(
+                f"h={self.h} is not a multiple of h_kv={self.h_kv}: each shared head needs as many queries"
+            )
         self.d_k, self.d_v = config.d_k, config.d_v
         widths = self.h * self.d_k, self.h_kv * self.d_k, self.h_kv * self.d_v
         self.qkv = Linear(config.d_model, sum(widths), init, dtype, config.attention_bias)
@@ -217,10 +219,11 @@ class GroupedQueryAttention(Layer):
         self, x: Array, mask: Mask = Mask(), kv_cache: KeyValueCache | None = None, rng: DropoutKey | None = None
     ) -> tuple[Array, Any]:
         projected, qkv_cache = self.qkv.forward(x)
-        q, k, v = self.heads(projected)
+        qk, v = self.heads(projected)
         positions_cache = None
         if self.positions:
-            (q, k), positions_cache = self.positions.forward(q, k, kv_cache.t if kv_cache else 0)
+            qk, positions_cache = self.positions.forward(qk, kv_cache.t if kv_cache else 0)
+        q, k = qk[:, :, : self.h], qk[:, :, self.h :]
         if kv_cache:
             k, v = kv_cache.extend(k, v)  # S positions
         k, v = (self.for_each_query_head(each) for each in (k, v))  # (B, S, H, .)
@@ -236,17 +239,17 @@ class GroupedQueryAttention(Layer):
         dq, dk, dv = self.attention.backward(dheads, attention_cache)
         # k, v = for_each_query_head(k), ...: a shared head gets the sum over its group
         dk, dv = (each.reshape(*each.shape[:2], self.h_kv, -1, each.shape[-1]).sum(axis=3) for each in (dk, dv))
+        dqk = ops_of(dq).xp.concatenate([dq, dk], axis=2)
         if self.positions:
-            dq, dk = self.positions.backward((dq, dk), positions_cache)
-        # q, k, v = heads(x W_QKV + b_QKV)
-        return self.qkv.backward(join_heads(dq, dk, dv), qkv_cache)
+            dqk = self.positions.backward(dqk, positions_cache)
+        # qk, v = heads(x W_QKV + b_QKV)
+        return self.qkv.backward(join_heads(dqk, dv), qkv_cache)
 
-    def heads(self, projected: Array) -> list[Array]:
-        """(B, T, H d_k + H_kv (d_k + d_v)) -> q (B, T, H, d_k), k (B, T, H_kv, d_k), v (B, T, H_kv, d_v)"""
-        ends = np.cumsum([self.h * self.d_k, self.h_kv * self.d_k])
-        parts = ops_of(projected).xp.split(projected, [int(end) for end in ends], axis=-1)
-        counts = (self.h, self.d_k), (self.h_kv, self.d_k), (self.h_kv, self.d_v)
-        return [part.reshape(*part.shape[:-1], *count) for part, count in zip(parts, counts)]
+    def heads(self, projected: Array) -> tuple[Array, Array]:
+        """(B, T, (H + H_kv) d_k + H_kv d_v) -> queries and keys (B, T, H + H_kv, d_k), values (B, T, H_kv, d_v)"""
+        width = (self.h + self.h_kv) * self.d_k
+        qk, v = projected[..., :width], projected[..., width:]
+        return qk.reshape(*qk.shape[:-1], self.h + self.h_kv, self.d_k), v.reshape(*v.shape[:-1], self.h_kv, self.d_v)
 
     def for_each_query_head(self, x: Array) -> Array:
         """Repeat each shared head for the query heads of its group: (B, S, H_kv, K) -> (B, S, H, K)"""

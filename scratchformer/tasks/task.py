@@ -105,7 +105,7 @@ def vocabulary_of(pretrained: str, config: Config) -> Tokenizer | None:
     return run.read_tokenizer()
 
 
-SAME_MEANING = ("architecture", "h", "norm", "positions", "activation")
+SAME_MEANING = ("architecture", "h", "norm", "positions", "feed_forward", "attention", "h_kv", "rope_theta")
 """Settings that both models must share: with another value, weights of the same shape mean something else."""
 
 

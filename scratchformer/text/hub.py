@@ -39,7 +39,9 @@ class HubTokenizer(Tokenizer):
             processor = self._processor = tokenizers.Tokenizer.from_str(json.dumps(content["tokenizer"]))
             eos, bos, size = (int(content[name]) for name in ("eos", "bos", "size"))
         except Exception as error:  # `tokenizers` raises plain ones
-            raise UserError(f"{origin}: not a published tokenizer, or a damaged one ({in_one_line(error):.80})") from None
+            raise UserError(
+                f"{origin}: not a published tokenizer, or a damaged one ({in_one_line(error):.80})"
+            ) from None
         self.serialized = serialized
         processor.encode_special_tokens = True
         processor.no_truncation()
@@ -145,7 +147,9 @@ def of_llama2c(path: Path, size: int) -> HubTokenizer:
             pieces.append(data[place - length : place].decode("utf-8", "replace").replace(" ", "▁"))
             scores.append(score)
     except (struct.error, ValueError):
-        raise UserError(f"{path}: ends after {len(pieces)} of {size} pieces; it is not this model's, or damaged") from None
+        raise UserError(
+            f"{path}: ends after {len(pieces)} of {size} pieces; it is not this model's, or damaged"
+        ) from None
     pieces[:3] = ["<unk>", "<s>", "</s>"]  # <s> and </s> stand between line breaks there
     ids = {piece: i for i, piece in enumerate(pieces)}
     pairs = [

@@ -150,7 +150,7 @@ def how_to_load(config: ModelConfig, path: Path) -> str:
     D, pre = config.d_model, config.norm == "pre"
     final_norm = f"nn.LayerNorm({D}, {config.ln_eps})" if pre else "None"
     gelu = ',\n         "activation": lambda x: nn.functional.gelu(x, approximate="tanh")'
-    activation = gelu if config.activation == "gelu" else ""
+    activation = gelu if config.feed_forward == "gelu" else ""
     rows = {
         table: config.max_positions if table.endswith("positions") else config.vocab_size for table in tables(config)
     }

@@ -16,7 +16,7 @@ from scratchformer.text.tokenizer import BOS, EOS, N_SPECIALS, PAD
 
 V = 9
 CONFIG = ModelConfig(architecture="decoder", vocab_size=V, N=2, d_model=8, d_ff=16, h=2, P_drop=0, max_positions=50)
-GPT2 = {"norm": "pre", "positions": "learned", "activation": "gelu"}
+GPT2 = {"norm": "pre", "positions": "learned", "feed_forward": "gelu"}
 PROMPT = [BOS, 5, 7, 4]
 GREEDY = Sampling(temperature=0)
 

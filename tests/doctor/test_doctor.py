@@ -96,7 +96,7 @@ def changed_copy(good_corpus, tmp_path):
         "A1 --set N=2",
         "tiny --set norm=pre",
         "tiny --set positions=learned --set tied=none --set attention_bias=false",
-        "tiny --set activation=gelu",
+        "tiny --set feed_forward=gelu",
         "parsing",
         "parsing-small",
         "gpt2 --set N=1",

@@ -134,7 +134,7 @@ def reshape_to_heads(x):
     return x.reshape(B, H, T, K)
 
 
-def always_pre_norm(sublayer, config, dtype):
+def always_pre_norm(sublayer, config, init, dtype):
     """The docstring says post-norm, as in The Annotated Transformer."""
     return PreNorm(sublayer, config, dtype)
 

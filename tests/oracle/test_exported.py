@@ -26,7 +26,7 @@ VARIANTS = [
     {"tied": "target"},
     {"tied": "none", "positions": "learned"},
     {"attention_bias": False},
-    {"norm": "pre", "ln_eps": 0.1, "activation": "gelu"},
+    {"norm": "pre", "ln_eps": 0.1, "feed_forward": "gelu"},
 ]
 
 

@@ -85,7 +85,9 @@ def model_of(published, **changes):
 @pytest.mark.parametrize(
     "dtype, files, tied", [(torch.float32, 1, True), (torch.bfloat16, 1, False), (torch.float16, 3, True)]
 )
-def test_logits_and_greedy_continuations_are_those_of_the_twin(cli, published, hub_directory, tmp_path, dtype, files, tied):
+def test_logits_and_greedy_continuations_are_those_of_the_twin(
+    cli, published, hub_directory, tmp_path, dtype, files, tied
+):
     theirs = model_of(published, tied=tied).to(dtype).float()
     assert cli("import", "--from", "llama", hub_directory(theirs, dtype, files), "--out", tmp_path / "run").code == 0
     ours = load_model(tmp_path / "run")
@@ -189,7 +191,10 @@ def test_a_model_that_memory_cannot_hold_is_refused_before_it_is_read(
 
 
 BAD_FILES = {
-    "config.json": [("not JSON, or damaged", lambda path: path.write_text("{")), ("No such file", lambda path: path.unlink())],
+    "config.json": [
+        ("not JSON, or damaged", lambda path: path.write_text("{")),
+        ("No such file", lambda path: path.unlink()),
+    ],
     "tokenizer.json": [("not a published tokenizer", lambda path: path.write_text("{}"))],
     "model.safetensors": [
         ("not a sound safetensors file", spoiled_header),
@@ -209,6 +214,9 @@ def test_damaged_files_are_refused(refused, published, hub_directory, tmp_path, 
         said = refused("import", "--from", "llama", directory, "--out", tmp_path / "run")
         assert complaint in said and str(directory / name) in said and not (tmp_path / "run").exists()
     data = tmp_path / "model.bin"
-    for content, complaint in ((b"abc", "not a file of llama2.c"), (struct.pack("<7i", 8, 8, 1, 2, 2, 9, 4), "28 bytes")):
+    for content, complaint in (
+        (b"abc", "not a file of llama2.c"),
+        (struct.pack("<7i", 8, 8, 1, 2, 2, 9, 4), "28 bytes"),
+    ):
         data.write_bytes(content)
         assert complaint in refused("import", "--from", "llama", data, "--out", tmp_path / "run")

@@ -8,6 +8,7 @@ Parameters are named as in docs/names.md. One thing differs: the weight of an nn
 `weights` and `gradients` show both in our layout.
 """
 
+import cmath
 import math
 import warnings
 
@@ -21,6 +22,7 @@ from scratchformer.nn import (
     head_gate,
     language_model,
     layers,
+    llama,
     next_word,
     sequence_layers,
     text_encoder,
@@ -122,6 +124,25 @@ class FeedForward(nn.Module):
         return self.outer(self.dropout(self.activation(self.inner(x))))
 
 
+class RMSNorm(nn.RMSNorm):
+    def __init__(self, d_model, eps):
+        super().__init__(d_model, eps, elementwise_affine=False)
+        self.gamma = nn.Parameter(torch.ones(d_model))
+
+    def forward(self, x):
+        return super().forward(x) * self.gamma
+
+
+class SwiGLU(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(d_model, 2 * d_ff, bias=False), nn.Linear(d_ff, d_model, bias=False)
+
+    def forward(self, x):
+        gate, value = self.inner(x).chunk(2, dim=-1)
+        return self.outer(F.silu(gate) * value)
+
+
 # Attention ------------------------------------------------------------------------------------------------------------
 
 
@@ -203,6 +224,65 @@ class CrossAttention(MultiHeadAttention):
     def forward(self, x, memory, mask=Mask()):
         k, v = self.kv(memory).split([self.h * self.d_k, self.h * self.d_v], dim=-1)
         return self.attend(self.q(x), k, v, mask)
+
+
+class RotaryPositions(nn.Module):
+    """Each pair (i, i + d_k / 2) as a complex number, times the power of e for its position."""
+
+    def __init__(self, d_k, theta):
+        super().__init__()
+        self.rates = [theta ** (-2 * i / d_k) for i in range(d_k // 2)]
+
+    def forward(self, qk, first=0):
+        places = range(first, first + qk.shape[1])
+        factors = torch.tensor(
+            [[cmath.exp(1j * place * rate) for rate in self.rates] for place in places], dtype=torch.cdouble
+        )
+        pairs = torch.complex(*qk.chunk(2, dim=-1))
+        turned = pairs * factors[:, None].to(pairs.dtype)
+        return torch.cat([turned.real, turned.imag], dim=-1)
+
+
+class AlibiPositions(nn.Module):
+    """The heads of q and k as our layer widens them."""
+
+    def __init__(self, d_k, h):
+        super().__init__()
+        self.h, self.d_k = h, d_k
+
+    def forward(self, qk, first=0):
+        q, k = qk[:, :, : self.h], qk[:, :, self.h :]
+        slopes = torch.tensor([2 ** (-8 * (i + 1) / self.h) for i in range(self.h)], dtype=qk.dtype)
+        root = math.sqrt(self.d_k + 1)
+        q = torch.cat([q * root / math.sqrt(self.d_k), (slopes * root).expand(q.shape[:-1])[..., None]], dim=-1)
+        places = torch.arange(first, first + k.shape[1], dtype=k.dtype)[:, None].expand(k.shape[:-1])
+        return torch.cat([q, torch.cat([k, places[..., None]], dim=-1)], dim=2)
+
+
+class GroupedQueryAttention(nn.Module):
+    """Torch's own grouped attention; ALiBi as a mask of distances, and rotation by `RotaryPositions`."""
+
+    def __init__(self, d_model, h, h_kv, d_k, d_v, bias, attention_dropout, positions, theta):
+        super().__init__()
+        self.sizes, self.h, self.h_kv = [h * d_k, h_kv * d_k, h_kv * d_v], h, h_kv
+        self.qkv, self.output = nn.Linear(d_model, sum(self.sizes), bias), nn.Linear(h * d_v, d_model, bias)
+        self.attention = ScaledDotProductAttention(attention_dropout)
+        self.rotary = RotaryPositions(d_k, theta) if positions == "rotary" else nn.Identity()
+        self.slopes = [2 ** (-8 * (i + 1) / h) if positions == "alibi" else 0 for i in range(h)]
+
+    def forward(self, x, mask=Mask()):
+        q, k, v = self.qkv(x).split(self.sizes, dim=-1)
+        q, k, v = (part.unflatten(-1, (h, -1)) for part, h in ((q, self.h), (k, self.h_kv), (v, self.h_kv)))
+        q, k, v = (part.transpose(1, 2) for part in (self.rotary(q), self.rotary(k), v))
+        T = x.shape[1]
+        distance = torch.arange(T)[:, None] - torch.arange(T)
+        bias = -torch.tensor(self.slopes, dtype=x.dtype)[:, None, None] * distance
+        bias = bias.masked_fill(~may_attend(mask, T, T), -math.inf)
+        identity = torch.eye(T, dtype=x.dtype).expand(*k.shape[:2], T, T)
+        weights = F.scaled_dot_product_attention(q, k, identity, bias, enable_gqa=True)
+        weights = weights.nan_to_num()  # a query that may attend to nothing
+        heads = self.attention.dropout(weights) @ v.repeat_interleave(self.h // self.h_kv, dim=1)
+        return self.output(heads.transpose(1, 2).flatten(2))
 
 
 # The other layers of Table 1 ------------------------------------------------------------------------------------------
@@ -291,7 +371,7 @@ class PostNorm(nn.Module):
 class PreNorm(nn.Module):
     def __init__(self, sublayer, config):
         super().__init__()
-        self.sublayer, self.norm = sublayer, LayerNorm(config.d_model, config.ln_eps)
+        self.sublayer, self.norm = sublayer, norm(config)
         self.dropout = Dropout(config.P_drop)
 
     def forward(self, x, *others):
@@ -299,7 +379,24 @@ class PreNorm(nn.Module):
 
 
 def residual(sublayer, config):
-    return {"post": PostNorm, "pre": PreNorm}[config.norm](sublayer, config)
+    return (PostNorm if config.norm == "post" else PreNorm)(sublayer, config)
+
+
+def norm(config):
+    return (RMSNorm if config.norm == "rms" else LayerNorm)(config.d_model, config.ln_eps)
+
+
+def self_attention(config):
+    if config.h_kv or config.positions in ("rotary", "alibi"):
+        sizes = config.d_model, config.h, config.h_kv or config.h, config.d_k, config.d_v, config.attention_bias
+        return GroupedQueryAttention(*sizes, config.attention_dropout, config.positions, config.rope_theta)
+    return SelfAttention(*attention_of(config))
+
+
+def feed_forward(config):
+    if config.feed_forward == "swiglu":
+        return SwiGLU(config.d_model, config.d_ff)
+    return FeedForward(config.d_model, config.d_ff, config.relu_dropout, config.feed_forward)
 
 
 def attention_of(config):
@@ -310,10 +407,8 @@ def attention_of(config):
 class EncoderLayer(nn.Module):
     def __init__(self, config):
         super().__init__()
-        self.self_attention = residual(SelfAttention(*attention_of(config)), config)
-        self.feed_forward = residual(
-            FeedForward(config.d_model, config.d_ff, config.relu_dropout, config.activation), config
-        )
+        self.self_attention = residual(self_attention(config), config)
+        self.feed_forward = residual(feed_forward(config), config)
 
     def forward(self, x, mask):
         return self.feed_forward(self.self_attention(x, mask))
@@ -322,11 +417,9 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     def __init__(self, config):
         super().__init__()
-        self.self_attention = residual(SelfAttention(*attention_of(config)), config)
+        self.self_attention = residual(self_attention(config), config)
         self.cross_attention = residual(CrossAttention(*attention_of(config)), config)
-        self.feed_forward = residual(
-            FeedForward(config.d_model, config.d_ff, config.relu_dropout, config.activation), config
-        )
+        self.feed_forward = residual(feed_forward(config), config)
 
     def forward(self, x, memory, mask, memory_mask):
         x = self.self_attention(x, mask)
@@ -340,7 +433,7 @@ class Stack(nn.Module):
     def __init__(self, config):
         super().__init__()
         self.layers = nn.ModuleList(self.layer(config) for _ in range(config.N))
-        self.final_norm = LayerNorm(config.d_model, config.ln_eps) if config.norm == "pre" else nn.Identity()
+        self.final_norm = nn.Identity() if config.norm == "post" else norm(config)
 
     def forward(self, x, *others):
         for layer in self.layers:
@@ -390,6 +483,8 @@ class Transformer(nn.Module):
 
 
 def positions(config):
+    if config.positions in ("rotary", "alibi"):
+        return Dropout(config.P_drop)
     if config.positions == "learned":
         return LearnedPositions(config.max_positions, config.d_model, config.P_drop)
     return PositionalEncoding(config.P_drop)
@@ -538,16 +633,33 @@ def sizes_of(layer):
     )
 
 
+def grouped(attention):
+    """The configuration from which the table of gradient cases made this GroupedQueryAttention."""
+    kinds = {llama.RotaryPositions: "rotary", llama.AlibiPositions: "alibi", type(None): "sinusoidal"}
+    return gradient_cases.small(
+        attention.attention.attention_dropout,
+        **gradient_cases.LLAMA
+        | {
+            "h_kv": attention.h_kv,
+            "positions": kinds[type(attention.positions)],
+            "attention_bias": attention.qkv.bias is not None,
+            "architecture": "decoder",
+        },
+    )
+
+
 def config_of(layer, N=1):
     """The configuration from which the table of gradient cases made this EncoderLayer or DecoderLayer."""
     sublayer = layer.self_attention.sublayer
+    if isinstance(sublayer, llama.GroupedQueryAttention):
+        return grouped(sublayer)
     return gradient_cases.small(
         sublayer.attention.attention_dropout,
         N=N,
         h=sublayer.h,
         attention_bias=sublayer.qkv.bias is not None,
         norm="post" if isinstance(layer.self_attention, OurPostNorm) else "pre",
-        activation=layer.feed_forward.sublayer.activation,
+        feed_forward=layer.feed_forward.sublayer.activation,
     )
 
 
@@ -562,6 +674,12 @@ TWINS = {
     layers.FeedForward: lambda layer: FeedForward(*layer.inner.weight.shape, layer.relu_dropout, layer.activation),
     attention.ScaledDotProductAttention: lambda layer: ScaledDotProductAttention(layer.attention_dropout),
     attention.SelfAttention: lambda layer: SelfAttention(*sizes_of(layer)),
+    llama.RMSNorm: lambda layer: RMSNorm(*layer.gamma.shape, layer.eps),
+    llama.SwiGLU: lambda layer: SwiGLU(layer.outer.weight.shape[1], layer.outer.weight.shape[0]),
+    layers.NoPositions: lambda layer: Dropout(layer.P_drop),
+    llama.RotaryPositions: lambda layer: RotaryPositions(layer.d_k, layer.theta),
+    llama.AlibiPositions: lambda layer: AlibiPositions(layer.key_width - 1, layer.h),
+    llama.GroupedQueryAttention: lambda layer: self_attention(grouped(layer)),
     attention.CrossAttention: lambda layer: CrossAttention(*sizes_of(layer)),
     head_gate.HeadGate: lambda layer: HeadGate(*layer.xi.shape),
     head_gate.GatedAttention: lambda layer: GatedAttention(*layer.gate.xi.shape, layer.attention.attention_dropout),
@@ -570,7 +688,10 @@ TWINS = {
     sequence_layers.RestrictedAttention: lambda layer: RestrictedAttention(layer.r),
     sequence_layers.RestrictedSelfAttention: lambda layer: RestrictedSelfAttention(layer.attention.r, *sizes_of(layer)),
     OurPostNorm: lambda layer: PostNorm(twin_of(layer.sublayer), gradient_cases.small(layer.norm.P_drop)),
-    OurPreNorm: lambda layer: PreNorm(twin_of(layer.sublayer), gradient_cases.small(layer.P_drop)),
+    OurPreNorm: lambda layer: PreNorm(
+        twin_of(layer.sublayer),
+        gradient_cases.small(layer.P_drop, norm="rms" if isinstance(layer.norm, llama.RMSNorm) else "pre"),
+    ),
     next_word.NextWord: lambda layer: NextWord(),
     transformer.EncoderLayer: lambda layer: EncoderLayer(config_of(layer)),
     transformer.DecoderLayer: lambda layer: DecoderLayer(config_of(layer)),

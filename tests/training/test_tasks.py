@@ -71,7 +71,7 @@ def test_the_doctor_examines_a_run(cli, task_run, preset, monkeypatch):
     printed = cli("doctor", task_run(preset).path, "--json").out
     verdicts = {record["probe"]: record["verdict"] for record in map(json.loads, printed.splitlines())}
     assert verdicts["weights"] == "ok" and verdicts["log of the run"] == "skipped"  # 12 steps
-    activation = PRESETS[preset].model.activation
+    activation = PRESETS[preset].model.feed_forward
     assert verdicts["hidden units after training"] == ("ok" if activation == "relu" else "skipped")
     assert "remaining probes" not in verdicts
 
@@ -82,7 +82,7 @@ def test_the_doctor_examines_a_run(cli, task_run, preset, monkeypatch):
         ("bert-tiny", "gpt-tiny", {}, "a run for language-model; one for masked-language-model cannot begin with it"),
         ("gpt-tiny", "bert-tiny", {}, "a run for masked-language-model; one for language-model cannot"),
         ("bert-tiny", "bert-tiny", {"h": 4}, "model.h=2, but here 4: its weights would mean nothing"),
-        ("bert-tiny", "bert-tiny", {"activation": "relu"}, "model.activation=gelu, but here relu"),
+        ("bert-tiny", "bert-tiny", {"feed_forward": "relu"}, "model.feed_forward=gelu, but here relu"),
         ("bert-tiny", "bert-tiny", {"d_model": 32, "d_ff": 48}, "no weight of it fits this model"),
         ("parsing-tiny", "parsing-tiny", {"n_tags": 0}, "model.n_tags=24, but here 0: its weights would mean nothing"),
         ("bert-tiny", None, {}, "missing: no run here (config.toml is missing)"),

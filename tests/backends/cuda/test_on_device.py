@@ -57,9 +57,9 @@ VARIANTS = {
     "no biases": {"attention_bias": False},
     "dropped weights": {"attention_dropout": 0.1},
     "told the next word": {"norm": "pre", "n_tags": 6},
-    "GPT": {"architecture": "decoder", "norm": "pre", "positions": "learned", "activation": "gelu"},
-    "BERT": {"architecture": "encoder", "positions": "learned", "activation": "gelu"},
-    "ViT": {"architecture": "vision", "n_classes": 3, "norm": "pre", "positions": "learned", "activation": "gelu"},
+    "GPT": {"architecture": "decoder", "norm": "pre", "positions": "learned", "feed_forward": "gelu"},
+    "BERT": {"architecture": "encoder", "positions": "learned", "feed_forward": "gelu"},
+    "ViT": {"architecture": "vision", "n_classes": 3, "norm": "pre", "positions": "learned", "feed_forward": "gelu"},
 }
 
 
@@ -84,7 +84,7 @@ def gradient_of(config, device=CPU, seed=3, precision="fp32"):
     """
     model = new_model(config, seed=seed)
     for name, parameter in model.parameters().items():
-        if name.endswith("feed_forward.inner.bias") and config.activation == "relu" and precision != "fp32":
+        if name.endswith("feed_forward.inner.bias") and config.feed_forward == "relu" and precision != "fp32":
             parameter.data[::2], parameter.data[1::2] = 4, -4
     device.to_device(model)
     strict_array.waits.clear()
