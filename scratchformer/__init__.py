@@ -19,6 +19,7 @@ __all__ = [
     "load_run",
     "noam",
     "preset",
+    "register",
     "save_run",
     "train",
     "with_settings",
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from scratchformer.nn.gradcheck import gradcheck
     from scratchformer.nn.loss import cross_entropy
     from scratchformer.nn.optim import Adam, noam
+    from scratchformer.nn.registry import register
     from scratchformer.nn.transformer import Transformer
     from scratchformer.text.tokenizer import Tokenizer
     from scratchformer.training.run import load_model, load_run
@@ -51,6 +53,7 @@ else:
         "load_run": "scratchformer.training.run",
         "noam": "scratchformer.nn.optim",
         "preset": "scratchformer.config",
+        "register": "scratchformer.nn.registry",
         "save_run": "scratchformer.api",
         "train": "scratchformer.api",
         "with_settings": "scratchformer.config",

@@ -48,7 +48,7 @@ class ModelConfig:
     attention: str = "multi-head"  # or a registered name
     h_kv: int = 0  # heads of keys and values, which groups of query heads share; 0: as many as h
     feed_forward: str = "relu"  # or gelu, swiglu, or a registered name
-    code: str = ""  # a file of the user's with layers of these names, or FILE:CLASS with a model
+    defined_in: str = ""  # a Python file of the user's that registers layers, or FILE:CLASS with a model
     n_classes: int = 0  # of a classifier; a run's task sets it; 0: the output is the vocabulary
     image_size: int = 8  # pixels on each side (vision)
     patch_size: int = 2
@@ -357,7 +357,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 
 PATHS = {f"data.{name}" for name in ("directory", "train_source", "train_target", "val_source", "val_target", "text")}
-PATHS |= {"training.pretrained"}
+PATHS |= {"training.pretrained", "model.defined_in"}
 """Settings that name files. They are stored as absolute paths, so that a run can be resumed from anywhere."""
 
 

@@ -41,6 +41,8 @@ def add(commands: Commands) -> None:
     parser.add_argument("preset", type=word, nargs="?", metavar="PRESET|FILE.toml", help=preset)
     add_data(parser)
     add_pretrained(parser)
+    own = "a Python file of yours: with layers that --set chooses (sf.register), or FILE:CLASS with a model"
+    parser.add_argument("--model", metavar="FILE[:CLASS]", dest="defined_in", help=own)
     add_option(parser, "--out RUN", path, "the run's directory (default: runs/PRESET)")
     add_option(parser, "--resume RUN", path, "resume the run in this directory")
     add_option(parser, "--seed N", setting("seed"), "of weights, batches and dropout (default: 0)")

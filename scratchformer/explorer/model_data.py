@@ -20,6 +20,7 @@ from scratchformer.errors import UserError, printable
 from scratchformer.experiments.heads import sentence_attention
 from scratchformer.experiments.training_log import Entry, Log, is_number, read_log
 from scratchformer.files import user_error
+from scratchformer.nn.registry import require_paper
 from scratchformer.nn.sizes import parameter_counts
 from scratchformer.preparation.prepared import PreparedCorpus
 from scratchformer.tasks.translation import prepared_directory
@@ -109,8 +110,7 @@ def describe(
 
 def require_engine_for(run: RunDirectory, config: Config) -> None:
     """Refuse a model that the page's engine cannot run, or would run too slowly."""
-    if config.model.feed_forward != "relu":
-        raise UserError(f"{run.path}: model.feed_forward={config.model.feed_forward}; the explorer's page knows only relu")
+    require_paper(config.model, f"{run.path}: the explorer's page", feed_forward=("relu",))
     n_parameters = sum(parameter_counts(config.model).values())
     if n_parameters > MOST_PARAMETERS:
         raise UserError(

@@ -25,10 +25,10 @@ ARCHITECTURES: dict[str, type[Model]] = {
 def new_model(config: ModelConfig, seed: int = 0, dtype: str = "float32") -> Model:
     """A model of this architecture and these sizes; `seed` decides the initial weights.
 
-    config.code is run before. If it names a class, that is the model, and must be a subclass of the architecture's.
+    config.defined_in is run before. If it names a class, that is the model, and must be a subclass of the architecture's.
     """
     kind: Any = ARCHITECTURES[config.architecture]
-    own = own_model(config.code) if config.code else None
+    own = own_model(config.defined_in) if config.defined_in else None
     if own and not issubclass(own, kind):
-        raise UserError(f"{config.code}: this task needs a subclass of {kind.__name__}")
+        raise UserError(f"{config.defined_in}: this task needs a subclass of {kind.__name__}")
     return (own or kind)(config, seed, dtype)

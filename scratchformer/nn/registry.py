@@ -89,9 +89,26 @@ def new_layer(kind: str, config: ModelConfig, init: np.random.Generator, dtype: 
     return known[name](config, init, dtype)
 
 
-def is_built_in(config: ModelConfig) -> bool:
-    """Return True if the library has written all layers of such a model."""
-    return not config.code and all(getattr(config, kind) in names for kind, names in BUILT_IN.items())
+PAPER: dict[str, tuple[Any, ...]] = {
+    "attention": ("multi-head",),
+    "feed_forward": ("relu", "gelu"),
+    "norm": ("post", "pre"),
+    "positions": ("sinusoidal", "learned"),
+    "h_kv": (0,),
+    "defined_in": ("",),
+}
+"""The settings with which a model has the layers of the paper, of GPT-2 and of BERT."""
+
+
+def require_paper(config: ModelConfig, what: str, **known: tuple[Any, ...]) -> None:
+    """Refuse a model with other layers than the paper's, on behalf of what cannot show them.
+
+    known  setting -> values, where they are others than in PAPER
+    """
+    for name, values in {**PAPER, **known}.items():
+        if getattr(config, name) not in values:
+            there = " and ".join(map(str, values)) or "models of the library"
+            raise UserError(f"{what} knows only model.{name} of {there}, not {getattr(config, name)}")
 
 
 # Files of the user ----------------------------------------------------------------------------------------------------
@@ -100,12 +117,12 @@ LOADED: dict[Path, ModuleType] = {}
 """Files that were run in this process."""
 
 
-def own_model(code: str) -> type | None:
-    """Run the file that `model.code` names, FILE or FILE:CLASS, once in a process -> the class, if it names one.
+def own_model(name: str) -> type | None:
+    """Run the file that `model.defined_in` names, FILE or FILE:CLASS, once in a process -> the class, if it names one.
 
     Raises UserError if the file cannot be read, fails, or lacks the class.
     """
-    path, kind = split_code(code)
+    path, kind = split_name(name)
     if path not in LOADED:
         LOADED[path] = run_file(path)
     if kind and not isinstance(getattr(LOADED[path], kind, None), type):
@@ -113,10 +130,10 @@ def own_model(code: str) -> type | None:
     return getattr(LOADED[path], kind) if kind else None
 
 
-def split_code(code: str) -> tuple[Path, str]:
+def split_name(name: str) -> tuple[Path, str]:
     """FILE:CLASS -> the file and the class; FILE -> the file and "" """
-    file, colon, kind = code.rpartition(":")
-    return (Path(file), kind) if colon and kind.isidentifier() else (Path(code), "")
+    file, colon, kind = name.rpartition(":")
+    return (Path(file), kind) if colon and kind.isidentifier() else (Path(name), "")
 
 
 def run_file(path: Path) -> ModuleType:

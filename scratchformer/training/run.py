@@ -22,6 +22,7 @@ from scratchformer.files import append_line, is_our_output, replace_text, user_e
 from scratchformer.locks import lock
 from scratchformer.nn.model import Model
 from scratchformer.nn.models import new_model
+from scratchformer.nn.registry import split_name
 from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.preparation.prepared import is_prepared
@@ -48,6 +49,7 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.config_file = path / "config.toml"
+        self.model_file = path / "model.py"  # a copy of the user's file, if the model is from one
         self.tokenizer_file = path / "tokenizer.model"
         self.log_file = path / "log.jsonl"
         self.evaluations_file = path / "evaluations.jsonl"
@@ -99,7 +101,8 @@ class RunDirectory:
 
     def owns(self, path: Path) -> bool:
         """Return True for a path that training or an evaluation writes in this directory."""
-        own = (self.config_file, self.tokenizer_file, self.log_file, self.evaluations_file, self.checkpoints.directory)
+        files = (self.config_file, self.model_file, self.tokenizer_file, self.log_file, self.evaluations_file)
+        own = (*files, self.checkpoints.directory)
         return path in own or path.parent == self.checkpoints.directory
 
     def holds(self, path: Path) -> bool:
@@ -127,6 +130,10 @@ class RunDirectory:
     def write_config(self, config: Config) -> None:
         """Write config.toml, atomically."""
         replace_text(self.config_file, configs.to_toml(config))
+        if config.model.defined_in:
+            file, _ = split_name(config.model.defined_in)
+            with user_error(file, "cannot read"):
+                replace_text(self.model_file, file.read_text(encoding="utf-8"))
 
     def require(self) -> None:
         """Refuse a directory without a run, or with something else than plain files."""
@@ -135,6 +142,10 @@ class RunDirectory:
         for path in (self.config_file, self.tokenizer_file, self.log_file, self.evaluations_file):
             if path.exists() and not path.is_file():
                 raise UserError(f"{path}: not a plain file")
+        own = configs.load(self.config_file).model.defined_in
+        file, _ = split_name(own)
+        if own and not file.exists():
+            raise UserError(f"{file}: the run's model needs it, and it is gone; its copy: cp {self.model_file} {file}")
 
     def read_tokenizer(self, ranks: Communicator = Communicator()) -> Tokenizer | None:
         """The tokenizer, which rank 0 reads and sends to the others; None for a run on images."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from scratchformer.config import Config, ModelConfig
 from scratchformer.errors import UserError
+from scratchformer.nn.registry import require_paper
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import checkpoints
@@ -118,6 +119,7 @@ def export_run(run: RunDirectory, checkpoint: str | None, path: Path) -> Config:
     require_place(path, run)
     require_task(run, "translation")
     _, trained, tokenizer = read_trained(run, checkpoint)
+    require_paper(trained.config.model, f"{run.path}: `export --to torch`")
     assert tokenizer is not None
     tensors = to_torch(trained.weights, trained.config.model)
     header = checkpoints.header_of(FORMAT, trained)

@@ -65,7 +65,7 @@ def test_a_model_that_is_too_large(refused, own_run, small_config):
 
 def test_a_model_with_another_activation(refused, own_run, small_config):
     own_run.write_config(small_config(feed_forward="gelu"))
-    assert "model.feed_forward=gelu; the explorer's page knows only relu" in refused("explore", own_run.path)
+    assert "the explorer's page knows only model.feed_forward of relu, not gelu" in refused("explore", own_run.path)
 
 
 def test_a_port_without_a_server(refused, trained, tmp_path):

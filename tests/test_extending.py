@@ -1,0 +1,161 @@
+"""docs/extending.md: a stranger's layers, in a file of her own, do what the library's do."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import scratchformer as sf
+from scratchformer.nn.registry import LOADED, REGISTRY
+from scratchformer.training.run import load_model
+
+PAGE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
+FILE, CHECK, TRAIN = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+NAMES = {"norm": "my-rms", "feed_forward": "my-swiglu", "attention": "my-rotary", "positions": "none"}
+SENTENCE = "sentence.en"
+SMALL = {"vocab_size": 300, "d_model": 16, "d_ff": 24, "h": 2, "N": 1, "warmup": 5, "save_every": 2, "validate_every": 4}
+
+
+@pytest.fixture(autouse=True)
+def unregistered(monkeypatch):
+    """Names that a test registers are gone after it."""
+    for kind, names in REGISTRY.items():
+        monkeypatch.setitem(REGISTRY, kind, dict(names))
+    yield
+    LOADED.clear()
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """my.py, as the page shows it."""
+    path = tmp_path / "my.py"
+    path.write_text(FILE, encoding="utf-8")
+    (tmp_path / SENTENCE).write_text("The dog sleeps .\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(importlib.sys.modules, "my", raising=False)
+    return path
+
+
+@pytest.fixture
+def trained(cli, mine, tmp_path):
+    """A run of four steps with the three layers, by the command of the page in a smaller size."""
+    settings = [word for name, value in {**NAMES, **SMALL, "steps": 4}.items() for word in ("--set", f"{name}={value}")]
+    said = cli("train", "tiny", "--model", "my.py", *settings, "--out", "run")
+    assert said.code == 0, said.err
+    return tmp_path / "run"
+
+
+def test_the_file_is_short():
+    assert len(FILE.splitlines()) <= 90 and len([line for line in FILE.splitlines() if line.strip()]) < 80
+
+
+def test_gradients(mine, capsys):
+    exec(CHECK, {})
+    assert capsys.readouterr().out.split() == ["RMSNorm", "True", "SwiGLU", "True", "RotaryAttention", "True"]
+
+
+def test_on_the_command_line(cli, trained):
+    assert (trained / "model.py").read_text("utf-8") == FILE
+    assert "my.py" in (trained / "config.toml").read_text("utf-8")
+    assert cli("train", "--resume", trained, "--set", "steps=6").code == 0
+    assert cli("average", trained, "--last", 2).code == 0
+    (said,) = cli("translate", trained, SENTENCE).out.splitlines()
+    translator = sf.load_run(trained)
+    assert [translator.translate(["The dog sleeps ."])] == [[said]]
+    assert {type(layer.self_attention.sublayer).__name__ for layer in translator.model.decoder.layers} == {
+        "RotaryAttention"
+    }
+
+
+def test_it_computes_what_the_library_does(mine):
+    """The same weights in our layers and in hers give the same logits."""
+    sizes = {"vocab_size": 20, "N": 2, "d_model": 8, "d_ff": 12, "h": 2, "P_drop": 0.0}
+    ours = sf.Transformer(sf.ModelConfig(**sizes, norm="rms", feed_forward="swiglu", positions="rotary"), 0, "float64")
+    spec = importlib.util.spec_from_file_location("my", mine)
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    hers = sf.Transformer(sf.ModelConfig(**sizes, **NAMES), 1, "float64")
+    for name, parameter in ours.parameters().items():
+        if name.endswith("feed_forward.inner.weight"):
+            gate, value = (hers.parameters()[name.replace("inner", part)] for part in ("gate", "value"))
+            gate.data[...], value.data[...] = np.split(parameter.data, 2, axis=1)
+        else:
+            hers.parameters()[name].data[...] = parameter.data
+    ids = np.array([[4, 5, 6, 7], [8, 9, 0, 0]]), np.array([[2, 5, 6], [2, 8, 0]])
+    np.testing.assert_allclose(hers.forward(*ids)[0], ours.forward(*ids)[0], rtol=1e-10)
+
+
+def test_from_python(mine, tmp_path, capsys):
+    sizes = {**SMALL, "steps": 4}
+    exec(TRAIN.replace("**names}", f"**names, **{sizes}}}"), {})
+    assert (tmp_path / "runs" / "mine" / "model.py").exists()
+
+
+def test_other_code_at_loading_is_said(cli, mine, trained):
+    mine.write_text(FILE.replace("dn = dy * self.gamma.data", "dn = 2 * dy * self.gamma.data"), encoding="utf-8")
+    LOADED.clear()
+    said = cli("translate", trained, SENTENCE)
+    assert said.code == 0 and "trained with other code of RMSNorm" in said.err
+
+
+def test_a_missing_file_is_named_with_its_copy(refused, mine, trained):
+    mine.unlink()
+    LOADED.clear()
+    said = refused("translate", trained, SENTENCE)
+    assert f"{mine}: " in said and f"cp {trained / 'model.py'} {mine}" in said
+
+
+@pytest.mark.parametrize("command", [["explore"], ["export", "--to", "torch"]])
+def test_what_knows_the_papers_layers_only_refuses_hers(refused, trained, command, tmp_path):
+    file = [tmp_path / "x.safetensors"] if command[0] == "export" else []
+    assert "my-rotary" in refused(command[0], trained, *command[1:], *file)
+
+
+MODEL = """
+from scratchformer.nn import Transformer, LanguageModel
+
+class Mine(Transformer):
+    pass
+
+class Gpt(LanguageModel):
+    pass
+
+number = 3
+"""
+
+
+def test_a_model_of_her_own(cli, refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("model.py").write_text(MODEL)
+    small = [word for name, value in {**SMALL, "steps": 2}.items() for word in ("--set", f"{name}={value}")]
+    train = ["train", "tiny", *small, "--out", "run", "--model"]
+    assert cli(*train, "model.py:Mine").code == 0
+    assert type(load_model("run").model).__name__ == "Mine"
+    for wrong, complaint in {
+        "model.py:Gpt": "needs a subclass of Transformer",
+        "model.py:Other": "there is no class 'Other' in it",
+        "model.py:number": "there is no class 'number' in it",
+        "none.py": "cannot read: No such file",
+        "model.txt": "must be a Python file",
+    }.items():
+        assert complaint in refused(*train[:-1], "--out", "other", "--model", wrong)
+        assert not Path("other").exists()
+    Path("broken.py").write_text("x = 1\nprint(y)\n")
+    assert "broken.py, line 2: NameError" in refused(*train[:-3], "--out", "other", "--model", "broken.py")
+    Path("broken.py").write_text("x = (\n")
+    assert "SyntaxError" in refused(*train[:-3], "--out", "other", "--model", "broken.py")
+
+
+@pytest.mark.parametrize("setting", ["norm", "feed_forward", "attention", "positions"])
+def test_unknown_names_are_refused_before_training(refused, setting, tmp_path):
+    said = refused("train", "tiny", "--set", f"{setting}=mine", "--out", tmp_path / "run")
+    assert f"model.{setting}: no 'mine'" in said and "--model FILE" in said and not (tmp_path / "run").exists()
+
+
+def test_register_refuses_other_kinds_and_our_names():
+    with pytest.raises(ValueError, match="no kind 'mask' of layers"):
+        sf.register("mask", "mine", object)
+    with pytest.raises(ValueError, match="norm 'rms' is the library's own"):
+        sf.register("norm", "rms", object)
