@@ -98,7 +98,7 @@ def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> Non
     from threadpoolctl import threadpool_limits
 
     from scratchformer.experiments.evaluation import open_output
-    from scratchformer.tasks.table import task_named
+    from scratchformer.tasks.task import task_named
     from scratchformer.training.checkpoints import progress_of
     from scratchformer.training.run import load_model
 
@@ -126,12 +126,12 @@ def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> Non
 
 def require_same_data(trained: Trained) -> None:
     """Refuse a run whose files have changed since: text that validated then may have been trained on now."""
-    from scratchformer.tasks.table import task_of
+    from scratchformer.tasks.task import task_named
     from scratchformer.training.checkpoints import progress_of
 
     config, checksum = trained.config, progress_of(trained.file).data_checksum  # 0: imported, not trained here
     if checksum and config.data.names_text:
-        if task_of(config).resume(config, trained.tokenizer).checksum != checksum:
+        if task_named(config.data.task).resume(config, trained.tokenizer).checksum != checksum:
             raise UserError(
                 f"{trained.file}: was trained on other text than its files have now, so it cannot be scored"
             )

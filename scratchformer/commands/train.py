@@ -163,7 +163,6 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
     from scratchformer.backends.cpu import keep_freed_memory
     from scratchformer.parallel import job
     from scratchformer.tasks import start
-    from scratchformer.tasks.table import task_of
     from scratchformer.training import loop
 
     say = tell if ranks.rank == 0 else lambda line: None
@@ -198,6 +197,6 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
             say(f"{run.path}: no figures: {in_one_line(error)}")
     say(
         f"{run.path}: {reason}; step {trainer.progress.step}, {trainer.progress.target_tokens} target tokens. "
-        f"Now try: scratchformer {task_of(config).command} {shlex.quote(str(run.path))}; {how_to_resume(args, run)}"
+        f"Now try: scratchformer {trainer.goal.command} {shlex.quote(str(run.path))}; {how_to_resume(args, run)}"
     )
     return job.INTERRUPTED if reason == loop.INTERRUPTED else 0

@@ -18,7 +18,7 @@ import math
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType
-from typing import Any, Iterator
+from typing import Iterator
 
 import numpy as np
 

@@ -25,7 +25,7 @@ PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 ITEMS_AHEAD = 3
 """Items in progress for each process: enough that none has to wait, few enough to fit into memory."""
 
-_work: Callable[[Any], Any]  # of a fork
+_work: Any = None  # of a fork
 
 
 def map_in_processes(work: Callable[[Any], Any], items: Iterable[Any], n: int) -> Iterator[Any]:

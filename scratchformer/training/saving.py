@@ -14,7 +14,6 @@ from scratchformer.config import Config
 from scratchformer.errors import UserError
 from scratchformer.nn.ops import ops_of, using
 from scratchformer.nn.parameter import Array
-from scratchformer.parallel.agreement import require_agreement
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, Progress
@@ -37,7 +36,7 @@ def save(trainer: Trainer) -> Path:
         last = trainer.run.last_good_checkpoint()
         raise UserError(f"step {trainer.progress.step}: the weights are not finite any more; {last}")
     what = f"the weights' checksum after step {trainer.progress.step}"
-    require_agreement(trainer.ranks, {what: zlib.crc32(weights.data)})
+    trainer.ranks.require_agreement({what: zlib.crc32(weights.data)})
     if trainer.is_main:
         checkpoints.save(path, checkpoint(trainer))
         directory.keep_last(trainer.config.training.keep)

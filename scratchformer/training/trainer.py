@@ -20,7 +20,6 @@ from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.models import new_model
 from scratchformer.nn.ops import using
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
-from scratchformer.parallel.agreement import require_agreement
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.parallel.cores import share_of_cores
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, Examples, Sequences
@@ -113,7 +112,7 @@ class Trainer:
         goal: Goal | None = None,
     ) -> None:
         configs.require_work_for(config, ranks.size)
-        require_agreement(ranks, {"the training text's checksum": data.checksum})
+        ranks.require_agreement({"the training text's checksum": data.checksum})
         self.run, self.config, self.data, self.tokenizer = run, config, data, tokenizer
         self.goal, self.ranks, self.is_main = goal, ranks, ranks.rank == 0
         self.unit = goal.unit if goal else "examples"
