@@ -50,7 +50,8 @@ def require_loadable(trainer: Trainer) -> None:
         model.store.require(model.parameters())
     except ValueError as error:
         raise UserError(f"{str(error).split(':')[0]}: {before}") from None
-    if trainer.optimizer.store is not model.store or trainer.parallel.gradient.grad is not model.store.grad:
+    sum_of_ranks = trainer.parallel.gradient
+    if trainer.optimizer.store is not model.store or sum_of_ranks and sum_of_ranks.grad is not model.store.grad:
         raise UserError(f"the model has another store than when its trainer was made: {before}")
     code_of(model)
 

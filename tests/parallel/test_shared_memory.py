@@ -3,13 +3,12 @@
 import faulthandler
 import threading
 from functools import reduce
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from scratchformer.errors import UserError
-from scratchformer.parallel import launcher, watchdog
+from scratchformer.parallel import watchdog
 from scratchformer.parallel.communicator import Communicator, PeerFailure
 from scratchformer.parallel.mpi import Mpi
 from scratchformer.parallel.nccl import HostStaged, Nccl
