@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from scratchformer import config as configs
 from scratchformer.commands.options import Commands, add_command, add_option, add_run, add_search, path, word
 from scratchformer.commands.terminal import tell
-from scratchformer.commands.translate import load_translator, machine_of, search_options
+from scratchformer.commands.translate import machine_of, search_options
 from scratchformer.errors import UserError, printable
 
 if TYPE_CHECKING:
@@ -141,12 +141,13 @@ def load_system(args: argparse.Namespace, path: Path, checkpoint: str | None) ->
     """The model of a run with its checkpoint and its search options."""
     from scratchformer.experiments.evaluation import System
     from scratchformer.training.checkpoints import progress_of
-    from scratchformer.training.run import RunDirectory, checkpoint_file
+    from scratchformer.training.run import RunDirectory, checkpoint_file, load_run
 
     run = RunDirectory(path)
     run.require()
     file, options = checkpoint_file(run.checkpoints, checkpoint), search_options(args, path)
-    translator = load_translator(args, path, file)  # before `progress_of`, which needs a sound file
+    device, threads = machine_of(args)
+    translator = load_run(path, file, threads=threads, device=device)  # before `progress_of`, which needs a sound file
     return System(run, file, progress_of(file).step, translator, **options)
 
 

@@ -93,7 +93,6 @@ def measure_cost(args: argparse.Namespace, config: Config) -> int:
 
 def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
     """The run's directory and the configuration that the arguments ask for."""
-    from scratchformer.nn.sizes import require_memory
     from scratchformer.training.run import RunDirectory
 
     if args.resume:
@@ -110,7 +109,6 @@ def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
     config = with_options(config, args)
     require_effect(config, args)
     configs.require_work_for(config, args.nproc)
-    require_memory(config)
     return run, config
 
 

@@ -14,7 +14,7 @@ from scratchformer.backends.device import open_device
 from scratchformer.config import Config
 from scratchformer.experiments.flops import training_flops
 from scratchformer.experiments.sizes import format_duration
-from scratchformer.nn.sizes import machine_memory_bytes
+from scratchformer.limits import machine_memory_bytes
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.tasks.task import task_named
 from scratchformer.text.batches import steps
