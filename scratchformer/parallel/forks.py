@@ -79,7 +79,7 @@ def map_in_processes(work: Callable[[Any], Any], items: Sequence[Any], n: int) -
                 share, error, place = receiver.recv()
             except EOFError:
                 fork.join()
-                memory = ": is there enough memory? --threads 1 needs less" * (fork.exitcode == -signal.SIGKILL)
+                memory = ": is there enough memory? Fewer processes need less" * (fork.exitcode == -signal.SIGKILL)
                 raise UserError(f"a worker process has ended (exit code {fork.exitcode}){memory}") from None
             if error is not None:
                 raise error from RuntimeError(f"in a worker process:\n{place}")

@@ -93,8 +93,8 @@ def has_validation_text(data: DataConfig) -> bool:
 
 def settled(manifest: Manifest) -> dict[str, Any]:
     """The settings that a preparation has fixed: every run on its text must have the same values."""
-    source, target = manifest.languages
-    vocabulary = {"model.vocab_size": manifest.vocab_size, "data.byte_fallback": manifest.byte_fallback}
+    options, (source, target) = manifest.options, manifest.options.languages
+    vocabulary = {"model.vocab_size": options.vocab_size, "data.byte_fallback": options.byte_fallback}
     return vocabulary | {"data.source_language": source, "data.target_language": target}
 
 
@@ -129,7 +129,7 @@ def open_prepared(directory: Path, config: Config) -> tuple[Tokenizer, TrainingD
             "preparation, and one that goes on the directory that it began with"
         )
     train = corpus.pairs("train", data.max_length)
-    val = corpus.pairs("val", data.max_length) if corpus.has("val") else None
+    val = corpus.pairs("val", data.max_length) if "val" in manifest.splits else None
     if manifest.longest > config.training.tokens_per_batch:
         budget = config.training.tokens_per_batch
         raise UserError(

@@ -64,7 +64,7 @@ def in_forks(work):
     [
         (
             lambda: os.kill(os.getpid(), signal.SIGKILL),
-            "(exit code -9): is there enough memory? --threads 1 needs less",
+            "(exit code -9): is there enough memory? Fewer processes need less",
         ),
         (lambda: sys.exit(3), "(exit code 3)"),
     ],
