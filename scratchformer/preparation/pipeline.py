@@ -58,7 +58,7 @@ from scratchformer.text.corpora import (
     require_distinct,
     stream_blocks,
 )
-from scratchformer.text.tokenizer import UNK, Tokenizer, unlearned_remark
+from scratchformer.text.tokenizer import UNK, Tokenizer
 
 LINES_PER_BLOCK = 10_000
 """A block is about 2 MB of text, which takes a fraction of a second."""
@@ -92,10 +92,11 @@ def prepare(
         except BaseException:
             shutil.rmtree(new)
             raise
+        older: Iterable[str] = []
         with suppress(UserError):  # there may be none, or a damaged one
-            for name in read_manifest(out).files:
-                (out / name).unlink(missing_ok=True)
-        (out / MANIFEST).unlink(missing_ok=True)
+            older = read_manifest(out).files
+        for name in (MANIFEST, *older):
+            (out / name).unlink(missing_ok=True)
         for name in manifest.files:
             os.replace(new / name, out / name)
         replace_text(out / MANIFEST, manifest.to_json())
@@ -134,9 +135,7 @@ def build(
     tell_stage("clean", f"{total.kept:,} of {total.lines:,} pairs kept ({reasons(total, options)})")
     sample = min(options.sample, total.kept)
     tokenizer = learn_vocabulary(out, options, total.kept, sample)
-    remark = unlearned_remark(tokenizer)
-    learnt = f"{options.vocab_size:,} pieces, learnt from {sample:,} of {total.kept:,} pairs"
-    tell_stage("vocabulary", learnt + (f"; {remark}" if remark else ""))
+    tell_stage("vocabulary", f"{options.vocab_size:,} pieces, learnt from {sample:,} of {total.kept:,} pairs")
     n_lines = {"train": total.kept} | ({"val": clean["val"]["lines"]} if files.val else {})
     splits = {split: encode_split(out, split, n_lines[split], tokenizer, options, workers) for split in n_lines}
     train, crc = splits["train"], 0
@@ -271,8 +270,8 @@ def encode_split(
         raise UserError(
             f"{split} text: none of its {n_empty + n_longer} pairs has at most --max-length {options.max_length} tokens"
         )
-    n_without_eos = sum(n_tokens) - 2 * n_pairs
-    return SplitCounts(n_pairs, n_empty, n_longer, *n_tokens, longest, n_unknown / max(1, n_without_eos))
+    unk_share = n_unknown / max(1, sum(n_tokens) - 2 * n_pairs)  # EOS does not count
+    return SplitCounts(n_pairs, n_empty, n_longer, n_tokens[0], n_tokens[1], longest, unk_share)
 
 
 # Files that are read and written --------------------------------------------------------------------------------------

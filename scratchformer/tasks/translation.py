@@ -190,5 +190,5 @@ class TranslationTask(Task):
             translations[rank :: ranks.size] = json.loads(message)
         language = trainer.config.data.target_language
         scores = corpus_scores(translations, target, language)
-        remarks = {"remark": found[0]} if (found := doubts(translations, target, language)) else {}
+        remarks = {"remark": doubt} if (doubt := doubts(target, language)) else {}
         return {"bleu": scores.bleu, "signature": scores.bleu_signature} | remarks

@@ -66,16 +66,18 @@ def test_boundaries_of_the_papers_base_model():
     assert bucket_boundaries(256) == [8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256]
 
 
-def test_finer_boundaries():
-    assert bucket_boundaries(64, fineness=2) == [8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64]
-    assert bucket_boundaries(20, fineness=3) == [8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20]
-    assert bucket_boundaries(20, fineness=9) == list(range(8, 21))
-
-
-def test_the_last_boundary_is_the_maximal_length():
-    assert bucket_boundaries(100) == [8, 12, 16, 24, 32, 48, 64, 96, 100]
-    assert bucket_boundaries(8) == [8]
-    assert bucket_boundaries(5) == [5]
+@pytest.mark.parametrize(
+    "longest, fineness, boundaries",
+    [
+        (64, 2, [8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64]),
+        (20, 3, [8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20]),
+        (100, 1, [8, 12, 16, 24, 32, 48, 64, 96, 100]),
+        (8, 1, [8]),
+        (5, 1, [5]),
+    ],
+)
+def test_finer_boundaries_up_to_the_longest(longest, fineness, boundaries):
+    assert bucket_boundaries(longest, fineness) == boundaries
 
 
 # --- encode_pairs
@@ -85,6 +87,7 @@ def test_ids_are_stored_flat_with_eos():
     encoded = encode_pairs(encode, pairs_of(["10 11", "12"], ["20", "21 22 23"]), MAX_LENGTH, BUDGET)
     assert len(encoded) == 2
     assert encoded.source.ids.dtype == encoded.target.ids.dtype == np.int32
+    assert encoded.source.offsets.dtype == np.int64
     assert encoded.source.ids.tolist() == [10, 11, EOS, 12, EOS]
     assert encoded.source.offsets.tolist() == [0, 3, 5]
     assert encoded.target.ids.tolist() == [20, EOS, 21, 22, 23, EOS]
@@ -112,16 +115,15 @@ def test_pairs_over_the_maximal_length_are_dropped():
     assert encoded.target.ids[-1] == EOS
 
 
-def test_no_pair_is_short_enough():
+def test_pairs_that_are_too_long_are_refused():
     with pytest.raises(UserError, match="none of the 2 sentence pairs has at most max_length = 3 tokens"):
         encode_pairs(encode, pairs_of_lengths([3, 1], [1, 4]), max_length=3, tokens_per_batch=BUDGET)
-
-
-def test_a_pair_over_the_budget_is_named():
     pairs = pairs_of_lengths([3, 20, 30, 5], [3, 24, 1, 5])
     with pytest.raises(UserError, match=r"line 3 has 31 tokens .* raise tokens_per_batch to 31, .* max_length = 40"):
         encode_pairs(encode, pairs, MAX_LENGTH, tokens_per_batch=24)
-    assert len(encode_pairs(encode, pairs, MAX_LENGTH, tokens_per_batch=31)) == 4
+    encoded = encode_pairs(encode, pairs, MAX_LENGTH, tokens_per_batch=31)
+    with pytest.raises(UserError, match="raise tokens_per_batch to 31"):
+        next(batches_in_order(encoded, tokens_per_batch=30))
 
 
 # --- Batch
@@ -288,11 +290,6 @@ def test_batches_in_order_are_as_large_as_the_budget_allows(encoded):
         longest = encoded.lengths[batch.indices].max()
         assert len(batch.indices) * longest <= BUDGET
         assert (len(batch.indices) + 1) * encoded.lengths[following.indices[0]] > BUDGET
-
-
-def test_a_pair_over_the_budget_in_order(encoded):
-    with pytest.raises(UserError, match="raise tokens_per_batch to 40"):
-        next(batches_in_order(encoded, tokens_per_batch=39))
 
 
 def test_the_order_of_an_epoch_is_that_of_numpy_s_permutation():
