@@ -59,12 +59,6 @@ class Tokenizer:
             processor.load_from_serialized_proto(serialized)
         except (RuntimeError, UnicodeDecodeError) as error:  # the latter if sentencepiece quotes a damaged piece
             raise UserError(f"{origin} is not a sentencepiece model, or a damaged one") from error
-        specials = (processor.pad_id(), processor.eos_id(), processor.bos_id(), processor.unk_id())
-        if specials != (PAD, EOS, BOS, UNK):
-            raise UserError(
-                f"{origin} has other special ids than pad, eos, bos, unk = {PAD}, {EOS}, {BOS}, {UNK}: "
-                + ", ".join(map(str, specials))
-            )
         self.serialized = serialized
         self._processor = processor
 
@@ -248,7 +242,7 @@ N_SPELLINGS = len(spellings("word"))
 
 
 class TokenizerPair(Tokenizer):
-    """Two vocabularies of words: it encodes sentences of the source, and decodes those of the target."""
+    """Two vocabularies of words. Sentences and pieces belong to the source, but `decode` gives the target."""
 
     def __init__(self, source: WordTokenizer, target: WordTokenizer) -> None:
         self.source, self.target = source, target
@@ -263,23 +257,18 @@ class TokenizerPair(Tokenizer):
 
     @property
     def vocab_size(self) -> int:
-        """Number of pieces of the source."""
         return self.source.vocab_size
 
     def encode(self, sentences: list[str]) -> list[list[int]]:
-        """Return the ids of each sentence of the source, as `Tokenizer.encode` does."""
         return self.source.encode(sentences)
 
     def decode(self, sentences: Iterable[Sequence[int]]) -> list[str]:
-        """Return the text of each sequence of ids of the target, as `Tokenizer.decode` does."""
         return self.target.decode(sentences)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the piece of each id of the source."""
         return self.source.pieces(ids)
 
     def same_pieces(self, other: Any) -> bool:
-        """Say if each id of either side stands for the same piece in both pairs."""
         return self.source.same_pieces(other.source) and self.target.same_pieces(other.target)
 
 
