@@ -73,7 +73,7 @@ def evaluate(args: argparse.Namespace) -> None:
         results.append(system.evaluate(files, lines, references, language, args.paper))
         if remark := system.translator.unknown.remark():
             tell(f"{system.name}: {remark}")
-    for doubt in doubts(translations[0], references, language):
+    if doubt := doubts(references, language):
         tell(doubt)
     for system, result in zip(systems, results):
         record_scores(system.run, result.record)

@@ -24,7 +24,6 @@ from scratchformer.text.bleu import Scores, bleu_metric, corpus_scores, require_
 from scratchformer.text.corpora import (
     ParallelFiles,
     find_split,
-    mixed_line_ends,
     plain_or_gz,
     read_lines,
     require_distinct,
@@ -77,8 +76,7 @@ def read_parallel(*files: Path) -> list[list[str]]:
     *others, last = lines = [read_lines(file) for file in files]
     for file, other in zip(files, others):
         if len(other) != len(last):
-            counts = f"{file} has {len(other)} lines, {files[-1]} has {len(last)}"
-            raise UserError(counts + mixed_line_ends([file, files[-1]]))
+            raise UserError(f"{file} has {len(other)} lines, {files[-1]} has {len(last)}")
     if not last:
         raise UserError(f"{files[0]} and {files[-1]} are empty: no translations to score")
     return lines
