@@ -56,7 +56,7 @@ class Reader(Layer):
         self.output = Linear(d_model, V, random, "float64")
         self.store = ParameterStore(self.parameters())
 
-    def forward(self, ids: np.ndarray) -> tuple[np.ndarray, Any]:
+    def forward(self, ids: np.ndarray, rng: object = None) -> tuple[np.ndarray, Any]:
         words, word_cache = self.embedding.forward(ids)  # (B, T, D)
         x, x_cache = self.positions.forward(words)
         queries, query_cache = self.positions.forward(words * self.words_ask)
