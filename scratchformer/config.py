@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -321,30 +321,30 @@ def parse_setting(text: str) -> tuple[str, Any]:
     return key, value
 
 
-PATHS = {f"data.{name}" for name in ("directory", "train_source", "train_target", "val_source", "val_target", "text")}
+def keys_of(part: str, names: str) -> set[str]:
+    return {f"{part}.{name}" for name in names.split()}
+
+
+PATHS = keys_of("data", "directory train_source train_target val_source val_target text")
 PATHS |= {"training.pretrained"}
 """Settings that name files. They are stored as absolute paths, so that a run can be resumed from anywhere."""
+
+NEEDS_VALIDATION = keys_of("training", "patience validate_every score_every")
+SEARCH = keys_of("decoding", "beam alpha extra_length")
+OF_TEXT = keys_of("model", "vocab_size tied max_positions") | {"data.max_length", "data.byte_fallback"}
+OF_IMAGES = keys_of("model", "image_size patch_size")
+
+MAY_CHANGE = PATHS | SEARCH | NEEDS_VALIDATION  # and when to stop, what to save, and the hardware
+MAY_CHANGE |= keys_of("training", "steps max_tokens minutes save_every keep average_last")
+MAY_CHANGE |= keys_of("training", "threads device precision gradient_dtype")
+"""Settings with which a run may be resumed even if they differ (a checksum verifies that the text is the same). Any
+other difference would make it another run."""
 
 
 def named_paths(config: Config) -> list[str]:
     """The files and directories that a configuration names."""
     values = [value for key, value in flat(config).items() if key in PATHS and value]
     return [path for value in values for path in ([value] if isinstance(value, str) else value)]
-
-
-WHEN_TO_STOP = {f"training.{name}" for name in ("steps", "max_tokens", "minutes", "patience")}
-WHEN_TO_SAVE = {f"training.{name}" for name in ("validate_every", "score_every", "save_every", "keep", "average_last")}
-HARDWARE = {f"training.{name}" for name in ("threads", "device", "precision", "gradient_dtype")}
-SEARCH = {f"decoding.{item.name}" for item in fields(DecodingConfig)}
-
-MAY_CHANGE = PATHS | WHEN_TO_STOP | WHEN_TO_SAVE | HARDWARE | SEARCH
-"""Settings with which a run may be resumed even if they differ (a checksum verifies that the text is the same). Any
-other difference would make it another run."""
-
-
-NEEDS_VALIDATION = {f"training.{name}" for name in ("patience", "validate_every", "score_every")}
-OF_TEXT = {"model.vocab_size", "model.tied", "model.max_positions", "data.max_length", "data.byte_fallback"}
-OF_IMAGES = {"model.image_size", "model.patch_size"}
 
 
 def require_effect(config: Config, named: Collection[str], has_validation: bool) -> None:
@@ -477,14 +477,8 @@ def require_task(config: Config, name: str, *tasks: str) -> None:
 
 def require_work_for(config: Config, nproc: int) -> None:
     """Refuse more processes than a step has micro-batches."""
-    settings = config.training
-    if nproc > settings.accumulation:
-        positions = max(1, settings.tokens_per_batch * settings.accumulation // nproc)
-        remedy = ""
-        if positions >= config.data.max_length:  # so that each pair fits into a batch
-            remedy = f"--set training.accumulation={nproc} --set training.tokens_per_batch={positions}"
-            remedy = f"; a step of the same size with one for each would be {remedy}"
+    if nproc > config.training.accumulation:
         raise UserError(
-            f"{nproc} processes, but training.accumulation={settings.accumulation}: a step has fewer micro-batches "
-            f"than that{remedy}"
+            f"{nproc} processes, but training.accumulation={config.training.accumulation}: a step has fewer micro-batches "
+            f"than that; give --set training.accumulation={nproc}, and a smaller --set training.tokens_per_batch"
         )

@@ -18,7 +18,7 @@ from scratchformer.training.trainer import Trainer
     "arguments, complaint",
     [
         (["--nproc", 0], "--nproc: 0 must lie between 1"),
-        (["--nproc", 3], "3 processes, but training.accumulation=2: a step has fewer micro-batches than that\n"),
+        (["--nproc", 3], "3 processes, but training.accumulation=2: a step has fewer micro-batches than that"),
         (["--nproc", 2, "--timeout", -1], "--timeout: -1 must lie between 0"),
         (["--nproc", 2, "--timeout", "nan"], "--timeout: 'nan'"),
         (["--nproc", 2, "--set", "training.gradient_dtype=fp8"], "training.gradient_dtype must be one of bf16, not"),
