@@ -477,8 +477,11 @@ def require_task(config: Config, name: str, *tasks: str) -> None:
 
 def require_work_for(config: Config, nproc: int) -> None:
     """Refuse more processes than a step has micro-batches."""
-    if nproc > config.training.accumulation:
+    settings = config.training
+    if nproc > settings.accumulation:
+        positions = max(1, settings.tokens_per_batch * settings.accumulation // nproc)
+        remedy = f"--set training.accumulation={nproc} --set training.tokens_per_batch={positions}"
         raise UserError(
-            f"{nproc} processes, but training.accumulation={config.training.accumulation}: a step has fewer micro-batches "
-            f"than that; give --set training.accumulation={nproc}, and a smaller --set training.tokens_per_batch"
+            f"{nproc} processes, but training.accumulation={settings.accumulation}: a step has fewer micro-batches "
+            f"than that; a step of the same size with one for each would be {remedy}"
         )
