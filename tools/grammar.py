@@ -447,7 +447,18 @@ class Sentence(NamedTuple):
 
 TENSE_WEIGHTS = {"present": 4, "past": 6, "progressive": 3, "perfect": 3, "future": 2, "can": 1, "must": 1, "could": 1}
 TENSES = tuple(TENSE_WEIGHTS)
+COMPOUND_TENSES = {  # the English auxiliary, its tense, and the form of the main verb
+    "progressive": ("be", "present", "VBG"),
+    "perfect": ("have", "present", "VBN"),
+    "future": ("will", "present", "VB"),
+    "can": ("can", "present", "VB"),
+    "must": ("must", "present", "VB"),
+    "could": ("can", "past", "VB"),
+}
 NEGATIVE_TENSES = ("present", "past", "past", "perfect", "future", "could")
+
+
+POSSESSIVES = ("my", "our", "his", "her")
 
 
 class Derivation:
@@ -498,17 +509,14 @@ class Derivation:
         english: list[Node] = []
         german: list[Token] = []
         endings = STRONG
-        spoken = determiner
-        if determiner == "a" and (list(adjectives) + [name])[0][0] in "aeiou":
-            spoken = "an"
         if determiner:
-            english.append(leaf("PRP$" if determiner in ("my", "our", "his", "her") else "DT", spoken))
+            before_vowel = determiner == "a" and [*adjectives, name][0][0] in "aeiou"
+            english.append(leaf("PRP$" if determiner in POSSESSIVES else "DT", "an" if before_vowel else determiner))
         if determiner or not_leaf:
             entry = self.lexicon.data["determiners"][determiner or "a"]
             own, endings = DECLENSIONS[entry["declension"]]
             stem = "kein" if not_leaf else entry["de"]
-            sources = tuple(node for node in (not_leaf, english[0] if english else None) if node is not None)
-            german.append(Token(stem + ending(own, case, column), sources))
+            german.append(Token(stem + ending(own, case, column), (*filter(None, [not_leaf]), *english)))
         if number:
             numerals = [leaf("CC" if word == "and" else "CD", word) for word in english_number(self.lexicon, number)]
             english.append(numerals[0] if len(numerals) == 1 else phrase("QP", *numerals))
@@ -572,7 +580,7 @@ class Derivation:
             if not definite:
                 determiner = self.rng.choice([determiner] * 5 + ["a"] * 4 + ["every"])
         elsewhere = self.lexicon.expand("person, way, outdoors, passage")  # nobody's own
-        if determiner in ("my", "our", "his", "her") and name in elsewhere:
+        if determiner in POSSESSIVES and name in elsewhere:
             determiner = "the"
         return self.noun_phrase(name, case, determiner, is_plural, chosen, not_leaf, relative=relative)
 
@@ -673,11 +681,9 @@ class Derivation:
         table = self.lexicon.data["places"]
         english = self.rng.choice(prepositions)
         name = self.one_of(self.lexicon.expand(table[english]["of"]))
-        adjectives = (
-            [self.one_of(self.lexicon.modifiers[name])] if self.chance(0.25) and name in self.lexicon.modifiers else []
-        )
-        plural = self.chance(0.08)
-        noun_phrase = self.noun_phrase(name, case, "the", plural, adjectives)
+        modifiers = self.lexicon.modifiers.get(name) if self.chance(0.25) else None
+        adjectives = [self.one_of(modifiers)] if modifiers else []
+        noun_phrase = self.noun_phrase(name, case, "the", self.chance(0.08), adjectives)
         spoken = {"in": "into", "on": "onto"}.get(english, english) if moving else english
         slot = "direction" if case == "acc" else "place"
         return self.prepositional_phrase(spoken, table[english]["de"], noun_phrase, slot)
@@ -794,19 +800,15 @@ class Derivation:
             main = leaf("VB" if support else tag, verb.english["VB" if support else tag])
             auxiliaries = [self.auxiliary("do", tense, agreement)[0]] if support else []
             return auxiliaries, main, Token(conjugate(verb, tense, agreement), (*auxiliaries, main)), []
-        if tense == "progressive":
-            be, _ = self.auxiliary("be", "present", agreement)
-            main = leaf("VBG", verb.english["VBG"])
-            return [be], main, Token(conjugate(verb, "present", agreement), (be, main)), []
-        if tense == "perfect":
-            have, _ = self.auxiliary("have", "present", agreement)
-            main = leaf("VBN", verb.english["VBN"])
+        name, time, tag = COMPOUND_TENSES[tense]
+        auxiliary, finite = self.auxiliary(name, time, agreement, "MD" if tag == "VB" else "")
+        main = leaf(tag, verb.english[tag])
+        if tag == "VBG":
+            return [auxiliary], main, Token(conjugate(verb, "present", agreement), (auxiliary, main)), []
+        if tag == "VBN":
             _, finite = self.auxiliary(verb.auxiliary, "present", agreement)
-            return [have], main, Token(finite, (have,)), [Token(verb.participle, (main,))]
-        name, time = {"future": ("will", "present"), "could": ("can", "past")}.get(tense, (tense, "present"))
-        modal, finite = self.auxiliary(name, time, agreement, "MD")
-        main = leaf("VB", verb.english["VB"])
-        return [modal], main, Token(finite, (modal,)), [Token(verb.prefix + verb.infinitive, (main,))]
+        infinite = verb.participle if tag == "VBN" else verb.prefix + verb.infinitive
+        return [auxiliary], main, Token(finite, (auxiliary,)), [Token(infinite, (main,))]
 
     def copula(
         self, subject: Phrase, tense: str, adjective: str, degree: str = "", negation: Node | None = None
@@ -1415,7 +1417,7 @@ def realise(construction: str, sentence: Sentence, pair: int | None = None) -> E
     german = without_double_punctuation(sentence.german)
     position = {node: index for index, node in enumerate(leaves)}
     alignment = sorted([position[node], index] for index, token in enumerate(german) for node in token.of)
-    coreference: dict | None = None
+    coreference: dict[str, Any] | None = None
     if sentence.pronoun is not None and sentence.antecedent is not None:
         target = next(index for index, token in enumerate(german) if sentence.pronoun in token.of)
         coreference = {
@@ -1424,9 +1426,7 @@ def realise(construction: str, sentence: Sentence, pair: int | None = None) -> E
             "rival": None if sentence.rival is None else position[sentence.rival],
             "target_pronoun": target,
             "expected": german[target].text,
-        }
-        if pair is not None:
-            coreference["pair"] = pair
+        } | ({} if pair is None else {"pair": pair})
     source = as_text(node.word for node in leaves)
     target_text = as_text(token.text for token in german)
     return Example(source, target_text, construction, sentence.english.bracketing(), alignment, coreference)
@@ -1487,13 +1487,11 @@ def hold_out(lexicon: Lexicon, rng: random.Random) -> HeldOut:
     verb_links = [(verb.name, noun) for verb in verbs for noun in verb.objects if noun not in verb.subjects]
     rng.shuffle(verb_links)
     kept: list[tuple[str, str]] = []
-    used: Counter[str] = Counter()
     for candidates, count in ((links, 28), (verb_links, 22)):
-        for one, other in candidates:
-            if count and not used[one] and not used[other]:
-                kept.append((one, other))
-                used.update([one, other])
-                count -= 1
+        enough = len(kept) + count
+        for pair in candidates:
+            if len(kept) < enough and not set(pair) & set(chain.from_iterable(kept)):
+                kept.append(pair)
     nouns = list(chosen.values())[:NOUN_PAIRS]
     partners = {one: other for pair in kept for one, other in (pair, pair[::-1])}
     noun_links = frozenset(("pronoun", f"{subject} {target}") for _, subject, target in nouns)
@@ -1527,13 +1525,7 @@ class Corpus:
         """Sentences of all constructions without the held-out pairs, and without rare word forms."""
         names = list(CONSTRUCTIONS)
         weights = list(accumulate(weight for _, weight in CONSTRUCTIONS.values()))
-        examples: list[Example] = []
-        while len(examples) < count * SURPLUS:
-            name = self.rng.choices(names, cum_weights=weights)[0]
-            derivation = Derivation(self.lexicon, self.rng)
-            sentence = CONSTRUCTIONS[name][0](derivation)
-            if not self.held_out.excludes(derivation):
-                self.add(examples, realise(name, sentence), MAX_WORDS)
+        examples = self.drawn(count * SURPLUS, lambda: self.rng.choices(names, cum_weights=weights)[0], MAX_WORDS)
         forms = {example.source: self.forms(words(example.source), words(example.target)) for example in examples}
         examples = without_rare_forms(examples, forms)[:count]
         if len(examples) < count:
@@ -1575,12 +1567,16 @@ class Corpus:
         return examples
 
     def long(self, count: int) -> list[Example]:
+        return self.drawn(count, lambda: "long", MAX_WORDS_LONG, MAX_WORDS + 1)
+
+    def drawn(self, count: float, draw: Callable[[], str], longest: int, shortest: int = MIN_WORDS) -> list[Example]:
+        """So many sentences, each of the construction that `draw` names, without the held-out pairs."""
         examples: list[Example] = []
         while len(examples) < count:
-            derivation = Derivation(self.lexicon, self.rng)
-            sentence = long_sentence(derivation)
+            name, derivation = draw(), Derivation(self.lexicon, self.rng)
+            sentence = CONSTRUCTIONS[name][0](derivation) if name in CONSTRUCTIONS else long_sentence(derivation)
             if not self.held_out.excludes(derivation):
-                self.add(examples, realise("long", sentence), MAX_WORDS_LONG, MAX_WORDS + 1)
+                self.add(examples, realise(name, sentence), longest, shortest)
         return examples
 
 
