@@ -57,7 +57,8 @@ def select_rows(caches: tuple[KeyValueCache, ...], index: np.ndarray) -> None:
     for cache in caches:
         cache.rows = len(index)
         if len(moved):
-            cache.copy_rows(source, to)
+            for array in cache.arrays:
+                array[to, : cache.t] = array[source, : cache.t]
 
 
 def begin_decoding(model: Transformer, source_ids: Array, beam: int = 1) -> DecodingState:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Callable, Protocol
+from typing import TYPE_CHECKING, Callable
 
 from scratchformer.nn.ops import chunks, ops_of
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
+
+if TYPE_CHECKING:
+    from scratchformer.nn.model import Model
 
 
 def noam(step: int, d_model: int = 512, warmup: int = 4000, factor: float = 1.0) -> float:
@@ -19,12 +22,6 @@ def noam(step: int, d_model: int = 512, warmup: int = 4000, factor: float = 1.0)
     if step < 1 or warmup < 1:
         raise ValueError(f"step={step} and warmup={warmup} count from 1")
     return factor * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
-
-
-class HasStore(Protocol):
-    """A model, or any other object with a `ParameterStore`."""
-
-    store: ParameterStore
 
 
 class Adam:
@@ -44,7 +41,7 @@ class Adam:
 
     def __init__(
         self,
-        store: ParameterStore | HasStore,
+        store: ParameterStore | Model,
         betas: tuple[float, float] = (0.9, 0.98),
         eps: float = 1e-9,
         map: Callable = map,
