@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "nn": {"errors", "limits", "config"},
     "backends": {"errors", "config", "nn", "parallel"},
     "text": {"errors", "locks", "files"},
-    "preparation": {"errors", "locks", "files", "text"},
+    "preparation": {"errors", "locks", "files", "parallel", "text"},
     "decoding": {"errors", "config", "parallel", "nn", "backends", "text"},
     "training": UP_TO_DECODING,
     "tasks": UP_TO_DECODING | {"training"},

@@ -496,8 +496,6 @@ def test_evaluate_what_is_not_parallel(refused, trained, corpus, tmp_path):
     assert "No such file" in refused(*evaluate, tmp_path / "nowhere")
     unwritable = tmp_path / "nowhere" / "file"
     assert "cannot write" in refused(*evaluate, corpus / "val.de", "--beam", 1, "--output", unwritable)
-    (tmp_path / "mixed").write_text("one\rtwo\nthree\n")
-    assert "mixed has old Mac line ends" in refused(*evaluate, tmp_path / "mixed")
     empty_files = tmp_path / "empty", tmp_path / "also_empty"
     for file in empty_files:
         empty(file)

@@ -58,7 +58,7 @@ def evaluate(args: argparse.Namespace) -> None:
     if data.task != "translation":
         return evaluate_task(args, run, data.task)
     files = evaluation.find_test_set(data, args.source, args.reference)
-    sources, references = evaluation.read_parallel(*files)
+    sources, references = evaluation.read_parallel(files)
     runs = [(args.path, args.checkpoint)] + ([(args.against, args.against_checkpoint)] if args.against else [])
     if args.against:
         evaluation.require_same_languages(run, RunDirectory(args.against))
@@ -67,13 +67,13 @@ def evaluate(args: argparse.Namespace) -> None:
         systems = [load_system(args, *each) for each in runs]
         translations = [systems[0].translate(sources)]
         write(translations[0])
-        translations += [system.translate(sources) for system in systems[1:]]
+    translations += [system.translate(sources) for system in systems[1:]]
     language, results = data.target_language, []
     for system, lines in zip(systems, translations):
         results.append(system.evaluate(files, lines, references, language, args.paper))
         if remark := system.translator.unknown.remark():
             tell(f"{system.name}: {remark}")
-    for doubt in doubts(translations[0], references, language):
+    if doubt := doubts(references, language):
         tell(doubt)
     for system, result in zip(systems, results):
         record_scores(system.run, result.record)

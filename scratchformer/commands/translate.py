@@ -91,11 +91,9 @@ class InputLines:
 
 
 def standard_input() -> Iterator[str]:
-    from scratchformer.text.corpora import lines_of
-
     if sys.stdin is None:
         raise UserError("standard input is closed")
-    for number, line in enumerate(lines_of(iter(lambda: sys.stdin.buffer.readline(MAX_LINE_BYTES), b"")), 1):
+    for number, line in enumerate(iter(lambda: sys.stdin.buffer.readline(MAX_LINE_BYTES), b""), 1):
         if len(line) == MAX_LINE_BYTES:
             raise UserError(f"standard input, line {number}: longer than {MAX_LINE_BYTES} bytes")
         try:

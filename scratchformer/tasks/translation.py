@@ -111,8 +111,8 @@ def has_validation_text(data: DataConfig) -> bool:
 
 def settled(manifest: Manifest) -> dict[str, Any]:
     """The settings that a preparation has fixed: every run on its text must have the same values."""
-    source, target = manifest.languages
-    vocabulary = {"model.vocab_size": manifest.vocab_size, "data.byte_fallback": manifest.byte_fallback}
+    options, (source, target) = manifest.options, manifest.options.languages
+    vocabulary = {"model.vocab_size": options.vocab_size, "data.byte_fallback": options.byte_fallback}
     return vocabulary | {"data.source_language": source, "data.target_language": target}
 
 
@@ -151,7 +151,7 @@ def open_prepared(directory: Path, config: Config) -> Prepared:
             "preparation, and one that goes on the directory that it began with"
         )
     train = corpus.pairs("train", data.max_length)
-    val = corpus.pairs("val", data.max_length) if corpus.has("val") else None
+    val = corpus.pairs("val", data.max_length) if "val" in manifest.splits else None
     if manifest.longest > config.training.tokens_per_batch:
         budget = config.training.tokens_per_batch
         raise UserError(
@@ -194,5 +194,5 @@ class TranslationTask(Task):
             translations[rank :: ranks.size] = json.loads(message)
         language = trainer.config.data.target_language
         scores = corpus_scores(translations, target, language)
-        remarks = {"remark": found[0]} if (found := doubts(translations, target, language)) else {}
+        remarks = {"remark": doubt} if (doubt := doubts(target, language)) else {}
         return {"bleu": scores.bleu, "signature": scores.bleu_signature} | remarks

@@ -143,8 +143,9 @@ class RunDirectory:
             callback(event, values)
 
     def read_log(self, event: str) -> list[dict[str, Any]]:
-        """All entries of one kind, oldest first."""
-        return [entry for entry in read_entries(self.log_file) if entry.get("event") == event]
+        """All entries of one kind, oldest first. An imported run has none."""
+        entries = read_entries(self.log_file) if self.log_file.exists() else []
+        return [entry for entry in entries if entry.get("event") == event]
 
     def last_good_checkpoint(self) -> str:
         """Name the checkpoint from which training can go on, as the end of a message."""

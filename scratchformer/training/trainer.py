@@ -24,7 +24,7 @@ from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.parallel.cores import share_of_cores
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, Examples, Sequences
-from scratchformer.text.tokenizer import Tokenizer, unlearned_remark
+from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training.checkpoints import Progress
 from scratchformer.training.data_parallel import DataParallel
 from scratchformer.training.run import RunDirectory
@@ -132,8 +132,6 @@ class Trainer:
             yield f"{n_threads} instead of {n_before} threads: {bits}"
         elif n_threads and n_before and n_threads != share_of_cores(self.ranks) * self.ranks.size:
             yield f"uses {n_threads} threads, as before, so that no bit differs; --threads sets another number"
-        if self.is_main and self.tokenizer and (remark := unlearned_remark(self.tokenizer)):
-            yield remark
         train, val = self.data.train, self.data.val
         if isinstance(train, EncodedPairs) and are_equal(train.source, train.target):
             yield "source and target of the training text are the same: the model learns to copy"

@@ -13,7 +13,6 @@ from scratchformer.nn.loss import batch_loss_backward, cross_entropy
 from scratchformer.tasks import start
 from scratchformer.tasks.translation import read_corpus, train_tokenizer
 from scratchformer.text.batches import batches_in_order
-from scratchformer.text.tokenizer import UNK
 from scratchformer.training import checkpoints
 from scratchformer.training.loop import stop_on_signals, train
 from scratchformer.training.validation import validation_loss
@@ -150,17 +149,6 @@ def test_references_that_are_too_short_for_bleu_are_told_once(begin, tmp_path, c
     for language, n_told in ("de", 1), ("zh", 0):
         train(begin(language, steps=4, score_every=1, vocab_size=24, target_language=language, **files))
         assert capfd.readouterr().err.count("BLEU means little: ") == n_told
-
-
-def test_characters_that_cannot_be_learnt_are_told(begin, corpus, tmp_path):
-    for language in ("en", "de"):
-        text = (corpus / f"train.{language}").read_text(encoding="utf-8")
-        (tmp_path / f"train.{language}").write_text(text.replace("\n", "▅\n"), encoding="utf-8")
-        (tmp_path / f"val.{language}").write_text(text, encoding="utf-8")
-    trainer = begin(**{"data.directory": str(tmp_path)})
-    assert "200 characters of the training text have no piece" in trainer.remarks[-1]
-    assert not any(UNK in ids for ids in trainer.tokenizer.encode(trainer.data.val_text.source))
-    assert begin("other").remarks == []
 
 
 def test_bleu_of_perfect_translations_is_100(begin, monkeypatch):
