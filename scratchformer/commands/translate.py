@@ -52,8 +52,7 @@ def translate(args: argparse.Namespace) -> None:
     if args.nbest > options["beam"]:
         raise UserError(f"--nbest {args.nbest} must be at most the beam, {options['beam']}")
     lines = InputLines(args.files or [STANDARD_INPUT])
-    # a person types the lines, and waits for each translation
-    if interactive := lines.files == [STANDARD_INPUT] and sys.stdin is not None and sys.stdin.isatty():
+    if interactive := lines.are_typed():
         tell("Type a sentence and press Enter to translate it; Ctrl-D ends.")
     found = translator.stream(lines, **options, nbest=args.nbest, interactive=interactive, place=lines.place)
     for number, best in enumerate(found, 1):
@@ -70,6 +69,10 @@ class InputLines:
     def __init__(self, files: list[Path]) -> None:
         self.files = files
         self.first: list[tuple[int, Path]] = []  # the index of the first line of each file that was opened
+
+    def are_typed(self) -> bool:
+        """Return whether a person types the lines, and waits for each translation."""
+        return self.files == [STANDARD_INPUT] and sys.stdin is not None and sys.stdin.isatty()
 
     def __iter__(self) -> Iterator[str]:
         from scratchformer.text.corpora import read_lines

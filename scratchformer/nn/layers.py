@@ -235,7 +235,7 @@ class AddNorm(LayerNorm):
     ) -> tuple[Array, Any]:
         return ops_of(x).add_norm(x, update, self.gamma.data, self.beta.data, self.eps, self.P_drop, rng)
 
-    def backward(self, dy: Array, cache: Any) -> tuple[Array, Array]:  # type: ignore[override]
+    def backward(self, dy: Array, cache: Any) -> tuple[Array, Array]:
         return ops_of(dy).add_norm_backward(dy, cache, self.gamma.data, self.gamma.grad, self.beta.grad, self.P_drop)
 
 

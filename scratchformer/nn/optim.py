@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Callable
+from typing import Any, Callable
 
 from scratchformer.nn.ops import chunks, ops_of
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
-
-if TYPE_CHECKING:
-    from scratchformer.nn.model import Model
 
 
 def noam(step: int, d_model: int = 512, warmup: int = 4000, factor: float = 1.0) -> float:
@@ -40,11 +37,7 @@ class Adam:
     """
 
     def __init__(
-        self,
-        store: ParameterStore | Model,
-        betas: tuple[float, float] = (0.9, 0.98),
-        eps: float = 1e-9,
-        map: Callable = map,
+        self, store: Any, betas: tuple[float, float] = (0.9, 0.98), eps: float = 1e-9, map: Callable = map
     ) -> None:
         self.store = store if isinstance(store, ParameterStore) else store.store
         self.store.require(store.parameters() if isinstance(store, Layer) else self.store.parameters)
