@@ -10,6 +10,7 @@ import math
 import resource
 import sys
 import time
+import warnings
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -210,5 +211,5 @@ def over_ours(spreads: dict[str, dict[str, float]]) -> dict[str, dict[str, float
 
 def in_own_process(function: Callable, *arguments: Any) -> Any:
     """Call a function in a new process, which imports only what the script and the function need."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(1, get_context("spawn"), warnings.simplefilter, ("default",)) as pool:
         return pool.submit(function, *arguments).result()
