@@ -58,7 +58,7 @@ RIVALS: dict[str, dict[str, bool]] = {
 """Ways of PyTorch, as `rival.their_step` takes them, and `cut`: in micro-batches, as ours."""
 
 WAYS = [ONE_BATCH, *RIVALS]
-"""The columns beside ours. ONE_BATCH, on several threads: no micro-batches, all threads compute each product together."""
+"""The columns beside ours. ONE_BATCH, on several threads: no micro-batches, all threads share each product."""
 
 Step = Callable[[EncodedPairs], float]
 """One training step on some sentence pairs -> the mean loss of a target token, in nats."""
