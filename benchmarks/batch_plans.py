@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from small_training import number, record, spread
+from harness import number, record, spread
+from small_training import read_text
 
 from scratchformer import config as configs
 from scratchformer.backends.device import Device
 from scratchformer.config import Config
-from scratchformer.tasks.translation import encode_corpus, read_corpus, train_tokenizer
 from scratchformer.text.batches import BatchPlan, EncodedPairs, bucket_boundaries, steps
 from scratchformer.training.run import RunDirectory
 from scratchformer.training.trainer import Trainer
@@ -217,9 +217,7 @@ def train(trainer: Trainer, plan: Plan) -> dict[str, Any]:
 
 def compare(config: Config, names: Sequence[str], seeds: Sequence[int]) -> dict[str, Any]:
     """Train with each of the plans -> the configuration and what was found"""
-    corpus = read_corpus(config.data)
-    tokenizer = train_tokenizer(corpus, config)
-    data = encode_corpus(corpus, tokenizer, config)
+    tokenizer, data = read_text(config)
     rows: dict[str, dict[str, Any]] = {name: {"plan": name, "runs": []} for name in names}
     for seed in seeds:
         of_seed = configs.with_settings(config, {"training.seed": seed})
