@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scratchformer.decoding.search import Hypothesis
 from scratchformer.nn.ops import Ops
 
 HERE = Path(__file__).parent
@@ -139,16 +138,3 @@ def test_calls_of_a_kernel_take_turns_and_their_results_are_kept(script, monkeyp
     monkeypatch.setattr(speed, "copying", lambda scale: 8)
     found = speed.bandwidth(prepare, 4, speed.QUICK._replace(between=10))
     assert taken == [0, 1, 2, 0, 1, 2, 0, 1] and found == {"bytes_per_second": 4, "share_of_copying": 0.5}
-
-
-def test_as_many_sentences_are_translated_at_once_as_on_a_gpu(script, monkeypatch):
-    speed, batches = script("gpu_first_contact"), []
-    monkeypatch.setattr(speed, "Gpu", NumPyGpu)
-
-    def search(model, batch, *_):
-        batches.append(batch)
-        return [[Hypothesis([3], 0.0, 0.0)]] * len(batch)
-
-    monkeypatch.setattr(speed, "search", search)
-    speed.translating("bf16", 1, speed.QUICK._replace(sentences=300))
-    assert [len(batch) for batch in batches] == speed.ROUNDS * [256, 44]
