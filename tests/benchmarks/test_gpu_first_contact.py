@@ -22,8 +22,9 @@ def test_pytorch_takes_the_same_steps(script, monkeypatch):
     """On the CPU, as if it were the GPU: from the same loss, at the same pace."""
     torch = pytest.importorskip("torch")
     speed = script("gpu_first_contact")
-    for kind in (torch.nn.Module, torch.Tensor):
-        monkeypatch.setattr(kind, "cuda", lambda self: self)
+    to_tensors = script("rival").to_tensors
+    monkeypatch.setattr(script("rival"), "to_tensors", lambda batch, device: to_tensors(batch))
+    monkeypatch.setattr(torch.nn.Module, "cuda", lambda self: self)
     for name in ("empty_cache", "reset_peak_memory_stats", "synchronize", "max_memory_reserved"):
         monkeypatch.setattr(torch.cuda, name, lambda: 0)
     scale = speed.QUICK._replace(pairs=32, length=8, repetitions=5, changes=speed.TINY | {"P_drop": 0.0})

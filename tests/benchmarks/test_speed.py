@@ -107,13 +107,13 @@ def test_our_side_takes_the_same_steps_as_training(cpu_run, begin):
 def test_without_dropout_both_learn_the_same(cpu_run, begin):
     trainer = begin(P_drop=0.0, steps=40)
     config = configs.with_settings(trainer.config, {"vocab_size": trainer.config.model.vocab_size})
-    all_steps = cpu_run.first_steps(trainer.data.train, config, 8000)
+    all_steps = cpu_run.first_steps(trainer.data.train, config, 2000)
     found, models = cpu_run.run(config, all_steps, trainer.data.val, 1, 2)
     curve = np.array(found["curve"])
-    assert len(curve) > 5 and curve[-1, 4] < 0.75 * curve[0, 4]
+    assert len(curve) > 5 and curve[-1, 4] < 0.9 * curve[0, 4]
     assert np.allclose(curve[:, 4], curve[:, 5], rtol=1e-3)
     ours, theirs = (model.store.data for model in models.values())
-    assert np.abs(ours - theirs).max() < 0.05  # the weights come back from PyTorch
+    assert np.median(np.abs(ours - theirs)) < 1e-4  # the weights come back from PyTorch
 
 
 def test_the_quiet_total_leaves_a_disturbance_out(cpu_run):
