@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from harness import record, rounded
 from scipy.stats import spearmanr
-from small_training import record, rounded, settings_of
+from small_training import settings_of
 
 from scratchformer.experiments.head_report import as_text, corrected_z, grid, measure_heads, text_of
 from scratchformer.text import bundled

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
 import numpy as np
-from small_training import number, record
+from harness import number, record
 
 from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator

@@ -44,7 +44,7 @@ def scores_of(path: Path, quick: bool) -> dict[str, Any]:
     few_steps = {"training.steps": 4} if quick else {}
     config = configs.with_settings(configs.load(RunDirectory(path).config_file), few_steps)
     both = MaskedLanguageModelTask().evaluate(load_model(path, "last")).record
-    with patch.dict(ARCHITECTURES, encoder=LeftEncoder), tempfile.TemporaryDirectory() as directory:
+    with patch.dict(ARCHITECTURES, encoder=f"{__name__}:LeftEncoder"), tempfile.TemporaryDirectory() as directory:
         left = MaskedLanguageModelTask().evaluate(trained(config, Path(directory) / "left")).record
     shares = {"both_sides": both["accuracy"], "left_side": left["accuracy"]} | {name: both[name] for name in BASELINES}
     print(f"seed {config.training.seed}", shares, flush=True)

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from small_training import WRITTEN_TEXT, number, record
+from harness import number, record
+from small_training import WRITTEN_TEXT
 
 from scratchformer import config as configs
 from scratchformer.config import Config
