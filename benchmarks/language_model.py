@@ -39,7 +39,8 @@ from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
 from scratchformer.tasks import start
-from scratchformer.tasks.language_model import LanguageModelTask, Texts, loss_on
+from scratchformer.tasks.language_model import LanguageModelTask, loss_on
+from scratchformer.tasks.task import Corpus
 from scratchformer.text.tokenizer import BOS, EOS
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory, Trained, load_model
@@ -76,18 +77,18 @@ def learned(config: Config, path: Path) -> dict[str, Any]:
     }
 
 
-def bits_of(trained: Trained, texts: Texts) -> float:
+def bits_of(trained: Trained, texts: Corpus) -> float:
     nats, n_tokens = loss_on(trained, texts.val)
     return rounded(nats * n_tokens / math.log(2), texts)
 
 
-def n_gram_rows(texts: Texts, tokenizer: Any, characters: int, tokens: int) -> dict[str, list[float]]:
+def n_gram_rows(texts: Corpus, tokenizer: Any, characters: int, tokens: int) -> dict[str, list[float]]:
     """Bits per character for n = 1, 2, ..., up to the highest orders."""
     grams = {"characters": character_bits(texts, characters), "tokens": token_bits(texts, tokenizer, tokens)}
     return {name: [rounded(bits, texts) for bits in of_orders] for name, of_orders in grams.items()}
 
 
-def character_bits(texts: Texts, orders: int) -> Iterator[float]:
+def character_bits(texts: Corpus, orders: int) -> Iterator[float]:
     """Bits of the validation text, by n-gram models over characters of 1, 2, ..., `orders` orders.
 
     The symbols are the characters of the training text, the end of a text, and one for all other characters; such a
@@ -104,14 +105,14 @@ def character_bits(texts: Texts, orders: int) -> Iterator[float]:
         yield spelled + sum(model.bits(symbols(text)) for text in texts.val)
 
 
-def token_bits(texts: Texts, tokenizer: Any, orders: int) -> Iterator[float]:
+def token_bits(texts: Corpus, tokenizer: Any, orders: int) -> Iterator[float]:
     """Bits of the validation text, by n-gram models over the tokens and EOS, of 1, 2, ..., `orders` orders."""
     train, val = ([[*ids, EOS] for ids in tokenizer.encode(part)] for part in texts)
     for model in kneser_ney(train, orders, tokenizer.vocab_size):
         yield sum(map(model.bits, val))
 
 
-def rounded(bits: float, texts: Texts) -> float:
+def rounded(bits: float, texts: Corpus) -> float:
     """Bits per character of the validation text."""
     return round(bits / sum(map(len, texts.val)), 4)
 

@@ -34,6 +34,13 @@ def task_named(name: str) -> Task:
     return resolve_name(TASKS[name])()
 
 
+class Corpus(NamedTuple):
+    """What a task reads: data to train on and data to validate with, which may be missing."""
+
+    train: Any
+    val: Any
+
+
 class Evaluation(NamedTuple):
     """The result of `scratchformer evaluate`: scores to record, the same as text, and lines to write as output."""
 
