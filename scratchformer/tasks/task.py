@@ -35,7 +35,7 @@ def task_named(name: str) -> Task:
 
 
 class Corpus(NamedTuple):
-    """What a task reads: data to train on and data to validate with, which may be missing."""
+    """Data to train on and data to validate with, as a task reads them; the latter may be missing."""
 
     train: Any
     val: Any
