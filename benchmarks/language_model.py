@@ -34,7 +34,8 @@ from scratchformer.config import Config
 from scratchformer.decoding.generation import Sampling, generate, probabilities
 from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.ops import Ops, using
-from scratchformer.tasks.language_model import LanguageModelTask, Texts, loss_on
+from scratchformer.tasks.language_model import LanguageModelTask, loss_on
+from scratchformer.tasks.task import Corpus
 from scratchformer.text.batches import Batch, batch_of
 from scratchformer.text.tokenizer import BOS, EOS
 from scratchformer.training.run import RunDirectory, load_model
@@ -67,11 +68,11 @@ def learned(config: Config, path: Path) -> dict[str, Any]:
     }
 
 
-def per_character(bits: float, texts: Texts) -> float:
+def per_character(bits: float, texts: Corpus) -> float:
     return round(bits / sum(map(len, texts.val)), 4)
 
 
-def n_gram_bits(texts: Texts, tokenizer: Any, of_characters: int, of_tokens: int) -> dict[str, list[float]]:
+def n_gram_bits(texts: Corpus, tokenizer: Any, of_characters: int, of_tokens: int) -> dict[str, list[float]]:
     """Bits per character of the validation text, by n-gram models for n = 1, 2, ... over characters and over tokens.
 
     The characters are those of the training text, the end of a text, and one for all others; such a character takes 8

@@ -34,6 +34,13 @@ def task_named(name: str) -> Task:
     return resolve_name(TASKS[name])()
 
 
+class Corpus(NamedTuple):
+    """Data to train on and data to validate with, as a task reads them; the latter may be missing."""
+
+    train: Any
+    val: Any
+
+
 class Evaluation(NamedTuple):
     """The result of `scratchformer evaluate`: scores to record, the same as text, and lines to write as output."""
 

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Collection, NamedTuple
+from typing import TYPE_CHECKING, Any, Collection
 
 from scratchformer import config as configs
 from scratchformer.config import Config, DataConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
-from scratchformer.tasks.task import Task
+from scratchformer.tasks.task import Corpus, Task
 from scratchformer.text.batches import encode_pairs
-from scratchformer.text.corpora import CorpusFiles, Pairs, ParallelFiles, find_split, read_pairs, require_distinct
+from scratchformer.text.corpora import CorpusFiles, ParallelFiles, find_split, read_pairs, require_distinct
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training.trainer import Trainer, TrainingData, checksum_of
 
 if TYPE_CHECKING:
     from scratchformer.preparation.prepared import Manifest
-
-
-class Corpus(NamedTuple):
-    """Text to train on and text to validate with; the latter may be missing."""
-
-    train: Pairs
-    val: Pairs | None
 
 
 Prepared = tuple[Tokenizer, TrainingData]
