@@ -63,7 +63,7 @@ from scratchformer.text.tokenizer import UNK, Tokenizer
 LINES_PER_BLOCK = 10_000
 """A block is about 2 MB of text, which takes a fraction of a second."""
 
-BLOCKS_PER_WORKER = 16
+BLOCKS_PER_WORKER = 8
 """Blocks that a process has in memory at most: so many that the end of the slowest one is not waited for long."""
 
 
