@@ -25,7 +25,7 @@ from scratchformer.nn.models import new_model
 from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.preparation.prepared import is_prepared
-from scratchformer.text.tokenizer import Tokenizer, TokenizerPair, load_tokenizer, read_tokenizer
+from scratchformer.text.tokenizer import Tokenizer, TokenizerPair, read_tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, CheckpointDirectory, Progress
 from scratchformer.training.model_code import other_code
@@ -139,7 +139,7 @@ class RunDirectory:
     def read_tokenizer(self, ranks: Communicator = Communicator()) -> Tokenizer | None:
         """The tokenizer, which rank 0 reads and sends to the others; None for a run on images."""
         reads = ranks.rank == 0 and configs.load(self.config_file).model.reads_text
-        return share_tokenizer(load_tokenizer(self.tokenizer_file) if reads else None, ranks)
+        return share_tokenizer(Tokenizer.load(self.tokenizer_file) if reads else None, ranks)
 
     def log(self, event: str, values: dict[str, Any]) -> None:
         """Append one line of JSON to the log of the training, and call the callbacks."""
