@@ -164,7 +164,7 @@ def test_no_module_imports_itself_through_others(package):
         ("text", "from scratchformer import nn"),
         ("decoding", "from scratchformer.training.run import load_run"),
         ("training", "from scratchformer.experiments import figures"),
-        ("training", "from scratchformer.tasks.table import task_of"),
+        ("training", "from scratchformer.tasks.task import task_named"),
         ("tasks", "from scratchformer.experiments import figures"),
         ("experiments", "from scratchformer import doctor"),
         ("config", "from scratchformer.nn.ops import PAD"),

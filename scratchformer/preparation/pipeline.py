@@ -13,10 +13,9 @@ progress, a hash of 8 bytes for each pair, and the sample. The result does not d
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from tqdm import tqdm
 from scratchformer.errors import UserError
 from scratchformer.files import make_directory, replace_text, user_error
 from scratchformer.locks import locked
-from scratchformer.parallel.forks import MOST_ITEMS, map_in_processes
+from scratchformer.parallel.forks import map_in_processes
 from scratchformer.preparation.cleaning import Counts, clean_block, count_repeated_inplace, normalized
 from scratchformer.preparation.download import Tell
 from scratchformer.preparation.prepared import (
@@ -62,9 +61,6 @@ from scratchformer.text.tokenizer import UNK, Tokenizer
 
 LINES_PER_BLOCK = 10_000
 """A block is about 2 MB of text, which takes a fraction of a second."""
-
-BLOCKS_PER_WORKER = 8
-"""Blocks that a process has in memory at most: so many that the end of the slowest one is not waited for long."""
 
 
 def prepare(
@@ -150,13 +146,6 @@ def build(
     return Manifest(options=options, clean=clean, splits=splits, ids_crc32=crc, files=file_sums, made_from=made_from)
 
 
-def map_blocks(work: Callable[[Block], Any], blocks: Iterable[Block], workers: int) -> Iterator[Any]:
-    """Yield work(block) for each block, in order, computed by `workers` processes: this one and forks of it."""
-    blocks = iter(blocks)
-    while some := list(islice(blocks, min(BLOCKS_PER_WORKER * workers, MOST_ITEMS))):
-        yield from map_in_processes(work, some, workers)
-
-
 def progress_bar(stage: str, n_pairs: int | None = None) -> tqdm:
     """Show on a terminal how many pairs are done (of `n_pairs`, if that is known); call its `update`."""
     return tqdm(desc=stage, total=n_pairs, unit=" pairs", unit_scale=True, disable=None, leave=False)
@@ -185,7 +174,7 @@ def clean_text(files: CorpusFiles, out: Path, options: Options, workers: int) ->
             clean = partial(clean_block, files=part, options=options, held_out=held_out)
             counts = [Counts()]
             with progress_bar(f"clean {part.source.name}") as bar:
-                for block in map_blocks(clean, stream_blocks(part, LINES_PER_BLOCK), workers):
+                for block in map_in_processes(clean, stream_blocks(part, LINES_PER_BLOCK), workers):
                     bar.update(block.counts.lines)
                     source.write(block.source)
                     target.write(block.target)
@@ -254,7 +243,7 @@ def encode_split(
         bar = stack.enter_context(progress_bar(f"encode {split}", n_lines))
         for offsets in sides[1::2]:
             np.zeros(1, np.int64).tofile(offsets)
-        for pairs, n_blank in map_blocks(encode, stream_blocks(files, LINES_PER_BLOCK), workers):
+        for pairs, n_blank in map_in_processes(encode, stream_blocks(files, LINES_PER_BLOCK), workers):
             bar.update(len(pairs) + pairs.n_dropped + n_blank)
             for side, sequences in enumerate((pairs.source, pairs.target)):
                 sequences.ids.astype(dtype).tofile(sides[2 * side])

@@ -9,7 +9,7 @@ import scratchformer as sf
 from scratchformer import config as configs
 from scratchformer.tasks import start
 from scratchformer.tasks.language_model import LanguageModelTask, loss_on
-from scratchformer.tasks.table import task_of
+from scratchformer.tasks.task import task_named
 from scratchformer.training.run import RunDirectory, Trained
 from scratchformer.training.validation import loss_of_validation
 
@@ -68,7 +68,7 @@ def test_text_of_every_shape_is_trained_on_and_validates(cli, task_settings, tmp
     outcome = cli("train", preset, "--text", *files, "--out", run, *settings)
     assert outcome.code == 0, outcome.err
     assert len(RunDirectory(run).read_log("validation")) == 1
-    read = task_of(configs.load(run / "config.toml")).read(configs.load(run / "config.toml"))
+    read = task_named(configs.load(run / "config.toml").data.task).read(configs.load(run / "config.toml"))
     if preset == "gpt-tiny":
         assert len(read.val) == n_val
     held_out, all_text = sum(map(len, read.val)), sum(map(len, [*read.train, *read.val]))

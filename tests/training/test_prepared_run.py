@@ -92,7 +92,7 @@ def test_a_pretrained_run_must_have_the_vocabulary_of_the_directory(trained, on_
     pretrained = {"training.pretrained": str(trained.path)}
     assert start.begin(RunDirectory(tmp_path / "same"), on_prepared(**pretrained)).remarks[0].startswith("33 of 33")
     other = prepare_corpus(tmp_path / "other", vocab_size=61)
-    with pytest.raises(UserError, match="its vocabulary is not that of .*other"):
+    with pytest.raises(UserError, match="other: its vocabulary is not that of"):
         config = on_prepared(**pretrained, **{"data.directory": str(other), "model.vocab_size": 61})
         start.begin(RunDirectory(tmp_path / "run"), config)
 
@@ -175,7 +175,7 @@ def test_another_vocabulary_or_another_text_is_not_the_same_run(
     own_run, prepared, small_config, tmp_path, prepare_corpus
 ):
     other = prepare_corpus(tmp_path / "other", sample=10)
-    with pytest.raises(UserError, match="its vocabulary is not the one this run began with"):
+    with pytest.raises(UserError, match="its vocabulary is not that of the run, or of its pretrained run"):
         start.resume(own_run, small_config(**{"data.directory": str(other)}))
     larger = prepare_corpus(tmp_path / "larger", vocab_size=61)
     with pytest.raises(UserError, match="one that goes on the directory that it began with"):
