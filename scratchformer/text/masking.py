@@ -100,15 +100,14 @@ def each_masked_once(texts: Sequences) -> tuple[Sequences, Sequences]:
 
     They stand in the order of the text's pieces. Special tokens are not hidden.
     """
-    pieces = np.flatnonzero(texts.ids > MASK)
-    text_of = np.searchsorted(texts.offsets, pieces, side="right") - 1
-    lengths = texts.lengths[text_of]
-    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    ids = np.concatenate([texts.ids[texts.offsets[text] : texts.offsets[text + 1]] for text in text_of])
-    hidden = offsets[:-1] + pieces - texts.offsets[text_of]
-    shown, targets = ids.copy(), np.full_like(ids, PAD)
-    shown[hidden], targets[hidden] = MASK, ids[hidden]
-    return Sequences(shown, offsets), Sequences(targets, offsets)
+    shown, targets = [], []
+    for begin, end in zip(texts.offsets, texts.offsets[1:]):
+        ids = texts.ids[begin:end].tolist()
+        for place, piece in enumerate(ids):
+            if piece > MASK:
+                shown.append([*ids[:place], MASK, *ids[place + 1 :]])
+                targets.append([piece if each == place else PAD for each in range(len(ids))])
+    return Sequences.of(shown), Sequences.of(targets)
 
 
 def encode_texts(encode: Encode, texts: list[str], max_length: int) -> Sequences:
