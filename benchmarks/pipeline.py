@@ -8,7 +8,8 @@ Recorded are
 
     stages      seconds of each stage
     memory      the most that the command alone, and it and its workers together, had at one moment: resident, and
-                anonymous, which leaves out the pages of files that the operating system may take back
+                anonymous, which leaves out the pages of files that the operating system may take back. Pages that the
+                processes share count once in all
     start_up    seconds from `begin` to the first step's batches, with a model of no size to speak of; those that Python
                 and the imports took before; and the memory of that process
     batches     steps a second that the plan delivers at the paper's size of a step, beside the paper's 2.5 a second
@@ -101,13 +102,13 @@ class Sampler(threading.Thread):
 
 
 def memory(process: int | str) -> dict[str, float]:
-    """Megabytes; {} once the process has ended."""
+    """Megabytes, of which pages that processes share count in parts; {} once the process has ended."""
     try:
-        lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="utf-8").splitlines()[1:]
     except OSError:
         return {}
-    values = {line.split(":")[0]: line.split()[1] for line in lines if line.startswith(("VmRSS", "RssAnon"))}
-    return {"resident": int(values["VmRSS"]) / 1024, "anonymous": int(values["RssAnon"]) / 1024} if values else {}
+    values = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in lines}
+    return {"resident": values["Pss"], "anonymous": values["Pss_Anon"]} if "Pss" in values else {}
 
 
 def prepare(options: list[str], out: Path, workers: int, vocab_size: int) -> dict[str, Any]:

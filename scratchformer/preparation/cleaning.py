@@ -14,7 +14,8 @@ Text is cleaned in independent blocks, so that several processes can share the w
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -39,23 +40,16 @@ def normalized(line: str) -> str:
     return BREAKS.sub(" ", line).strip()
 
 
-class Counts(NamedTuple):
-    """Number of pairs read, dropped (`empty`, `too_long`, `ratio`: the first reason that applies) and kept.
+COUNTS = ("lines", "empty", "too_long", "ratio", "held_out", "kept")
+"""The counts of a cleaning: pairs read, dropped for one of three reasons (the first that applies), and kept.
 
-    held_out  otherwise good pairs of which a side is a sentence of the validation or test text, kept or dropped
-    """
+held_out are otherwise good pairs of which a side is a sentence of the validation or test text, kept or dropped.
+"""
 
-    lines: int = 0
-    empty: int = 0
-    too_long: int = 0
-    ratio: int = 0
-    held_out: int = 0
-    kept: int = 0
 
-    @staticmethod
-    def total(counts: Iterable["Counts"]) -> "Counts":
-        """The sum of several counts, field by field."""
-        return Counts(*map(sum, zip(*counts)))
+def no_counts() -> Counter[str]:
+    """Zero for each of COUNTS."""
+    return Counter(dict.fromkeys(COUNTS, 0))
 
 
 class CleanBlock(NamedTuple):
@@ -64,11 +58,11 @@ class CleanBlock(NamedTuple):
     source: bytes
     target: bytes
     hashes: np.ndarray
-    counts: Counts
+    counts: Counter[str]
 
 
 def reason_to_drop(source: str, target: str, options: Options) -> str:
-    """Return the field of `Counts` that a pair of normalized lines belongs to; "kept" if nothing is wrong with it."""
+    """Return which of COUNTS a pair of normalized lines belongs to; "kept" if nothing is wrong with it."""
     if not source or not target:
         return "empty"
     n_source, n_target = len(WORD.findall(source)), len(WORD.findall(target))
@@ -87,19 +81,17 @@ def clean_block(block: Block, files: ParallelFiles, options: Options, held_out: 
     """
     sources, targets = (list(map(normalized, lines)) for lines in block.lines(files))
     kept: list[tuple[str, str]] = []
-    reasons = {"empty": 0, "too_long": 0, "ratio": 0, "kept": 0}
-    n_held_out = 0
+    counts = Counter(lines=len(sources))
     for source, target in zip(sources, targets, strict=True):
         reason = reason_to_drop(source, target, options)
         if reason == "kept" and (source in held_out or target in held_out):
-            n_held_out += 1
+            counts["held_out"] += 1
             if options.drop_overlap:
                 continue
-        reasons[reason] += 1
+        counts[reason] += 1
         if reason == "kept":
             kept.append((source, target))
     source_text, target_text = ("".join(pair[side] + "\n" for pair in kept).encode("utf-8") for side in (0, 1))
-    counts = Counts(lines=len(sources), held_out=n_held_out, **reasons)
     return CleanBlock(source_text, target_text, hashes_of(kept), counts)
 
 

@@ -26,7 +26,7 @@ Tell = Callable[[str], None]
 TIMEOUT_SECONDS = 30.0
 """For accepting a connection, and for each wait for data afterwards."""
 
-PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+PAUSES_SECONDS = (1.0, 4.0, 16.0)
 """Before each further attempt; when all are used up, the download fails."""
 
 CHUNK_BYTES = 1 << 16

@@ -13,7 +13,7 @@ progress, a hash of 8 bytes for each pair, and the sample. The result does not d
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from scratchformer.errors import UserError
 from scratchformer.files import make_directory, replace_text, user_error
 from scratchformer.locks import locked
 from scratchformer.parallel.forks import map_in_processes
-from scratchformer.preparation.cleaning import Counts, clean_block, count_repeated_inplace, normalized
+from scratchformer.preparation.cleaning import clean_block, count_repeated_inplace, no_counts, normalized
 from scratchformer.preparation.download import Tell
 from scratchformer.preparation.prepared import (
     MANIFEST,
@@ -127,12 +127,13 @@ def build(
         tell(f"{name}: {summary}; {time.perf_counter() - began:.1f} s")
         began = time.perf_counter()
 
-    clean, total = clean_text(files, out, options, workers)
-    tell_stage("clean", f"{total.kept:,} of {total.lines:,} pairs kept ({reasons(total, options)})")
-    sample = min(options.sample, total.kept)
-    tokenizer = learn_vocabulary(out, options, total.kept, sample)
-    tell_stage("vocabulary", f"{options.vocab_size:,} pieces, learnt from {sample:,} of {total.kept:,} pairs")
-    n_lines = {"train": total.kept} | ({"val": clean["val"]["lines"]} if files.val else {})
+    clean = clean_text(files, out, options, workers)
+    n_kept, n_read = clean["total"]["kept"], clean["total"]["lines"]
+    tell_stage("clean", f"{n_kept:,} of {n_read:,} pairs kept ({reasons(clean['total'], options)})")
+    sample = min(options.sample, n_kept)
+    tokenizer = learn_vocabulary(out, options, n_kept, sample)
+    tell_stage("vocabulary", f"{options.vocab_size:,} pieces, learnt from {sample:,} of {n_kept:,} pairs")
+    n_lines = {"train": n_kept} | ({"val": clean["val"]["lines"]} if files.val else {})
     splits = {split: encode_split(out, split, n_lines[split], tokenizer, options, workers) for split in n_lines}
     train, crc = splits["train"], 0
     tell_stage("encode", f"{train.pairs:,} pairs (left out: {train.longer:,} of more than {options.max_length} tokens)")
@@ -154,7 +155,7 @@ def progress_bar(stage: str, n_pairs: int | None = None) -> tqdm:
 # Clean ----------------------------------------------------------------------------------------------------------------
 
 
-def clean_text(files: CorpusFiles, out: Path, options: Options, workers: int) -> tuple[dict[str, Any], Counts]:
+def clean_text(files: CorpusFiles, out: Path, options: Options, workers: int) -> dict[str, Any]:
     """Write train.LANG from the pairs that are fit for training, and val.LANG and test.LANG unchanged."""
     report: dict[str, Any] = {}
     held_out: set[str] = set()
@@ -166,37 +167,36 @@ def clean_text(files: CorpusFiles, out: Path, options: Options, workers: int) ->
             with open_stream(path) as original:
                 (out / name).write_bytes(original.read())
 
-    parts: list[Counts] = []
+    total, parts = no_counts(), []
     hashes = bytearray()  # joining a list of arrays would need twice the memory
     source_path, target_path = (out / name for name in text_names(["train"], options.languages))
     with open(source_path, "wb") as source, open(target_path, "wb") as target:
         for part in files.train:
             clean = partial(clean_block, files=part, options=options, held_out=held_out)
-            counts = [Counts()]
+            counts = no_counts()
             with progress_bar(f"clean {part.source.name}") as bar:
                 for block in map_in_processes(clean, stream_blocks(part, LINES_PER_BLOCK), workers):
-                    bar.update(block.counts.lines)
+                    bar.update(block.counts["lines"])
                     source.write(block.source)
                     target.write(block.target)
                     hashes += block.hashes.tobytes()
-                    counts.append(block.counts)
-            parts.append(Counts.total(counts))
-    total = Counts.total(parts)
-    if not total.kept:
-        raise UserError(f"no sentence pair is left of {total.lines} lines: {reasons(total, options)}")
-    report["parts"] = [{"part": part.source.name, **count._asdict()} for part, count in zip(files.train, parts)]
-    report |= {"total": total._asdict(), "repeated": count_repeated_inplace(np.frombuffer(hashes, np.uint64))}
-    return report, total
+                    counts.update(block.counts)
+            parts.append({"part": part.source.name, **counts})
+            total.update(counts)
+    if not total["kept"]:
+        raise UserError(f"no sentence pair is left of {total['lines']} lines: {reasons(total, options)}")
+    repeated = count_repeated_inplace(np.frombuffer(hashes, np.uint64))
+    return report | {"parts": parts, "total": dict(total), "repeated": repeated}
 
 
-def reasons(counts: Counts, options: Options) -> str:
+def reasons(counts: Mapping[str, int], options: Options) -> str:
     """Count the dropped pairs by reason, in words."""
     dropped = [
-        f"{counts.empty:,} with an empty side",
-        f"{counts.too_long:,} of more than {options.max_words} words",
-        f"{counts.ratio:,} with a ratio of lengths above {options.max_ratio:g}",
+        f"{counts['empty']:,} with an empty side",
+        f"{counts['too_long']:,} of more than {options.max_words} words",
+        f"{counts['ratio']:,} with a ratio of lengths above {options.max_ratio:g}",
     ]
-    overlap = f"{counts.held_out:,} with a sentence of the val or test text"
+    overlap = f"{counts['held_out']:,} with a sentence of the val or test text"
     return "dropped: " + ", ".join([*dropped, overlap] if options.drop_overlap else dropped)
 
 

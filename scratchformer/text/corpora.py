@@ -77,14 +77,16 @@ def require_distinct(roles: Iterable[tuple[str, Path]]) -> None:
 def read_lines(path: Path) -> list[str]:
     r"""Read the lines of a UTF-8 file, plain or gzipped, without their line ends and without a byte order mark.
 
-    Only "\n" and "\r\n" end a line. `str.splitlines` would also cut at U+2028, "\x0b" and others, which occur inside
-    the sentences of web corpora: after one such cut every later pair is misaligned.
+    Only "\n" and "\r\n" end a line; in a file without "\n", "\r" does, as on an old Mac. `str.splitlines` would also
+    cut at U+2028, "\x0b" and others, which occur inside the sentences of web corpora: after one such cut every later
+    pair is misaligned.
 
     If `path` does not exist but `path`.gz does, that file is read.
     """
     try:
         with open_stream(path) as file:
-            return decode_lines(file.read().removeprefix(codecs.BOM_UTF8), path)
+            data = file.read().removeprefix(codecs.BOM_UTF8)
+        return decode_lines(data if b"\n" in data else data.replace(b"\r", b"\n"), path)
     except READ_ERRORS as error:
         raise cannot_read(path, error) from error
 

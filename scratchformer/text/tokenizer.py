@@ -42,8 +42,8 @@ SIZE_COMPLAINTS = {
 }
 """Complaints of sentencepiece about the size of a vocabulary, with a possible size, and ours."""
 
-PAIR = b"scratchformer tokenizer pair 2\n"
-"""Begins the file of a TokenizerPair."""
+PAIR, BETWEEN = b"scratchformer tokenizer pair 3\n", b"\n\n"
+"""The beginning of the file of a TokenizerPair, and what separates its two lists of words."""
 
 
 class Tokenizer:
@@ -121,10 +121,11 @@ class Tokenizer:
             raise UserError(f"sentencepiece cannot learn a vocabulary from this text: {in_one_line(error)}") from error
         return cls(model.getvalue())
 
-    @classmethod
-    def load(cls, path: Path) -> "Tokenizer":
-        """Read a model."""
-        return cls(read_bytes(path), origin=str(path))
+    @staticmethod
+    def load(path: Path) -> "Tokenizer":
+        """Read a tokenizer of any kind."""
+        with user_error(path, "cannot read the tokenizer"):
+            return read_tokenizer(path.read_bytes(), str(path))
 
     def save(self, path: Path) -> None:
         """Write the model atomically."""
@@ -187,12 +188,8 @@ class WordTokenizer(PieceList):
     A word that is not in the list has the id of the first of its classes that is, see `spellings`, or else UNK.
     """
 
-    def __init__(self, serialized: bytes, origin: str = "the tokenizer") -> None:
-        try:
-            words = serialized.decode("utf-8").split("\n")
-        except UnicodeDecodeError:
-            raise UserError(f"{origin} is not a list of words, or a damaged one") from None
-        super().__init__(serialized, words)
+    def __init__(self, serialized: bytes) -> None:
+        super().__init__(serialized, serialized.decode("utf-8").split("\n"))
 
     @classmethod
     def of(cls, words: Iterable[str]) -> "WordTokenizer":
@@ -241,56 +238,31 @@ def spellings(word: str) -> list[str]:
 N_SPELLINGS = len(spellings("word"))
 
 
-class TokenizerPair(Tokenizer):
+class TokenizerPair(WordTokenizer):
     """Two vocabularies of words. Sentences and pieces belong to the source, but `decode` gives the target."""
 
     def __init__(self, source: WordTokenizer, target: WordTokenizer) -> None:
+        super().__init__(source.serialized)
         self.source, self.target = source, target
-        self.serialized = PAIR + len(source.serialized).to_bytes(8, "big") + source.serialized + target.serialized
-
-    @classmethod
-    def read(cls, serialized: bytes, origin: str = "the tokenizer") -> "TokenizerPair":
-        """Read the file of a pair."""
-        start = len(PAIR) + 8
-        middle = start + int.from_bytes(serialized[len(PAIR) : start], "big")
-        return cls(WordTokenizer(serialized[start:middle], origin), WordTokenizer(serialized[middle:], origin))
-
-    @property
-    def vocab_size(self) -> int:
-        return self.source.vocab_size
-
-    def encode(self, sentences: list[str]) -> list[list[int]]:
-        return self.source.encode(sentences)
+        self.serialized = PAIR + source.serialized + BETWEEN + target.serialized
 
     def decode(self, sentences: Iterable[Sequence[int]]) -> list[str]:
         return self.target.decode(sentences)
-
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        return self.source.pieces(ids)
 
     def same_pieces(self, other: Any) -> bool:
         return self.source.same_pieces(other.source) and self.target.same_pieces(other.target)
 
 
-def load_tokenizer(path: Path) -> Tokenizer:
-    """Read a tokenizer of any kind."""
-    return read_tokenizer(read_bytes(path), str(path))
-
-
 def read_tokenizer(serialized: bytes, origin: str = "the tokenizer") -> Tokenizer:
     """Make the tokenizer, of any kind, from its file; messages name it by `origin`."""
     if serialized.startswith(PAIR):
-        return TokenizerPair.read(serialized, origin)
+        source, target = map(WordTokenizer, serialized.removeprefix(PAIR).split(BETWEEN))
+        return TokenizerPair(source, target)
     if serialized.startswith(b"{"):  # JSON, and no sentencepiece model
         from scratchformer.text.byte_level import ByteLevelTokenizer  # here, because it is a Tokenizer
 
         return ByteLevelTokenizer(serialized, origin)
     return Tokenizer(serialized, origin)
-
-
-def read_bytes(path: Path) -> bytes:
-    with user_error(path, "cannot read the tokenizer"):
-        return path.read_bytes()
 
 
 def _text_ids(ids: Sequence[int]) -> list[int]:

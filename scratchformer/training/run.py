@@ -23,7 +23,7 @@ from scratchformer.nn.model import Model
 from scratchformer.nn.models import new_model
 from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel.communicator import Communicator
-from scratchformer.text.tokenizer import Tokenizer, TokenizerPair, load_tokenizer, read_tokenizer
+from scratchformer.text.tokenizer import Tokenizer, TokenizerPair, read_tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, CheckpointDirectory, Progress
 from scratchformer.training.model_code import other_code
@@ -133,7 +133,7 @@ class RunDirectory:
     def read_tokenizer(self, ranks: Communicator = Communicator()) -> Tokenizer | None:
         """The tokenizer, which rank 0 reads and sends to the others; None for a run on images."""
         reads = ranks.rank == 0 and configs.load(self.config_file).model.reads_text
-        tokenizer = load_tokenizer(self.tokenizer_file) if reads else None
+        tokenizer = Tokenizer.load(self.tokenizer_file) if reads else None
         return share_tokenizer(tokenizer, ranks) if ranks.size > 1 else tokenizer
 
     def log(self, event: str, values: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from scratchformer.preparation.cleaning import (
-    Counts,
     clean_block,
     count_repeated_inplace,
     hashes_of,
@@ -79,7 +78,7 @@ def test_a_block_is_cleaned_and_counted(tmp_path, drop):
     found = clean_block(block_of(*pairs), files, Options(drop_overlap=drop), {"Known .", "bekannt"})
     kept = [("a b", "x y"), *([] if drop else [("Known .", "q"), ("r", "bekannt")]), ("last", "letzte")]
     assert (found.source, found.target) == block_of(*kept)[:2]
-    assert found.counts == Counts(lines=8, empty=2, too_long=1, ratio=1, held_out=2, kept=len(kept))
+    assert found.counts == dict(lines=8, empty=2, too_long=1, ratio=1, held_out=2, kept=len(kept))
     assert np.array_equal(found.hashes, hashes_of(kept))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from scratchformer.errors import UserError
 from scratchformer.text.byte_level import FORMAT, ByteLevelTokenizer
-from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK, load_tokenizer
+from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
 TEXT = "the dog, über\u00a0the 🙂 \n\n\t  it's <|endoftext|> e\u0301 \ufeff\x00\x85\u2028 123456 日本語 "
 
@@ -76,7 +76,7 @@ def test_half_a_character_is_shown_as_such(tokenizer):
 
 def test_it_is_saved_and_loaded(tokenizer, tmp_path):
     tokenizer.save(tmp_path / "tokenizer.model")
-    again = load_tokenizer(tmp_path / "tokenizer.model")
+    again = Tokenizer.load(tmp_path / "tokenizer.model")
     assert again.serialized == tokenizer.serialized and again.checksum == tokenizer.checksum
     assert again.encode([TEXT]) == tokenizer.encode([TEXT]) and again.same_pieces(tokenizer)
 

@@ -38,6 +38,7 @@ def write_gz(path, text):
         ("a\r\nb\r\n", ["a", "b"]),
         ("\ufeffa\nb\n", ["a", "b"]),
         ("a\n\ufeffb\n", ["a", "\ufeffb"]),
+        ("\ufeffa\r\rb\r", ["a", "", "b"]),
         ("Straße, žluťoučký\n東京 🙂\n", ["Straße, žluťoučký", "東京 🙂"]),
     ],
 )

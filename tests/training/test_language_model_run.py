@@ -55,10 +55,10 @@ WORDS = "the dog sees a cat and the cat sees the dog , "
 
 @pytest.mark.parametrize("preset", ["gpt-tiny", "bert-tiny"])
 @pytest.mark.parametrize(
-    "texts, n_val", [([WORDS * 60], 1), ([WORDS] * 40, 4), ([f"{WORDS}\r\n\r\n"] * 40, 4)]
+    "texts, n_val", [([WORDS * 60], 1), ([f"{WORDS}\r" * 60], 1), ([WORDS] * 40, 4), ([f"{WORDS}\r\n\r\n"] * 40, 4)]
 )
 def test_text_of_every_shape_is_trained_on_and_validates(cli, task_settings, tmp_path, preset, texts, n_val):
-    """One line; forty files of one line; the same from Windows, with a blank line."""
+    """One line; an old Mac's lines; forty files of one line; the same from Windows, with a blank line."""
     files = [tmp_path / f"{number:02}.txt" for number in range(len(texts))]
     for file, text in zip(files, texts):
         file.write_bytes(text.encode())
