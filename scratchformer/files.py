@@ -32,13 +32,12 @@ def whole_file(path: Path, complaint: str = "cannot write") -> Iterator[BinaryIO
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except OSError as error:
-        if error.errno and Path(error.filename or temporary) == temporary:
-            raise UserError(f"{path}: {complaint}: {error.strerror}") from error
-        raise
-    finally:
+    except BaseException as error:
         with suppress(OSError):  # the first error is the one to report
             temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno and Path(error.filename or temporary) == temporary:
+            raise UserError(f"{path}: {complaint}: {error.strerror}") from error
+        raise
 
 
 def replace_text(path: Path, text: str) -> None:
