@@ -78,12 +78,10 @@ def tell_error(error: Exception) -> int:
 
 def reason_of(error: Exception) -> str:
     """Describe an error in one line; an unexpected one with its place in the code."""
-    if isinstance(error, UserError):
-        return str(error)
-    if isinstance(error, MemoryError):
-        return str(error) or "not enough memory"
     if isinstance(error, OSError) and error.strerror:  # a full disk
         return f"{error.filename or 'standard input or output'}: {error.strerror}"
+    if isinstance(error, (UserError, OSError, MemoryError)):
+        return str(error) or "not enough memory"
     if is_of_gpu(error):
         where = f"{TRACEBACK}=1 and CUDA_LAUNCH_BLOCKING=1 in the environment show where"
         return f"the GPU failed: {in_one_line(error)}; {where}"

@@ -1,8 +1,10 @@
 """Write files atomically: a reader never sees an incomplete file, even if the writing process is killed.
 
-Nothing is written through a link: its target may be a file of somebody else.
+Nothing is written through a link: its target may be a file of somebody else. A lock keeps two processes from training
+in the same run, or from writing the same prepared corpus.
 """
 
+import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -30,13 +32,12 @@ def whole_file(path: Path, complaint: str = "cannot write") -> Iterator[BinaryIO
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except OSError as error:
-        if error.errno and Path(error.filename or temporary) == temporary:
-            raise UserError(f"{path}: {complaint}: {error.strerror}") from error
-        raise
-    finally:
+    except BaseException as error:
         with suppress(OSError):  # the first error is the one to report
             temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno and Path(error.filename or temporary) == temporary:
+            raise UserError(f"{path}: {complaint}: {error.strerror}") from error
+        raise
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -94,3 +95,30 @@ def is_our_output(path: Path) -> bool:
             if os.path.samestat(path.stat(), os.fstat(descriptor)):
                 return True
     return False
+
+
+def lock(directory: Path, complaint: str) -> int:
+    """Lock the directory until the file descriptor that is returned is closed; the system does so if the process dies.
+
+    Raises UserError, "DIRECTORY: complaint", if another process holds the lock.
+    """
+    with user_error(directory, "cannot lock it"):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise UserError(f"{directory}: {complaint}") from None
+    except OSError:  # this file system has no locks
+        pass
+    return descriptor
+
+
+@contextmanager
+def locked(directory: Path, complaint: str) -> Iterator[None]:
+    """Hold the lock for the duration of a block."""
+    descriptor = lock(directory, complaint)
+    try:
+        yield
+    finally:
+        os.close(descriptor)

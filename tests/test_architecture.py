@@ -9,18 +9,17 @@ import scratchformer
 
 PACKAGE = Path(scratchformer.__file__).parent
 OPEN_TO_ALL = {"__init__", "__main__"}  # modules at the top, which may import everything
-UP_TO_DECODING = set("errors limits locks files config parallel nn backends text preparation decoding".split())
+UP_TO_DECODING = set("errors limits files config parallel nn backends text preparation decoding".split())
 MAY_IMPORT = {
     "errors": set(),
     "limits": set(),
-    "locks": {"errors"},
     "files": {"errors"},
     "config": {"errors"},
     "parallel": {"errors", "limits"},
     "nn": {"errors", "limits", "config"},
     "backends": {"errors", "config", "nn", "parallel"},
-    "text": {"errors", "locks", "files"},
-    "preparation": {"errors", "locks", "files", "parallel", "text"},
+    "text": {"errors", "files"},
+    "preparation": {"errors", "files", "parallel", "text"},
     "decoding": {"errors", "config", "parallel", "nn", "backends", "text"},
     "training": UP_TO_DECODING,
     "tasks": UP_TO_DECODING | {"training"},
@@ -28,7 +27,7 @@ MAY_IMPORT = {
     "experiments": UP_TO_DECODING | {"training", "tasks"},
     "explorer": UP_TO_DECODING | {"training", "tasks", "experiments"},
     "doctor": UP_TO_DECODING | {"training", "tasks", "experiments"},
-    "commands": UP_TO_DECODING - {"locks", "files"} | {"training", "tasks", "experiments", "explorer", "doctor"},
+    "commands": UP_TO_DECODING - {"files"} | {"training", "tasks", "experiments", "explorer", "doctor"},
     "cli": {"", "errors", "config", "parallel", "commands"},
 }
 """Package or module -> those it may import, besides itself; "" is `scratchformer` itself."""

@@ -88,19 +88,9 @@ def test_translate_files_in_their_order(cli, trained, tmp_path):
     paths = [tmp_path / "one.en", tmp_path / "two.en"]
     for path, lines in zip(paths, (LINES, LINES[::-1])):
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    code, printed, _ = cli("translate", trained.path, *paths, "--beam", 2, "--alpha", 0)
-    assert code == 0
-    assert cli("translate", "--beam", 2, "--alpha", 0, trained.path, *paths).out == printed
-    assert cli("translate", trained.path, "--beam", 2, "--alpha", 0, *paths).out == printed
-    assert printed.split("\n")[:-1] == load_run(trained.path).translate(LINES + LINES[::-1], beam=2, alpha=0)
-
-
-def test_the_number_of_threads_changes_no_translation(cli, trained, type_in):
-    printed = []
-    for threads in (1, 3):
-        type_in("\n".join(LINES * 70) + "\n")  # several groups of sentences
-        printed.append(cli("translate", trained.path, "--threads", threads))
-    assert printed[0] == printed[1] and printed[0].out.count("\n") == 70 * len(LINES)
+    options, expected = ["--beam", 2, "--alpha", 0], load_run(trained.path).translate(LINES + LINES[::-1], 2, 0)
+    for words in ([trained.path, *paths, *options], [*options, trained.path, *paths], [trained.path, *options, *paths]):
+        assert cli("translate", *words) == (0, "".join(f"{line}\n" for line in expected), "")
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -195,15 +185,9 @@ def test_a_reader_that_has_read_enough_is_no_error():
 # --- evaluate and average
 
 
-@pytest.fixture
-def evaluate(cli, own_run, corpus):
-    return lambda *options: cli(
-        "evaluate", own_run.path, "--source", corpus / "val.en", "--reference", corpus / "val.de", "--beam", 2, *options
-    )
-
-
-def test_evaluate_as_json(evaluate, tmp_path):
-    code, printed, _ = evaluate("--json", "--output", tmp_path / "translations")
+def test_evaluate_as_json(cli, own_run, corpus, tmp_path):
+    files = ["--source", corpus / "val.en", "--reference", corpus / "val.de", "--output", tmp_path / "translations"]
+    code, printed, _ = cli("evaluate", own_run.path, *files, "--beam", 2, "--json")
     scores = json.loads(printed)
     assert code == 0
     assert 0 <= scores["bleu"] <= 100 and "tok:13a" in scores["bleu_signature"] and "nc:6" in scores["chrf_signature"]

@@ -1,15 +1,17 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and directories that one process has for itself."""
 
 import errno
 import os
 import resource
+import subprocess
+import sys
 from contextlib import suppress
 
 import pytest
 
 from scratchformer import files
 from scratchformer.errors import UserError
-from scratchformer.files import append_line, make_directory, replace_text, whole_file
+from scratchformer.files import append_line, lock, locked, make_directory, replace_text, whole_file
 
 
 def content(directory):
@@ -105,3 +107,19 @@ def test_others_may_read_it_as_they_may_read_other_files(tmp_path):
     replace_text(tmp_path / "a", "text")
     (tmp_path / "b").write_text("text")
     assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
+
+
+def test_one_at_a_time(tmp_path):
+    with locked(tmp_path, "somebody is here"):
+        with pytest.raises(UserError, match=f"^{tmp_path}: somebody is here$"):
+            lock(tmp_path, "somebody is here")
+    os.close(lock(tmp_path, "somebody is here"))
+
+
+def test_a_lock_ends_with_its_process(tmp_path):
+    code = (
+        "import sys, os, signal; from pathlib import Path; from scratchformer.files import lock; "
+        "lock(Path(sys.argv[1]), 'mine'); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, tmp_path]).returncode == -9
+    os.close(lock(tmp_path, "somebody is here"))

@@ -12,8 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from scratchformer.files import make_directory
-from scratchformer.locks import locked
+from scratchformer.files import locked, make_directory
 from scratchformer.preparation.download import RemoteFile, Tell, download, text_of_sgml, unpack
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles
 

@@ -24,8 +24,7 @@ import sentencepiece
 from tqdm import tqdm
 
 from scratchformer.errors import UserError
-from scratchformer.files import make_directory, replace_text, user_error
-from scratchformer.locks import locked
+from scratchformer.files import locked, make_directory, replace_text, user_error
 from scratchformer.parallel.forks import map_in_processes
 from scratchformer.preparation.cleaning import clean_block, count_repeated_inplace, no_counts, normalized
 from scratchformer.preparation.download import Tell

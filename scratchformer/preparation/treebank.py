@@ -11,8 +11,7 @@ The articles 1 to 159 are for training, 160 to 179 for validation, and 180 to 19
 import zipfile
 from pathlib import Path
 
-from scratchformer.files import make_directory, write_new_texts
-from scratchformer.locks import locked
+from scratchformer.files import locked, make_directory, write_new_texts
 from scratchformer.preparation.download import RemoteFile, Tell, download
 from scratchformer.text.corpora import decode_lines
 from scratchformer.text.trees import cleaned, parsed_trees

@@ -17,8 +17,7 @@ from scratchformer.backends.device import Device
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
-from scratchformer.files import append_line, is_our_output, replace_text, user_error, whole_file
-from scratchformer.locks import lock
+from scratchformer.files import append_line, is_our_output, lock, replace_text, user_error, whole_file
 from scratchformer.nn.model import Model
 from scratchformer.nn.models import new_model
 from scratchformer.nn.transformer import Transformer

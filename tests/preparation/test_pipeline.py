@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from scratchformer.errors import UserError
-from scratchformer.locks import locked
+from scratchformer.files import locked
 from scratchformer.preparation import pipeline
 from scratchformer.preparation.pipeline import prepare, sampled_lines
 from scratchformer.preparation.prepared import UNFINISHED, Manifest, Options, PreparedCorpus, is_prepared, read_manifest

@@ -1,5 +1,6 @@
 """The corpus is what it says it is: reproducible, disjoint, aligned, balanced, and good English and German."""
 
+import gzip
 from collections import Counter
 
 import pytest
@@ -37,7 +38,9 @@ def test_the_package_ships_what_the_grammar_derives(corpus, split):
 def test_the_corpus_is_written_as_it_is_shipped(corpus, tmp_path):
     assert bundled.write_corpus(tmp_path / "new", corpus) == bundled.write_corpus(tmp_path / "new", corpus)
     for path in (tmp_path / "new").iterdir():
-        assert path.read_bytes() == (bundled.DIRECTORY / path.name).read_bytes()
+        shipped = bundled.DIRECTORY / path.name
+        packed = shipped.with_name(f"{path.name}.gz")
+        assert path.read_bytes() == (gzip.decompress(packed.read_bytes()) if packed.exists() else shipped.read_bytes())
 
 
 def test_writing_the_corpus_overwrites_nobody(corpus, tmp_path):
@@ -45,12 +48,6 @@ def test_writing_the_corpus_overwrites_nobody(corpus, tmp_path):
     with pytest.raises(UserError, match="val.en: exists already, with other content"):
         bundled.write_corpus(tmp_path, corpus)
     assert [path.name for path in tmp_path.iterdir()] == ["val.en"]
-
-
-def test_no_sentence_of_another_split_is_in_the_training_text(corpus):
-    for side in ("source", "target"):
-        train, *others = ({getattr(example, side) for example in corpus[split]} for split in SPLITS)
-        assert all(train.isdisjoint(other) for other in others)
 
 
 def test_sizes(corpus):
@@ -192,13 +189,6 @@ def test_coreference_nouns_are_not_paired_in_training(corpus):
 )
 def test_spoken_pronoun(translation, pronoun):
     assert bundled.spoken_pronoun(translation) == pronoun
-
-
-def test_coreference_score_rejects_what_it_cannot_score(corpus):
-    with pytest.raises(ValueError, match="1 translations for 2"):
-        coreference_score(["er"], corpus["test_coreference"][:2])
-    with pytest.raises(ValueError, match="no example"):
-        coreference_score([], [])
 
 
 # --- the languages ---
