@@ -21,7 +21,7 @@ from scratchformer.experiments.paper_bleu import PaperScore, paper_bleu_and_gap
 from scratchformer.files import whole_file
 from scratchformer.tasks.task import Evaluation
 from scratchformer.text.bleu import Scores, bleu_metric, corpus_scores, require_pairs
-from scratchformer.text.corpora import ParallelFiles, find_split, mixed_line_ends, read_lines, require_distinct
+from scratchformer.text.corpora import ParallelFiles, find_split, read_lines, require_distinct
 from scratchformer.training.run import RunDirectory, require_place
 
 N_SAMPLES = 1000
@@ -65,8 +65,7 @@ def read_parallel(files: ParallelFiles) -> tuple[list[str], list[str]]:
     """The lines of two files that have equally many, blank ones included."""
     source, target = map(read_lines, files)
     if len(source) != len(target):
-        counts = f"{files.source} has {len(source)} lines, {files.target} has {len(target)}"
-        raise UserError(counts + mixed_line_ends(files))
+        raise UserError(f"{files.source} has {len(source)} lines, {files.target} has {len(target)}")
     if not source:
         raise UserError(f"{files.source} and {files.target} are empty: no translations to score")
     return source, target

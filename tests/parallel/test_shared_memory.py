@@ -3,19 +3,18 @@
 import faulthandler
 import threading
 from functools import reduce
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from scratchformer.errors import UserError
-from scratchformer.parallel import launcher, watchdog
-from scratchformer.parallel.agreement import checksum_of, code_checksum, require_agreement
-from scratchformer.parallel.communicator import Communicator, HostStaged, PeerFailure
+from scratchformer.parallel import watchdog
+from scratchformer.parallel.communicator import Communicator, PeerFailure
 from scratchformer.parallel.mpi import Mpi
-from scratchformer.parallel.nccl import Nccl
+from scratchformer.parallel.nccl import HostStaged, Nccl
 from scratchformer.parallel.shared_memory import SLOT_BYTES, SharedMemory
 from scratchformer.parallel.watchdog import MARGIN, Watchdog
+from scratchformer.tasks.start import PACKAGE, code_checksum
 
 SLOT = SLOT_BYTES // 4
 SHAPES = [(0,), (), (1,), (3, 5), (SLOT - 1,), (SLOT,), (SLOT + 1,), (2 * SLOT + 3,)]
@@ -159,9 +158,9 @@ def test_the_file_is_unlinked_once_all_ranks_have_opened_it(together, tmp_path):
 
 def test_all_ranks_report_what_they_do_not_agree_on(together):
     def work(ranks):
-        require_agreement(ranks, {"steps": 5, "P_drop": 0.1})
+        ranks.require_agreement({"steps": 5, "P_drop": 0.1})
         with pytest.raises(UserError) as caught:
-            require_agreement(ranks, {"steps": 5, "seed": ranks.rank // 2, "device": f"cpu {ranks.rank == 1}"})
+            ranks.require_agreement({"steps": 5, "seed": ranks.rank // 2, "device": f"cpu {ranks.rank == 1}"})
         return str(caught.value)
 
     message = (
@@ -175,12 +174,12 @@ def test_the_checksum_of_the_code_is_that_of_all_sources(tmp_path):
     def changed(name, content):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
-        return checksum_of(tmp_path)
+        return code_checksum(tmp_path)
 
     changes = ("a.py", "x"), ("a.py", "y"), ("gpu/b.cu", "x"), ("gpu/b.cu", "y"), ("gpu/c.py", "")
-    found = [checksum_of(tmp_path), *(changed(*change) for change in changes)]
+    found = [code_checksum(tmp_path), *(changed(*change) for change in changes)]
     assert len(set(found)) == 6
-    assert changed("notes.txt", "z") == found[-1] and code_checksum() == checksum_of(Path(launcher.__file__).parents[1])
+    assert changed("notes.txt", "z") == found[-1] and code_checksum() == code_checksum(PACKAGE)
 
 
 @pytest.mark.parametrize("kind", [HostStaged, Mpi, Nccl, SharedMemory])

@@ -71,7 +71,7 @@ def test_the_papers_settings():
         ({"train.trees": "\n\n"}, "train.trees: holds no trees"),
         ({"val.trees": "(S (NN a))\n(S (NN b)"}, "val.trees, line 2: the tree that begins here does not end"),
         ({"train.trees": "(S (NN a) (NN b))"}, "too little text for a vocabulary: no word occurs 3 times"),
-        ({"train.trees": "(S (NN a b))"}, "train.trees, line 1: 'b' is neither a label nor the only word of a tag"),
+        ({"train.trees": "(S (NN a b))"}, "train.trees, line 1: not a tree in Penn brackets"),
         ({"val.trees": "train.trees"}, "named as train and as val; these must be two files"),
         ({"train.trees": "(UH yes)\n" * 9}, "the training trees have words with tags, but no phrase"),
         (

@@ -92,7 +92,7 @@ def test_a_pretrained_run_must_have_the_vocabulary_of_the_directory(trained, on_
     pretrained = {"training.pretrained": str(trained.path)}
     assert start.begin(RunDirectory(tmp_path / "same"), on_prepared(**pretrained)).remarks[0].startswith("33 of 33")
     other = prepare_corpus(tmp_path / "other", vocab_size=61)
-    with pytest.raises(UserError, match="its vocabulary is not that of .*other"):
+    with pytest.raises(UserError, match="other: its vocabulary is not that of"):
         config = on_prepared(**pretrained, **{"data.directory": str(other), "model.vocab_size": 61})
         start.begin(RunDirectory(tmp_path / "run"), config)
 
@@ -159,9 +159,9 @@ def own_prepared(prepared, tmp_path):
     [
         ("manifest.json", lambda path: path.unlink(), "its preparation is not finished"),
         ("manifest.json", lambda path: path.write_text("{"), "manifest.json: damaged"),
-        ("train.source.ids.npy", lambda path: path.write_bytes(b""), "train.source.ids.npy: 0 bytes, but"),
-        ("tokenizer.model", lambda path: path.unlink(), "tokenizer.model: No such file"),
-        ("val.de", lambda path: path.unlink(), "val.de: No such file"),
+        ("train.source.ids.bin", lambda path: path.write_bytes(b""), "train.source.ids.bin: missing, or not as long"),
+        ("tokenizer.model", lambda path: path.unlink(), "tokenizer.model: missing"),
+        ("val.de", lambda path: path.unlink(), "val.de: missing"),
     ],
 )
 def test_a_damaged_directory(refused, own_prepared, small_settings, tmp_path, name, damage, complaint):
@@ -175,7 +175,7 @@ def test_another_vocabulary_or_another_text_is_not_the_same_run(
     own_run, prepared, small_config, tmp_path, prepare_corpus
 ):
     other = prepare_corpus(tmp_path / "other", sample=10)
-    with pytest.raises(UserError, match="its vocabulary is not the one this run began with"):
+    with pytest.raises(UserError, match="its vocabulary is not that of the run, or of its pretrained run"):
         start.resume(own_run, small_config(**{"data.directory": str(other)}))
     larger = prepare_corpus(tmp_path / "larger", vocab_size=61)
     with pytest.raises(UserError, match="one that goes on the directory that it began with"):
@@ -185,11 +185,11 @@ def test_another_vocabulary_or_another_text_is_not_the_same_run(
 def test_another_text_with_the_same_vocabulary_is_not_the_same_run(own_run, own_prepared, small_config):
     """Whoever changes the ids may change the manifest, too; the run remembers their checksum."""
     config = small_config(**{"data.directory": str(own_prepared)})
-    ids = np.load(own_prepared / "train.source.ids.npy", mmap_mode="r+")
+    ids = np.memmap(own_prepared / "train.source.ids.bin", np.uint16, mode="r+")
     ids[:2] = ids[1::-1]
     ids.flush()
     manifest = json.loads((own_prepared / "manifest.json").read_text())
-    manifest["files"]["train.source.ids.npy"]["crc32"] = crc32_of_file(own_prepared / "train.source.ids.npy")
+    manifest["files"]["train.source.ids.bin"]["crc32"] = crc32_of_file(own_prepared / "train.source.ids.bin")
     (own_prepared / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(UserError, match="the checksum of its ids is not that in manifest.json: prepare the text again"):
         start.resume(own_run, config)
