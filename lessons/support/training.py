@@ -9,7 +9,8 @@ import numpy as np
 
 from scratchformer.nn.attention import Mask, SelfAttention
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.loss import cross_entropy
+from scratchformer.nn.loss import batch_loss_backward, cross_entropy
+from scratchformer.nn.model import Model
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
 from scratchformer.nn.transformer import EncoderLayer
@@ -71,3 +72,11 @@ def learn(
         if is_enough(step):
             break
     return losses
+
+
+def set_gradient(model: Model, inputs: tuple[Array, ...], answers: Array) -> float:
+    """Set the gradient to that of the mean loss of an answer. -> this loss, in nats"""
+    model.zero_grad()
+    loss_sum, count = batch_loss_backward(model, inputs, answers)
+    model.store.grad /= count
+    return float(loss_sum) / count

@@ -253,7 +253,8 @@ def sentence_losses(translator: Translator, text: Text) -> np.ndarray:
     model, losses = translator.model, np.zeros(len(text.encoded))
     with computing(translator):
         for batch in batches_in_order(text.encoded, POSITIONS_AT_ONCE):
-            states, _ = model.states(*batch.inputs)  # (B, T, D)
+            source_ids, target_in_ids = batch.inputs
+            states, _ = model.states(source_ids, target_in_ids)  # (B, T, D)
             for index, of_one, target_ids in zip(batch.indices, states, batch.targets):
                 losses[index], _, _ = states_loss(
                     model.unembedding, of_one[None], target_ids[None], 0.0, "others", gradient=False

@@ -13,7 +13,7 @@ paper is older, so this is left out here, and the signatures say "punct:kept".
 Differs: we replace the quotation marks on both sides, while the source mentions only the reference. Otherwise every
 quotation mark of a system that has learnt to write `„` would count as wrong.
 
-sacreBLEU's rule 13a makes other tokens and so counts other n-grams. On newstest2014, tensor2tensor's base model has 29.02
+sacreBLEU's rule 13a makes other tokens and other n-grams. On newstest2014, tensor2tensor's base model has 29.02
 by the script and 27.52 by sacreBLEU (issue 317); splitting at hyphens alone adds 0.7 to 1, since two correct words
 joined by a hyphen are three correct tokens instead of one. So compare a score of this module with the paper's, and
 sacreBLEU's with those of other systems. The text must be plain: tokenized text would be escaped a second time.
