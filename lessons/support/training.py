@@ -1,8 +1,8 @@
-"""Layers in a row, and the loop that trains a small model."""
+"""Batches of ids, layers in a row, and the loop that trains a small model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,13 @@ from scratchformer.nn.model import Model
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
 from scratchformer.nn.transformer import EncoderLayer
+from scratchformer.text.tokenizer import PAD
+
+
+def padded(rows: Sequence[Sequence[int]]) -> Array:
+    """Lists of ids -> (B, T), the shorter rows filled up with padding at the end"""
+    longest = max(map(len, rows))
+    return np.array([[*row, *[PAD] * (longest - len(row))] for row in rows])
 
 
 class Chain(Layer):
