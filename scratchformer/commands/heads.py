@@ -48,8 +48,8 @@ def heads(args: argparse.Namespace) -> None:
     if is_bundled:
         examples, pronouns = bundled.read("test"), bundled.read("test_coreference")
     else:
-        found = read_pairs(*find_test_set(data, args.source, args.reference))
-        examples, pronouns = [Example(*pair, "", "", [], None) for pair in zip(found.source, found.target)], []
+        pairs = read_pairs(*find_test_set(data, args.source, args.reference))
+        examples, pronouns = list(map(Example, pairs.source, pairs.target)), []
     translator, language = load_run(args.path, args.checkpoint), data.target_language
     text = text_of(translator, examples, args.sentences, language)
     if len(text.examples) < FEWEST:

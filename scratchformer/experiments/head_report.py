@@ -221,12 +221,10 @@ def every_attention(model: Transformer) -> list[SelfAttention | CrossAttention]:
 
 def head_names(model: Transformer) -> list[str]:
     """Kind, layer and head, counted from 1, as in "cross 2.3"; in the order of the heads' numbers."""
-    return [
-        f"{kind} {layer + 1}.{head + 1}"
-        for kind, layers in heads.attention_layers(model).items()
-        for layer, attention in enumerate(layers)
-        for head in range(attention.h)
+    layers = [
+        (kind, n, layer) for kind, found in heads.attention_layers(model).items() for n, layer in enumerate(found, 1)
     ]
+    return [f"{kind} {n}.{head}" for kind, n, layer in layers for head in range(1, layer.h + 1)]
 
 
 def close_only(gates: Sequence[HeadGate], closed: Collection[int]) -> None:
@@ -370,12 +368,6 @@ def measure_heads(
         "alignment": alignment_accuracies(attentions, text.examples) if text.examples[0].alignment else {},
         "curves": {name: pruning_curve(translator, to_prune, order, marks) for name, order in orders},
     }
-
-
-def grid(record: dict[str, Any], key: str) -> np.ndarray:
-    """A number of each head, (A, H)."""
-    per_attention = int(list(record["heads"])[-1].rpartition(".")[2])
-    return np.array([head[key] for head in record["heads"].values()]).reshape(-1, per_attention)
 
 
 def as_text(record: dict[str, Any]) -> str:

@@ -110,7 +110,7 @@ SOURCES = [*("the old dog sees a cat .", "a cat sees the dog .", "the dog .", "t
 TARGETS = [
     *("der alte hund sieht eine katze .", "eine katze sieht den hund .", "der hund .", "die katze hört zwei hunde .")
 ]
-PAIRS = [Example(*pair, "", "", [], None) for pair in zip(SOURCES, TARGETS)]
+PAIRS = list(map(Example, SOURCES, TARGETS))
 
 
 @pytest.fixture(scope="module")
