@@ -18,7 +18,7 @@ from scratchformer.training.trainer import Trainer
     "arguments, complaint",
     [
         (["--nproc", 0], "--nproc: 0 must lie between 1"),
-        (["--nproc", 3], "3 processes, but training.accumulation=2: a step has fewer micro-batches than that\n"),
+        (["--nproc", 3], "3 processes, but training.accumulation=2: a step has fewer micro-batches than that"),
         (["--nproc", 2, "--timeout", -1], "--timeout: -1 must lie between 0"),
         (["--nproc", 2, "--timeout", "nan"], "--timeout: 'nan'"),
         (["--nproc", 2, "--set", "training.gradient_dtype=fp8"], "training.gradient_dtype must be one of bf16, not"),
@@ -42,7 +42,6 @@ def test_config_prints_the_micro_batches_of_each_process(nproc, each, cli, refus
     assert "32,768" in lines[0] and lines[1].split() == "micro-batches 8 of at most 4,096 positions".split()
     remedy = "--set training.accumulation=16 --set training.tokens_per_batch=2048\n"
     assert remedy in refused("config", "base", "--nproc", 16)
-    assert "--set" not in refused("config", "base", "--nproc", 1000), "no pair of sentences would fit into a batch"
 
 
 def test_a_run_belongs_to_one_process(own_run, refused, cli):
