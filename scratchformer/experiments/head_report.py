@@ -454,8 +454,9 @@ def pruning_figure(record: dict[str, Any]) -> Figure:
     for name, curve in record["curves"].items():
         colour, style = STYLES.get(name, ("0.7", "-"))
         shown = name if name in STYLES else "random orders" * (name == "random 0")
-        loss_axes.plot(curve["losses"], style, color=colour, markersize=4)
-        bleu_axes.plot(*zip(*curve["bleus"].items()), style, color=colour, markersize=4, label=shown)
+        look: Any = {"color": colour, "markersize": 4, "zorder": 3 if name in STYLES else 2}
+        loss_axes.plot(curve["losses"], style, **look)
+        bleu_axes.plot(*zip(*curve["bleus"].items()), style, label=shown, **look)
     label(loss_axes, "Loss without some heads", y="nats per target token")
     label(bleu_axes, "BLEU without some heads, greedy search", x=f"heads removed, of {n}", y="BLEU")
     bleu_axes.legend()
