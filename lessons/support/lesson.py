@@ -116,10 +116,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 def recorded(name: str) -> dict[str, Any]:
-    """A result too long to wait for, from benchmarks/results/: show where it comes from. -> the file's contents
-
-    Raises FileNotFoundError if there is no such result.
-    """
+    """A result too long to wait for, from benchmarks/results/: show where it comes from. -> the file's contents"""
     path = ROOT / "benchmarks" / "results" / f"{name}.json"
     result = json.loads(path.read_text(encoding="utf-8"))
     source = result["provenance"]

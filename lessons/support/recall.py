@@ -117,7 +117,7 @@ READERS: dict[str, tuple[type[RNN] | type[LSTM] | type[AttentionReader], int]] =
 
 
 def model_of(reader: str, seed: int) -> FirstSymbol:
-    """One of READERS, as it is before training. Raises KeyError for another name."""
+    """One of READERS, as it is before training."""
     kind, size = READERS[reader]
     model = FirstSymbol(kind, size, seed)
     parameters = model.parameters()

@@ -106,10 +106,7 @@ WIRES: dict[str, Wire] = {
 
 
 def cut(model: Transformer, wire: str) -> Transformer:
-    """Cut a wire of the model, in place; its parameters are then those that are left. -> the model
-
-    Raises KeyError for a name that is not in WIRES.
-    """
+    """Cut a wire of the model, in place; its parameters are then those that are left. -> the model"""
     WIRES[wire].cut(model)
     model.store = ParameterStore(model.parameters())
     return model
