@@ -21,7 +21,7 @@ from harness import record, rounded
 from scipy.stats import spearmanr
 from small_training import settings_of
 
-from scratchformer.experiments.head_report import as_text, corrected_z, grid, measure_heads, text_of
+from scratchformer.experiments.head_report import as_text, corrected_z, measure_heads, text_of
 from scratchformer.text import bundled
 from scratchformer.text.bundled import Example
 from scratchformer.text.corpora import read_pairs
@@ -39,6 +39,12 @@ def rank_correlation(some: np.ndarray, others: np.ndarray) -> dict[str, float]:
     drawn = np.random.default_rng(0).integers(0, len(some), (N_SAMPLES, len(some)))
     low, high = np.nanquantile([spearmanr(some[each], others[each]).statistic for each in drawn], [0.025, 0.975])
     return {"rho": float(spearmanr(some, others).statistic), "low": float(low), "high": float(high)}
+
+
+def grid(record: dict[str, Any], key: str) -> np.ndarray:
+    """A number of each head, (A, H)."""
+    per_attention = int(list(record["heads"])[-1].rpartition(".")[2])
+    return np.array([head[key] for head in record["heads"].values()]).reshape(-1, per_attention)
 
 
 def claims(found: dict[str, Any]) -> dict[str, Any]:
@@ -63,11 +69,6 @@ def claims(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def examples_of(source: Path, reference: Path) -> list[Example]:
-    found = read_pairs(source, reference)
-    return [Example(*pair, "", "", [], None) for pair in zip(found.source, found.target)]
-
-
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", nargs="?", type=Path, default=SHIPPED, metavar="RUN", help="the directory of a run")
     parser.add_argument("--test", nargs=2, type=Path, metavar="FILE", help="source and reference")
@@ -81,7 +82,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     translator = load_run(arguments.run)
     pronouns = [] if arguments.test else bundled.read("test_coreference")[: 2 * n_sentences]
     test, val = (
-        examples_of(*files) if files else bundled.read(split)
+        map(Example, *read_pairs(*files)[:2]) if files else bundled.read(split)
         for split, files in (("test", arguments.test), ("val", arguments.val))
     )
     text, to_order = text_of(translator, test, n_sentences), text_of(translator, val, n_sentences // 2)

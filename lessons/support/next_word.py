@@ -20,7 +20,7 @@ from scratchformer.nn.parameter import Array, Layer
 from scratchformer.nn.transformer import EncoderLayer
 from scratchformer.text.tokenizer import BOS, EOS, PAD
 from support.lesson import ROOT
-from support.training import Chain, learn
+from support.training import Chain, learn, padded
 
 
 def sentences(split: str, at_most: int) -> list[list[str]]:
@@ -50,12 +50,6 @@ def not_shifted(some: Sequence[Sequence[str]]) -> tuple[Array, Array]:
     """-> the words and </s>, to be read and to be written."""
     _, write = shifted(some)
     return write, write
-
-
-def padded(rows: Sequence[Sequence[int]]) -> Array:
-    """Lists of ids -> (B, T), the shorter rows filled up with padding at the end"""
-    longest = max(map(len, rows))
-    return np.array([[*row, *[PAD] * (longest - len(row))] for row in rows])
 
 
 class NextWord(Chain):

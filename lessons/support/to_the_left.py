@@ -83,7 +83,13 @@ def train(
     watch(step) is called after every tenth step.
     """
     batches = (((ids,), targets) for ids, targets in (batch() for _ in range(steps)))
-    learn(model, batches, lambda step: 0.01, is_enough=lambda step: bool(step % 10 == 0 and watch(step)))
+
+    def watch_some(step: int) -> bool:
+        if step % 10 == 0:
+            watch(step)
+        return False
+
+    learn(model, batches, lambda step: 0.01, is_enough=watch_some)
 
 
 # Tables of positions --------------------------------------------------------------------------------------------------

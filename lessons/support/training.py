@@ -1,18 +1,26 @@
-"""Layers in a row, and the loop that trains a small model."""
+"""Batches of ids, layers in a row, and the loop that trains a small model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from scratchformer.nn.attention import Mask, SelfAttention
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.loss import cross_entropy
+from scratchformer.nn.loss import batch_loss_backward, cross_entropy
+from scratchformer.nn.model import Model
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
 from scratchformer.nn.transformer import EncoderLayer
+from scratchformer.text.tokenizer import PAD
+
+
+def padded(rows: Sequence[Sequence[int]]) -> Array:
+    """Lists of ids -> (B, T), the shorter rows filled up with padding at the end"""
+    longest = max(map(len, rows))
+    return np.array([[*row, *[PAD] * (longest - len(row))] for row in rows])
 
 
 class Chain(Layer):
@@ -71,3 +79,11 @@ def learn(
         if is_enough(step):
             break
     return losses
+
+
+def set_gradient(model: Model, inputs: tuple[Array, ...], answers: Array) -> float:
+    """Set the gradient to that of the mean loss of an answer. -> this loss, in nats"""
+    model.zero_grad()
+    loss_sum, count = batch_loss_backward(model, inputs, answers)
+    model.store.grad /= count
+    return float(loss_sum) / count

@@ -48,14 +48,14 @@ def heads(args: argparse.Namespace) -> None:
     if is_bundled:
         examples, pronouns = bundled.read("test"), bundled.read("test_coreference")
     else:
-        found = read_pairs(*find_test_set(data, args.source, args.reference))
-        examples, pronouns = [Example(*pair, "", "", [], None) for pair in zip(found.source, found.target)], []
+        pairs = read_pairs(*find_test_set(data, args.source, args.reference))
+        examples, pronouns = list(map(Example, pairs.source, pairs.target)), []
     translator, language = load_run(args.path, args.checkpoint), data.target_language
     text = text_of(translator, examples, args.sentences, language)
     if len(text.examples) < FEWEST:
         raise UserError(f"{len(text.examples)} sentence pairs that can be used; at least {FEWEST} are needed")
-    halves = [text_of(translator, text.examples[first::2], len(text.examples), language) for first in (0, 1)]
-    record = measure_heads(translator, text, *halves, pronouns)
+    to_order, to_prune = (text_of(translator, text.examples[i::2], args.sentences, language) for i in (0, 1))
+    record = measure_heads(translator, text, to_order, to_prune, pronouns)
     if args.json:
         print(json.dumps(record))
         return

@@ -87,9 +87,8 @@ def corrected_z(n_tried: int) -> float:
 def roles_of_heads(seen: Sequence[Observation]) -> list[dict[str, Any]]:
     """Sum up the observations of each role -> its record
 
-    scores    (N, H), 0 to 1; baseline, bar: those of the baseline and of the bar
-    errors    (N, H): the standard error of score - bar, over sentences
-    heads     (N, H): True for a head that has the role, because its score exceeds the bar beyond chance
+    scores  (N, H), 0 to 1; baseline: that of the baseline
+    heads   (N, H): True for a head that has the role, because its score exceeds the bar beyond chance
     """
     found: dict[tuple[str, str, str], list[Any]] = {}
     for observation in seen:
@@ -100,9 +99,9 @@ def roles_of_heads(seen: Sequence[Observation]) -> list[dict[str, Any]]:
         hits, baseline, bar, cases = (np.array(values, float) for values in zip(*rows))
         excess, errors = mean_and_error(hits - bar[:, None, None], cases)
         n = cases.sum()
-        record = {"kind": kind, "name": name, "by": by, "scores": (hits.sum(axis=0) / n).tolist()}
-        record |= {"errors": errors.tolist(), "baseline": float(baseline.sum() / n), "bar": float(bar.sum() / n)}
-        roles.append(record | {"heads": (excess > z * errors).tolist()})
+        record = {"kind": kind, "name": name, "by": by, "baseline": float(baseline.sum() / n)}
+        record |= {"scores": (hits.sum(axis=0) / n).tolist(), "heads": (excess > z * errors).tolist()}
+        roles.append(record)
     return roles
 
 
@@ -222,12 +221,10 @@ def every_attention(model: Transformer) -> list[SelfAttention | CrossAttention]:
 
 def head_names(model: Transformer) -> list[str]:
     """Kind, layer and head, counted from 1, as in "cross 2.3"; in the order of the heads' numbers."""
-    return [
-        f"{kind} {layer + 1}.{head + 1}"
-        for kind, layers in heads.attention_layers(model).items()
-        for layer, attention in enumerate(layers)
-        for head in range(attention.h)
+    layers = [
+        (kind, n, layer) for kind, found in heads.attention_layers(model).items() for n, layer in enumerate(found, 1)
     ]
+    return [f"{kind} {n}.{head}" for kind, n, layer in layers for head in range(1, layer.h + 1)]
 
 
 def close_only(gates: Sequence[HeadGate], closed: Collection[int]) -> None:
@@ -254,7 +251,8 @@ def sentence_losses(translator: Translator, text: Text) -> np.ndarray:
     model, losses = translator.model, np.zeros(len(text.encoded))
     with computing(translator):
         for batch in batches_in_order(text.encoded, POSITIONS_AT_ONCE):
-            states, _ = model.states(*batch.inputs)  # (B, T, D)
+            source_ids, target_in_ids = batch.inputs
+            states, _ = model.states(source_ids, target_in_ids)  # (B, T, D)
             for index, of_one, target_ids in zip(batch.indices, states, batch.targets):
                 losses[index], _, _ = states_loss(
                     model.unembedding, of_one[None], target_ids[None], 0.0, "others", gradient=False
@@ -353,7 +351,6 @@ def measure_heads(
         attentions = [heads.sentence_attention(translator, example) for example in text.examples]
         seen = [each for pair in zip(attentions, text.examples) for each in observations(*pair)]
         roles = roles_of_heads(seen + list(pronoun_observations(translator, pairs)))
-    n_compared = sum(np.size(role["scores"]) for role in roles)
     marks = {round(len(names) * part / parts) for part in range(parts + 1)}
     orders = tqdm(orders_of_removal(translator, to_order).items(), unit=" orders", disable=None, leave=False)
     return {
@@ -367,17 +364,10 @@ def measure_heads(
             for name, *each in zip(names, *(array.reshape(-1).tolist() for array in numbers))
         },
         "roles": roles,
-        "comparisons": n_compared,
-        "z": corrected_z(n_compared),
+        "comparisons": sum(np.size(role["scores"]) for role in roles),
         "alignment": alignment_accuracies(attentions, text.examples) if text.examples[0].alignment else {},
         "curves": {name: pruning_curve(translator, to_prune, order, marks) for name, order in orders},
     }
-
-
-def grid(record: dict[str, Any], key: str) -> np.ndarray:
-    """A number of each head, (A, H)."""
-    per_attention = int(list(record["heads"])[-1].rpartition(".")[2])
-    return np.array([head[key] for head in record["heads"].values()]).reshape(-1, per_attention)
 
 
 def as_text(record: dict[str, Any]) -> str:
@@ -403,7 +393,7 @@ def as_text(record: dict[str, Any]) -> str:
     if record["alignment"]:
         found = ", ".join(f"{name} {accuracy:.2f}" for name, accuracy in record["alignment"].items())
         lines.append(f"right source word, by the corpus's alignment: {found}")
-    return "\n".join([*lines, "", *pruning_lines(record["curves"])])
+    return "\n".join(lines)
 
 
 def roles_of(name: str, roles: list[dict[str, Any]]) -> str:
@@ -420,25 +410,6 @@ def roles_of(name: str, roles: list[dict[str, Any]]) -> str:
     return found if held else f"[{found}]"
 
 
-def pruning_lines(curves: dict[str, Any]) -> list[str]:
-    """Write loss and BLEU for the numbers of removed heads for which there is BLEU."""
-    counts = list(curves["by loss"]["bleus"])
-    values = {  # of each order: loss and BLEU for each number of removed heads
-        name: np.array([[curve["losses"][count], curve["bleus"][count]] for count in counts])
-        for name, curve in curves.items()
-    }
-    drawn = [values.pop(name) for name in curves if name not in STYLES]
-    values[f"random, mean of {len(drawn)}"] = np.mean(drawn, axis=0)
-    lines = [
-        "Loss and BLEU while heads are removed, least needed first (reversed: most needed first). The orders were",
-        "found on other sentences; `scratchformer heads` takes half of the sentences for each.",
-        f"{'heads removed':20}" + "".join(f"{count:>15}" for count in counts),
-    ]
-    for name, rows in values.items():
-        lines.append(f"{name:20}" + "".join(f"{loss:8.3f} {bleu:6.2f}" for loss, bleu in rows))
-    return lines
-
-
 # Figures --------------------------------------------------------------------------------------------------------------
 
 COLUMNS = 4
@@ -450,35 +421,27 @@ STYLES = {"by loss": (DARK, "s--"), "by gradient": (ACCENT, "^-"), "by loss, rev
 
 @as_default_style
 def maps_figure(record: dict[str, Any]) -> Figure:
-    """Draw the heads as grids: a row for each attention, a column for each head, and the number in its cell.
+    """Draw a grid for each statistic: a row for each layer, a column for each head, and the share in its cell.
 
-    The first two maps show importance, in nats per token: the rise of the loss without the head, and E |dL/dxi|. The
-    others show a statistic each, 0 to 1, of the heads that it is about. A frame marks the heads that have the role.
+    A frame marks the heads that have the role.
     """
-    names = list(dict.fromkeys(name.rpartition(".")[0] for name in record["heads"]))  # encoder 1, encoder 2, ...
-    maps: list[tuple[str, list[str], np.ndarray, float, Any]] = [  # title, rows, values, the brightest value, frames
-        (title, names, grid(record, key), grid(record, key).max(), [])
-        for title, key in (("loss without it: rise", "rise"), ("E |dL/dξ|", "gradient"))
-    ]
-    for role in record["roles"]:
-        title = f"{role['name']}\n({role['by']}: {role['baseline']:.2f})"
-        rows = [name for name in names if name.startswith(role["kind"])]
-        maps.append((title, rows, np.array(role["scores"]), 1.0, np.argwhere(role["heads"])))
-    n_lines = -(-len(maps) // COLUMNS)
-    figure = Figure(figsize=(3.2 * COLUMNS, (0.25 * len(names) + 1.2) * n_lines), layout="constrained")
+    roles = record["roles"]
+    n_lines, n_layers = -(-len(roles) // COLUMNS), len(roles[0]["scores"])
+    figure = Figure(figsize=(3.2 * COLUMNS, (0.4 * n_layers + 1.2) * n_lines), layout="constrained")
     places = figure.subplots(n_lines, COLUMNS, squeeze=False).reshape(-1)
-    for axes, (title, rows, values, highest, frames) in zip(places, maps):
-        draw_matrix(axes, values, 0, max(highest, np.finfo(float).tiny))
-        for (row, column), value in np.ndenumerate(values):
-            colour, digits = "black" if value > highest / 2 else "white", 2 if highest == 1.0 else 3
-            axes.text(column, row, f"{value:.{digits}f}", ha="center", va="center", color=colour, fontsize="x-small")
-        for row, column in frames:
-            axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=ACCENT, linewidth=3))
-        axes.set_xticks(range(values.shape[1]), [f"{head + 1}" for head in range(values.shape[1])])
-        axes.set_yticks(range(len(rows)), rows)
-        axes.set_title(title, fontsize="medium")
-    for axes in places[len(maps) :]:
+    for axes in places[len(roles) :]:
         axes.set_axis_off()
+    for axes, role in zip(places, roles):
+        scores, frames = np.array(role["scores"]), np.argwhere(role["heads"])
+        draw_matrix(axes, scores, 0, 1)
+        for (layer, head), score in np.ndenumerate(scores):
+            look: Any = {"ha": "center", "va": "center", "color": "black" if score > 0.5 else "white"}
+            axes.text(head, layer, f"{score:.2f}", fontsize="x-small", **look)
+        for layer, head in frames:
+            axes.add_patch(Rectangle((head - 0.5, layer - 0.5), 1, 1, fill=False, edgecolor=ACCENT, linewidth=3))
+        axes.set_xticks(range(scores.shape[1]), [f"{head + 1}" for head in range(scores.shape[1])])
+        axes.set_yticks(range(n_layers), [f"{role['kind']} {layer + 1}" for layer in range(n_layers)])
+        axes.set_title(f"{role['name']}\n({role['by']}: {role['baseline']:.2f})", fontsize="medium")
     return figure
 
 
@@ -491,8 +454,9 @@ def pruning_figure(record: dict[str, Any]) -> Figure:
     for name, curve in record["curves"].items():
         colour, style = STYLES.get(name, ("0.7", "-"))
         shown = name if name in STYLES else "random orders" * (name == "random 0")
-        loss_axes.plot(curve["losses"], style, color=colour, markersize=4)
-        bleu_axes.plot(*zip(*curve["bleus"].items()), style, color=colour, markersize=4, label=shown)
+        look: Any = {"color": colour, "markersize": 4, "zorder": 3 if name in STYLES else 2}
+        loss_axes.plot(curve["losses"], style, **look)
+        bleu_axes.plot(*zip(*curve["bleus"].items()), style, label=shown, **look)
     label(loss_axes, "Loss without some heads", y="nats per target token")
     label(bleu_axes, "BLEU without some heads, greedy search", x=f"heads removed, of {n}", y="BLEU")
     bleu_axes.legend()

@@ -127,8 +127,6 @@ def alignment_score(chosen: Sequence[np.ndarray], examples: Sequence[Example]) -
 def right_choices(chosen: np.ndarray, example: Example) -> np.ndarray:
     """Count the aligned target words whose chosen source word is one they translate: (..., target words) -> (...)."""
     n_source, n_target = len(words(example.source)), len(words(example.target))
-    if np.shape(chosen)[-1] != n_target:
-        raise ValueError(f"choices of shape {np.shape(chosen)} for the {n_target} words of {example.target!r}")
     gold = np.zeros((n_target, n_source), bool)
     for source, target in example.alignment:
         gold[target, source] = True
@@ -192,8 +190,7 @@ show the gender.
 def pronoun_weights(attention: SentenceAttention, example: Example) -> dict[str, np.ndarray]:
     """The weights of the noun that a pronoun means and of the other noun: (N, H, 2) for each of PRONOUN_VIEWS."""
     link = example.coreference
-    if link is None or link["rival"] is None:
-        raise ValueError(f"no pronoun with two nouns to choose from: {example.source!r}")
+    assert link and link["rival"] is not None, "a pronoun with two nouns to choose from"
     nouns = [link["antecedent"], link["rival"]]
     it = attention.encoder[:, :, attention.source_word == link["pronoun"]].mean(axis=2)  # (N, H, S)
     english = sum_over_words(it, attention.source_word)

@@ -264,7 +264,7 @@ def snapshot(
 
 def cross_attention(translator: Translator, sentence: str, target: str) -> np.ndarray:
     """The weights of every cross-attention head while the model reads a sentence and its translation: (N, H, T, S)"""
-    return sentence_attention(translator, Example(sentence, target, "", "", [], None)).cross
+    return sentence_attention(translator, Example(sentence, target)).cross
 
 
 def sharpest_head(weights: np.ndarray) -> tuple[int, int]:

@@ -40,10 +40,10 @@ class Example(NamedTuple):
 
     source: str
     target: str
-    construction: str
-    tree: str
-    alignment: list[list[int]]
-    coreference: dict | None
+    construction: str = ""
+    tree: str = ""
+    alignment: list[list[int]] = []
+    coreference: dict | None = None
 
 
 @cache

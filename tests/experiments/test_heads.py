@@ -181,11 +181,3 @@ def test_the_same_preference_in_both_sentences_gets_no_pair_right():
     knowing, always_the_first = np.array([[0.3, 0.1], [0.2, 0.1]]), np.array([[0.3, 0.1], [0.1, 0.3]])
     assert heads.pronoun_score(knowing, PAIR) == pytest.approx((0.25, 0.1, 1, 1))
     assert heads.pronoun_score(always_the_first, PAIR) == pytest.approx((0.2, 0.2, 0.5, 0))
-
-
-def test_sentences_without_a_rival_or_a_pair_are_refused(translator):
-    with pytest.raises(ValueError, match="two nouns"):
-        heads.pronoun_weights(heads.sentence_attention(translator, PAIR[0]), PAIR[0]._replace(coreference=None))
-    alone = PAIR[0]._replace(coreference={key: value for key, value in PAIR[0].coreference.items() if key != "pair"})
-    with pytest.raises(ValueError, match="minimal pair"):
-        heads.pronoun_score(np.zeros((1, 2)), [alone])

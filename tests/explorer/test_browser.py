@@ -49,11 +49,7 @@ SOURCES = ("weights of tiny_model, ", "recorded in a second run", "the paper's f
 # The keys for each widget, after what its sentence says first: numbers that the lesson works out by hand.
 WIDGETS = {
     "soft_lookup": ("5/8, on animal, and the answer is (1.375, 1.5)", "input[type=range]", "Arrow_Right"),
-    "scaling": (
-        "the largest weight, of animal, is 0.9993 without the division and 5/8 with it",
-        "input[type=range]",
-        "Arrow_Left",
-    ),
+    "scaling": ("of animal, is 0.9993 without the division and 5/8 with it", "input[type=range]", "Arrow_Left"),
     "masks": ("its weight on slept is exactly 0", "[role=toolbar] [tabindex='0']", "Arrow_Left", "Enter"),
     "positions": ("cos 270° + cos 135° = −0.707", "input[type=range]", "Arrow_Right"),
     "ravine": ("gradient descent at a = 0.00, b = 0.47", "input[type=range]", "Arrow_Left"),
@@ -236,11 +232,6 @@ def test_forced_colours_keep_what_is_chosen_visible(browser, explorer):
         });
         """)
     assert looks[0] != looks[1]
-    browser.open(explorer[0], forced_colors="active", prefers_color_scheme="dark")
-    looks = browser.js("""
-        return [...document.querySelectorAll(".pair mark, .pair .german")].map((one) => getComputedStyle(one).color);
-        """)
-    assert len(looks) > 3 and len({*looks}) == 1  # a marked word has the colour of the text around it
 
 
 @slow
@@ -273,14 +264,9 @@ def test_a_typed_sentence_and_other_settings(browser, explorer, translator):
         browser.go("translate", f"s={quote(sentence)}&beam={beam}&alpha={alpha}")
         [best, *_] = next(translator.stream([sentence], beam, alpha))
         assert browser.text(".output") == best.text
-        score, log_probability, p = re.match(
-            r"score (\S+) · log-probability (\S+) · probability of the whole translation (.+)",
-            browser.text(".result .note"),
-        ).groups()
+        said = re.match(r"score (\S+) · log-probability (\S+) · ", browser.text(".result .note"))
         n_tokens = len(translator.tokenizer.encode([best.text])[0]) + 1
-        assert near(score, best.score)
-        assert near(log_probability, best.score * length_penalty(n_tokens, alpha))
-        assert near(p, np.exp(best.score * length_penalty(n_tokens, alpha)))
+        assert near(said[1], best.score) and near(said[2], best.score * length_penalty(n_tokens, alpha))
 
 
 @slow
@@ -316,17 +302,6 @@ def test_a_removed_head_changes_what_numpy_says(browser, explorer, reading):
     browser.wait("return document.querySelector('.without table')")
     worst = re.search(r"to ((?:< )?\S+ %)", browser.texts(".without .sentence")[-1].replace("\u00a0", " "))[1]
     assert worst == "< 0.1 %" and min(effects.values()) < 5e-4 or near(worst, min(effects.values()))
-
-
-@slow
-def test_backward_begins_with_numpy_s_loss(browser, explorer, reading, translator):
-    words = translator.tokenizer.pieces(reading.target)
-    position = words.index("▁es")
-    browser.open(f"{explorer[0]}#/backward?word={position}", until="return document.querySelector('.equation strong')")
-    loss, p = reading.losses()[position], np.exp(-reading.losses()[position])
-    shown = browser.texts("main .equation")[0]
-    assert shown.startswith("loss = −ln p(es) = −ln ")
-    assert near(shown.split()[-1], loss) and near(shown.split()[-3], p)
 
 
 @slow
@@ -392,23 +367,6 @@ def test_a_page_of_the_site_suits_everybody(browser, site, page):
     browser.open((site / page).as_uri(), until=DRAWN)
     assert re.findall(r"\\[a-z(\[]|\$`", browser.js("return document.querySelector('article').innerText")) == []
     require_access(browser)
-
-
-@slow
-def test_code_of_the_site_fits(browser, site):
-    """It needs no sideways scrolling at 1280 pixels: on the page of each folder that has the longest line."""
-    longest = {}
-    for file in site.glob("**/*.html"):
-        if not file.relative_to(site).parts[0].startswith(("_", "explorer")):
-            blocks = re.findall("<pre>(.*?)</pre>", file.read_text(encoding="utf-8"), re.DOTALL)
-            lines = [line for block in blocks for line in re.sub("<.*?>", "", block).splitlines()]
-            longest.setdefault(file.parent, []).append((max(map(len, lines), default=0), file))
-    for _, file in map(max, longest.values()):
-        browser.open(file.as_uri(), until=DRAWN)
-        assert browser.js("""
-            const all = [...document.querySelectorAll("pre")].filter((one) => one.scrollWidth > one.clientWidth);
-            return all.map((one) => `${one.scrollWidth} of ${one.clientWidth}: ${one.textContent.slice(0, 50)}`);
-            """) == [], file
 
 
 @slow
