@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from scratchformer.errors import UserError
-from scratchformer.parallel.forks import MOST_ITEMS, map_in_processes
+from scratchformer.parallel.forks import map_in_processes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are used on Linux only")
 MINE = os.getpid()
@@ -36,12 +36,6 @@ def test_more_processes_than_items_and_no_items():
     assert map_in_processes(str, [], 2) == []
 
 
-def test_as_many_items_as_are_allowed():
-    assert map_in_processes(abs, range(MOST_ITEMS), 2) == list(range(MOST_ITEMS))
-    with pytest.raises(ValueError, match="1025 items; 1024 at most"):
-        map_in_processes(abs, range(MOST_ITEMS + 1), 2)
-
-
 @pytest.mark.parametrize("in_fork", [False, True])
 def test_an_error_is_raised_here_and_ends_all(in_fork):
     def fails(item):
@@ -54,29 +48,17 @@ def test_an_error_is_raised_here_and_ends_all(in_fork):
     assert not multiprocessing.active_children()
 
 
-def in_forks(work):
-    """Work that only the forks do."""
-    return after_meeting(2, lambda item: os.getpid() == MINE or work())
+def killed():
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
-    "end, message",
-    [
-        (
-            lambda: os.kill(os.getpid(), signal.SIGKILL),
-            "(exit code -9): is there enough memory? --threads 1 needs less",
-        ),
-        (lambda: sys.exit(3), "(exit code 3)"),
-    ],
+    "end, why",
+    [(killed, "(exit code -9): is there enough memory? --threads 1 needs less"), (sys.exit, "(exit code 0)")],
 )
-def test_a_fork_that_ends(end, message):
-    with pytest.raises(UserError, match=re.escape(f"a worker process has ended {message}") + "$"):
-        map_in_processes(in_forks(end), range(2), 2)
-
-
-def test_a_process_that_may_have_no_children(monkeypatch):
-    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
-    assert map_in_processes(lambda item: os.getpid(), range(3), 2) == 3 * [MINE]
+def test_a_fork_that_ends(end, why):
+    with pytest.raises(UserError, match=re.escape(f"a worker process has ended {why}") + "$"):
+        map_in_processes(after_meeting(2, lambda item: os.getpid() == MINE or end()), range(2), 2)
 
 
 SLEEPER = """
@@ -94,7 +76,7 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("blow, all_of_them", [(signal.SIGINT, True), (signal.SIGKILL, False), (signal.SIGTERM, False)])
+@pytest.mark.parametrize("blow, all_of_them", [(signal.SIGINT, True), (signal.SIGKILL, False)])
 def test_all_end_at_once_with_the_first(blow, all_of_them):
     process = subprocess.Popen(
         [sys.executable, "-c", SLEEPER], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
