@@ -144,7 +144,7 @@ def our_decode(
             return search(model, batch, beam, ALPHA, extra_length)
 
     with threadpool_limits(1, "blas"):
-        found = map_in_processes(work, batches[::-1], threads)[::-1]  # the longest first
+        found = list(map_in_processes(work, batches[::-1], threads))[::-1]  # the longest first
     return [nbest[0] for of_batch in found for nbest in of_batch]
 
 

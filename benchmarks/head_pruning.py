@@ -22,6 +22,7 @@ from small_training import record, rounded, settings_of
 
 from scratchformer.experiments.head_report import as_text, corrected_z, grid, measure_heads, text_of
 from scratchformer.text import bundled
+from scratchformer.text.bundled import Example
 from scratchformer.text.corpora import read_pairs
 from scratchformer.training.run import load_run
 
@@ -61,6 +62,11 @@ def claims(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def examples_of(source: Path, reference: Path) -> list[Example]:
+    found = read_pairs(source, reference)
+    return [Example(*pair, "", "", [], None) for pair in zip(found.source, found.target)]
+
+
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", nargs="?", type=Path, default=SHIPPED, metavar="RUN", help="the directory of a run")
     parser.add_argument("--test", nargs=2, type=Path, metavar="FILE", help="source and reference")
@@ -72,16 +78,13 @@ def options(parser: argparse.ArgumentParser) -> None:
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     n_sentences = QUICK if arguments.quick else arguments.sentences
     translator = load_run(arguments.run)
+    pronouns = [] if arguments.test else bundled.read("test_coreference")[: 2 * n_sentences]
     test, val = (
-        read_pairs(*files) if files else bundled.read_text(split)
+        examples_of(*files) if files else bundled.read(split)
         for split, files in (("test", arguments.test), ("val", arguments.val))
     )
     text, to_order = text_of(translator, test, n_sentences), text_of(translator, val, n_sentences // 2)
-    examples, pronouns = None, []
-    if not arguments.test:
-        annotated, pronouns = bundled.read("test"), bundled.read("test_coreference")[: 2 * n_sentences]
-        examples = [annotated[line - 1] for line in text.pairs.line_numbers]
-    heads = measure_heads(translator, text, to_order, text, examples, pronouns, 2 if arguments.quick else PARTS)
+    heads = measure_heads(translator, text, to_order, text, pronouns, 2 if arguments.quick else PARTS)
     print(as_text(heads))
     return {
         "name": arguments.name,

@@ -47,7 +47,7 @@ class LeftEncoder(TextEncoder):
 @contextmanager
 def in_place_of_text_encoders(kind: type[TextEncoder]) -> Iterator[None]:
     """Inside the block, this class is what a configuration of an encoder asks for."""
-    before, ARCHITECTURES["encoder"] = ARCHITECTURES["encoder"], kind
+    before, ARCHITECTURES["encoder"] = ARCHITECTURES["encoder"], f"{kind.__module__}:{kind.__name__}"
     try:
         yield
     finally:

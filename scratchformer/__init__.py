@@ -57,9 +57,17 @@ else:
     }
 
     def __getattr__(name):
-        """Import a public name when it is used first: `scratchformer --help` need not wait for NumPy (PEP 562)."""
+        """Import a public name when it is used first: `scratchformer --help` need not wait for NumPy (PEP 562).
+
+        The first name that computes chooses the fast operations for float32 (`backends/cpu.py`).
+        """
         if name not in MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if MODULES[name] != "scratchformer.config":
+            from scratchformer.backends.cpu import FAST
+            from scratchformer.nn.ops import use_by_default
+
+            use_by_default(FAST)
         value = globals()[name] = getattr(importlib.import_module(MODULES[name]), name)
         return value
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from scratchformer.limits import cpu_quota, memory_limit
-from scratchformer.nn.sizes import machine_memory_bytes
+from scratchformer.limits import cpu_quota, machine_memory_bytes, memory_limit
 from scratchformer.parallel import cores
 
 GIB = 2**30

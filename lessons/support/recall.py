@@ -13,10 +13,9 @@ import numpy as np
 from scratchformer.nn.attention import SelfAttention
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Linear
-from scratchformer.nn.loss import cross_entropy
-from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
 from support.recurrent import LSTM, RNN
+from support.training import learn
 
 SYMBOLS = 8
 """They are numbered from 1; 0 is the mark of the first position."""
@@ -105,21 +104,10 @@ def train(
 
     It ends before `steps` if enough(how many steps were done) is true.
     """
-    random, losses = np.random.default_rng(seed), []
-    optimizer = Adam(model)  # all that it needs is a store
-    for step in range(1, steps + 1):
-        x, first = sequences(random, BATCH, n, blank, marked)
-        logits, cache = model.forward(x)
-        loss_sum, _, dlogits = cross_entropy(logits, first[:, None])
-        model.zero_grad()
-        model.backward(dlogits / BATCH, cache)
-        grad = model.store.grad
-        clip_by_global_norm_inplace(grad, np.sqrt(grad @ grad), LONGEST_GRADIENT)
-        optimizer.step(rate)
-        losses.append(float(loss_sum) / BATCH)
-        if enough(step):
-            break
-    return losses
+    random = np.random.default_rng(seed)
+    drawn = (sequences(random, BATCH, n, blank, marked) for _ in range(steps))
+    batches = (((x,), first[:, None]) for x, first in drawn)
+    return learn(model, batches, lambda step: rate, LONGEST_GRADIENT, enough)
 
 
 def accuracy(model: FirstSymbol, n: int, count: int = 400, blank: bool = False, marked: bool = True) -> float:

@@ -93,7 +93,6 @@ def measure_cost(args: argparse.Namespace, config: Config) -> int:
 
 def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
     """The run's directory and the configuration that the arguments ask for."""
-    from scratchformer.nn.sizes import require_memory
     from scratchformer.training.run import RunDirectory
 
     if args.resume:
@@ -110,7 +109,6 @@ def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
     config = with_options(config, args)
     require_effect(config, args)
     configs.require_work_for(config, args.nproc)
-    require_memory(config)
     return run, config
 
 
@@ -163,7 +161,6 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
     from scratchformer.backends.cpu import keep_freed_memory
     from scratchformer.parallel import job
     from scratchformer.tasks import start
-    from scratchformer.tasks.table import task_of
     from scratchformer.training import loop
 
     say = tell if ranks.rank == 0 else lambda line: None
@@ -198,6 +195,6 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
             say(f"{run.path}: no figures: {in_one_line(error)}")
     say(
         f"{run.path}: {reason}; step {trainer.progress.step}, {trainer.progress.target_tokens} target tokens. "
-        f"Now try: scratchformer {task_of(config).command} {shlex.quote(str(run.path))}; {how_to_resume(args, run)}"
+        f"Now try: scratchformer {trainer.goal.command} {shlex.quote(str(run.path))}; {how_to_resume(args, run)}"
     )
     return job.INTERRUPTED if reason == loop.INTERRUPTED else 0

@@ -154,4 +154,4 @@ class Translator:
         """Map over the groups, up to `threads` at once. With fewer groups, matrix products use the other cores."""
         at_once = max(1, min(self.threads, len(groups)))
         with threadpool_limits(self.threads // at_once, "blas"):
-            return map_in_processes(work, groups, at_once)
+            return list(map_in_processes(work, groups, at_once))

@@ -1,18 +1,14 @@
-"""Count the parameters of a model from the shapes of its layers, and compare with the memory of this machine."""
+"""Count the parameters of a model from the shapes of its layers."""
 
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from scratchformer import limits
-from scratchformer.config import Config, ModelConfig
-from scratchformer.errors import UserError
+from scratchformer.config import ModelConfig
 from scratchformer.nn.models import new_model
 
 FLOAT_BYTES = 4
@@ -68,29 +64,3 @@ def parameter_counts(config: ModelConfig) -> dict[str, int]:
 
 PARTS = {"norm": "layer norms", "attention": "attention", "feed_forward": "feed-forward", "positions": "positions"}
 """Mark in a parameter's name -> its part of the model. The others belong to input and output."""
-
-
-def machine_memory_bytes(root: Path = limits.ROOT) -> int | None:
-    """Memory of this machine, or the limit of the container we run in. None if the system does not say.
-
-    root  where the files of the system are
-    """
-    try:
-        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # not a POSIX system
-        return None
-    return min(there, limits.memory_limit(root) or there)
-
-
-def require_memory(config: Config) -> None:
-    """Refuse a model whose weights, gradients and moments alone need more memory than this machine has.
-
-    For a GPU that is the weights and as much again: they are initialised here; gradients and moments are on the device.
-    """
-    arrays = 4 if config.training.device == "cpu" else 2
-    needed, there = arrays * FLOAT_BYTES * sum(parameter_counts(config.model).values()), machine_memory_bytes()
-    if there is not None and needed > there:
-        raise UserError(
-            f"not enough memory: the model's weights, gradients and moments take {needed / 2**30:,.1f} GiB, "
-            f"and this machine has {there / 2**30:,.1f} GiB"
-        )

@@ -14,7 +14,7 @@ from typing import Any
 
 from scratchformer.errors import UserError, in_one_line, printable, require_list
 from scratchformer.files import user_error
-from scratchformer.text.tokenizer import N_SPECIALS, Tokenizer, _text_ids
+from scratchformer.text.tokenizer import N_SPECIALS, PieceList, _text_ids
 
 END_OF_TEXT = "<|endoftext|>"
 """GPT-2's only special piece. It stands between documents, so it is our EOS as well as our BOS."""
@@ -22,7 +22,7 @@ END_OF_TEXT = "<|endoftext|>"
 FORMAT = "scratchformer byte-level 1"
 
 
-class ByteLevelTokenizer(Tokenizer):
+class ByteLevelTokenizer(PieceList):
     """Turns text into ids of pieces of bytes, and back without any loss: decode(encode(text)) == text.
 
     PAD, EOS, BOS and UNK are 0 to 3, and GPT-2's piece i is i + 4. No text is encoded as one of those four: in a text,
@@ -44,8 +44,7 @@ class ByteLevelTokenizer(Tokenizer):
             ) from None
         if lacking := set(tokenizers.pre_tokenizers.ByteLevel.alphabet()) - ids.keys():
             raise UserError(f"{origin}: not a byte-level vocabulary: {len(lacking)} of the 256 bytes have no piece")
-        self.serialized = serialized
-        self._pieces = ["<pad>", "</s>", "<s>", "<unk>", *pieces]
+        super().__init__(serialized, pieces)
         self._processor.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
         self._decoder = tokenizers.decoders.ByteLevel()
 
@@ -55,21 +54,15 @@ class ByteLevelTokenizer(Tokenizer):
         text = read(vocab)
         try:
             ids = json.loads(text)
-        except ValueError as error:
-            raise UserError(f"{vocab}: not JSON, or damaged ({in_one_line(error):.80})") from None
-        if not isinstance(ids, dict) or sorted(ids.values()) != list(range(len(ids))):
-            raise UserError(f"{vocab}: not a vocabulary, which is a JSON object with an id for each piece")
-        *pieces, last = sorted(ids, key=lambda piece: ids[piece]) or [""]
-        if last != END_OF_TEXT:
-            raise UserError(f"{vocab}: its last piece is {last!r:.40}; GPT-2's is {END_OF_TEXT!r}")
-        lines = read(merges).splitlines()
-        joined = [line for line in lines if line and not line.startswith("#version")]
+            *pieces, last = sorted(ids, key=ids.__getitem__)
+            is_gpt2s = last == END_OF_TEXT and sorted(ids.values()) == list(range(len(ids)))
+        except (ValueError, TypeError, AttributeError):
+            is_gpt2s = False
+        if not is_gpt2s:
+            raise UserError(f"{vocab}: not a vocabulary of GPT-2, or a damaged one: it ends with {END_OF_TEXT!r}")
+        joined = [line for line in read(merges).splitlines() if line and not line.startswith("#version")]
         content = {"format": FORMAT, "pieces": pieces, "merges": joined}
         return cls(json.dumps(content).encode(), f"{vocab} with {merges}")
-
-    @property
-    def vocab_size(self) -> int:
-        return len(self._pieces)
 
     def encode(self, sentences: list[str]) -> list[list[int]]:
         """Return the ids of each text, without BOS and EOS."""
@@ -81,23 +74,16 @@ class ByteLevelTokenizer(Tokenizer):
 
         Bytes that are not UTF-8, such as half a character, become "\ufffd".
         """
-        return [self._decoder.decode([self._piece(i) for i in _text_ids(ids)]) for ids in sentences]
+        return [self._decoder.decode(super(ByteLevelTokenizer, self).pieces(_text_ids(ids))) for ids in sentences]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the piece of each id, to label figures: "▁" is a space, "</s>" is EOS.
 
         A piece that is not UTF-8 by itself is written as in GPT-2's files, with a letter for each byte.
         """
-        return [self._label(self._piece(int(i))) for i in ids]
-
-    def _piece(self, i: int) -> str:
-        if i < 0:
-            raise IndexError(f"id {i} is not in the vocabulary")
-        return self._pieces[i]
-
-    def _label(self, piece: str) -> str:
-        text = self._decoder.decode([piece])
-        return piece if "\ufffd" in text else printable(text.replace(" ", "▁"))
+        pieces = super().pieces(ids)
+        texts = [self._decoder.decode([piece]) for piece in pieces]
+        return [piece if "\ufffd" in text else printable(text.replace(" ", "▁")) for piece, text in zip(pieces, texts)]
 
 
 def library() -> Any:

@@ -14,7 +14,6 @@ from scratchformer.config import Config
 from scratchformer.errors import UserError
 from scratchformer.nn.ops import ops_of, using
 from scratchformer.nn.parameter import Array
-from scratchformer.parallel.agreement import require_agreement
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, Progress
@@ -37,7 +36,7 @@ def save(trainer: Trainer) -> Path:
         last = trainer.run.last_good_checkpoint()
         raise UserError(f"step {trainer.progress.step}: the weights are not finite any more; {last}")
     what = f"the weights' checksum after step {trainer.progress.step}"
-    require_agreement(trainer.ranks, {what: zlib.crc32(weights.data)})
+    trainer.ranks.require_agreement({what: zlib.crc32(weights.data)})
     if trainer.is_main:
         checkpoints.save(path, checkpoint(trainer))
         directory.keep_last(trainer.config.training.keep)
@@ -51,7 +50,8 @@ def require_loadable(trainer: Trainer) -> None:
         model.store.require(model.parameters())
     except ValueError as error:
         raise UserError(f"{str(error).split(':')[0]}: {before}") from None
-    if trainer.optimizer.store is not model.store or trainer.parallel.gradient.grad is not model.store.grad:
+    sum_of_ranks = trainer.parallel.gradient
+    if trainer.optimizer.store is not model.store or sum_of_ranks and sum_of_ranks.grad is not model.store.grad:
         raise UserError(f"the model has another store than when its trainer was made: {before}")
     code_of(model)
 

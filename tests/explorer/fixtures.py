@@ -46,7 +46,7 @@ def write(path, data, arrays=None):
     if arrays is not None:
         arrays = {name: np.asarray(array, "<f4") for name, array in arrays.items()}
         path.with_suffix(".bin").write_bytes(b"".join(array.tobytes() for array in arrays.values()))
-        data = {**data, "arrays": list(layout(arrays))}
+        data = {**data, "arrays": layout(arrays)}
     path.write_text(json.dumps(data, allow_nan=False), encoding="utf-8")
 
 
@@ -60,7 +60,7 @@ def small_model(seed, **changes):
 def write_model(folder, name, model, pieces):
     views = model.store.named_views(model.store.data)
     description = {"config": asdict(model.config), "tokenizer": {"pieces": pieces}}
-    write(folder / f"{name}.model.json", {"description": {**description, "parameters": list(layout(views))}}, views)
+    write(folder / f"{name}.model.json", {"description": {**description, "parameters": layout(views)}}, views)
 
 
 # One pass -------------------------------------------------------------------------------------------------------------

@@ -1174,7 +1174,7 @@ model, loss_sum = self.replicas[replica], 0.0
         "Sentences are encoded without EOS: the model never learns to stop.",
         "batches",
         f"{IN_BATCHES}ids_are_stored_flat_with_eos",
-        [Patch(BATCHES, "[ids + [EOS] for ids in", "[ids for ids in")],
+        [Patch(BATCHES, "Sequences.of([*ids, EOS] for", "Sequences.of(list(ids) for")],
     ),
     Mutant(
         "same-order-every-epoch",

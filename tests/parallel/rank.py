@@ -48,7 +48,7 @@ def leave(ranks):
 
 @contextmanager
 def handling_signals(ranks):
-    """Install the signal handlers of training; rank 1 prints when both ranks have done so. -> the `Stop` object"""
+    """Install the signal handlers of training; rank 1 prints when both ranks have done so. -> the signals"""
     with stop_on_signals() as stop:
         ranks.barrier()
         if ranks.rank == 1:
@@ -61,7 +61,7 @@ def interrupted(ranks):
     with handling_signals(ranks) as stop:
         votes = np.zeros(1)
         while not votes[0]:
-            votes[0] = stop.requested
+            votes[0] = bool(stop)
             ranks.all_reduce_inplace(votes)
     if ranks.rank == 0:
         time.sleep(0.5)
@@ -73,7 +73,7 @@ def stubborn(ranks):
     """Ignore the first Ctrl-C, but report it."""
 
     def report():
-        while not stop.requested:
+        while not stop:
             time.sleep(0.01)
         print("ignored", file=sys.stderr)
 

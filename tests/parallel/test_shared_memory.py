@@ -9,10 +9,10 @@ import pytest
 
 from scratchformer.errors import UserError
 from scratchformer.parallel import watchdog
-from scratchformer.parallel.agreement import checksum_of, require_agreement
 from scratchformer.parallel.communicator import Communicator, PeerFailure
 from scratchformer.parallel.shared_memory import SLOT_BYTES
 from scratchformer.parallel.watchdog import MARGIN, Watchdog
+from scratchformer.tasks.start import code_checksum
 
 SLOT = SLOT_BYTES // 4
 SHAPES = [(0,), (), (3, 5), (SLOT - 1,), (SLOT,), (2 * SLOT + 3,)]
@@ -155,11 +155,11 @@ def test_all_ranks_report_what_they_do_not_agree_on(together):
 
 
 def test_the_checksum_of_the_code_is_that_of_all_sources(tmp_path):
-    found = [checksum_of(tmp_path)]
+    found = [code_checksum(tmp_path)]
     (tmp_path / "gpu").mkdir()
     for name, content in ("a.py", "x"), ("a.py", "y"), ("gpu/b.cu", "x"), ("gpu/c.py", ""), ("notes.txt", "z"):
         (tmp_path / name).write_text(content)
-        found.append(checksum_of(tmp_path))
+        found.append(code_checksum(tmp_path))
     assert len(set(found)) == 5 and found[-1] == found[-2]  # notes are no code
 
 

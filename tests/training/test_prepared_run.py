@@ -52,7 +52,7 @@ def test_a_pretrained_run_must_have_the_vocabulary_of_the_directory(trained, on_
     pretrained = {"training.pretrained": str(trained.path)}
     assert start.begin(RunDirectory(tmp_path / "same"), on_prepared(**pretrained)).remarks[0].startswith("33 of 33")
     other = prepare_corpus(tmp_path / "other", vocab_size=61)
-    with pytest.raises(UserError, match="its vocabulary is not that of .*other"):
+    with pytest.raises(UserError, match="other: its vocabulary is not that of"):
         config = on_prepared(**pretrained, **{"data.directory": str(other), "model.vocab_size": 61})
         start.begin(RunDirectory(tmp_path / "run"), config)
 
@@ -97,8 +97,8 @@ def test_a_command_follows_the_preparation(cli, prepared, tmp_path):
     [
         ("manifest.json", None, "its preparation is not finished"),
         ("manifest.json", "{", "manifest.json: damaged"),
-        ("train.source.ids.npy", "", "train.source.ids.npy: 0 bytes, but"),
-        ("tokenizer.model", None, "tokenizer.model: No such file"),
+        ("train.source.ids.bin", "", "train.source.ids.bin: missing, or not as long"),
+        ("tokenizer.model", None, "tokenizer.model: missing"),
     ],
 )
 def test_a_damaged_directory(refused, prepared, small_settings, tmp_path, name, content, complaint):
@@ -114,11 +114,11 @@ def test_another_text_with_the_same_vocabulary_is_not_the_same_run(own_run, prep
     """Whoever changes the ids may change the manifest, too; the run remembers their checksum."""
     directory = shutil.copytree(prepared, tmp_path / "data")
     config = small_config(**{"data.directory": str(directory)})
-    ids = np.load(directory / "train.source.ids.npy", mmap_mode="r+")
+    ids = np.memmap(directory / "train.source.ids.bin", np.uint16, mode="r+")
     ids[:2] = ids[1::-1]
     ids.flush()
     manifest = json.loads((directory / "manifest.json").read_text())
-    manifest["files"]["train.source.ids.npy"]["crc32"] = crc32_of_file(directory / "train.source.ids.npy")
+    manifest["files"]["train.source.ids.bin"]["crc32"] = crc32_of_file(directory / "train.source.ids.bin")
     (directory / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(UserError, match="the checksum of its ids is not that in manifest.json: prepare the text again"):
         start.resume(own_run, config)
@@ -131,7 +131,7 @@ def test_another_text_with_the_same_vocabulary_is_not_the_same_run(own_run, prep
 
 def test_another_vocabulary_is_not_the_same_run(own_run, small_config, tmp_path, prepare_corpus):
     other = prepare_corpus(tmp_path / "other", sample=10)
-    with pytest.raises(UserError, match="its vocabulary is not the one this run began with"):
+    with pytest.raises(UserError, match="its vocabulary is not that of the run, or of its pretrained run"):
         start.resume(own_run, small_config(**{"data.directory": str(other)}))
 
 

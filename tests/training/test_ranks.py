@@ -14,8 +14,7 @@ from scratchformer.parallel import gradient
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.tasks import start
 from scratchformer.text.batches import batches_in_order
-from scratchformer.training import loop
-from scratchformer.training.loop import INTERRUPTED, Stop, reason_to_stop
+from scratchformer.training.loop import INTERRUPTED, ProgressLog, reason_to_stop
 from scratchformer.training.run import RunDirectory
 from scratchformer.training.saving import save
 from scratchformer.training.trainer import Trainer
@@ -166,10 +165,7 @@ def test_one_that_wishes_to_stop_stops_all(together, begin):
 
     def work(ranks):
         trainer = Trainer(alone.run, alone.config, alone.data, alone.tokenizer, ranks=ranks)
-        return [
-            reason_to_stop(trainer, Stop(requested=ranks.rank == 1 and asked), time.perf_counter())
-            for asked in (False, True)
-        ]
+        return [reason_to_stop(trainer, ranks.rank == 1 and asked, time.perf_counter()) for asked in (False, True)]
 
     assert together(2, work) == [["", INTERRUPTED]] * 2
 
@@ -180,8 +176,8 @@ def test_only_the_first_rank_writes(together, begin):
     def work(ranks):
         run = RunDirectory(alone.run.path if ranks.rank == 0 else alone.run.path / "nowhere")
         trainer = Trainer(run, alone.config, alone.data, alone.tokenizer, ranks=ranks)
-        with loop.show_progress(trainer) as progress:
-            progress.log_validation(validate(trainer))
+        with ProgressLog(trainer) as log:
+            log.validation(validate(trainer))
         save(trainer)
         return sorted(path.name for path in run.path.rglob("*.*"))
 

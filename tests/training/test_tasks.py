@@ -12,7 +12,7 @@ from scratchformer.config import MODEL_OF_TASK, PRESETS
 from scratchformer.doctor import diagnosis
 from scratchformer.errors import UserError
 from scratchformer.tasks import start
-from scratchformer.tasks.table import TASKS, task_named
+from scratchformer.tasks.task import TASKS, task_named
 from scratchformer.text.batches import steps
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory, load_model

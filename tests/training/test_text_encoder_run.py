@@ -8,7 +8,7 @@ import pytest
 from scratchformer import config as configs
 from scratchformer.tasks import start
 from scratchformer.tasks.antecedent import NO, YES, is_right, pairs_of, with_two_nouns
-from scratchformer.tasks.table import task_named
+from scratchformer.tasks.task import task_named
 from scratchformer.text.bundled import both_right
 from scratchformer.text.tokenizer import EOS
 from scratchformer.training import loop

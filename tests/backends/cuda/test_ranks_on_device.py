@@ -8,7 +8,8 @@ import pytest
 import strict_array
 
 from scratchformer.parallel import gradient
-from scratchformer.parallel.communicator import Communicator, HostStaged
+from scratchformer.parallel.communicator import Communicator
+from scratchformer.parallel.nccl import HostStaged
 from scratchformer.training.trainer import Trainer
 
 
