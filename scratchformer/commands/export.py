@@ -13,9 +13,6 @@ def add(commands: Commands) -> None:
     torch = "torch: the state dict of nn.TransformerEncoder, nn.TransformerDecoder and the embeddings"
     parser.add_argument("--to", choices=["torch"], required=True, help=torch)
     parser.add_argument("file", type=path, metavar="FILE")
-
-
-def add_import(commands: Commands) -> None:
     parser = add_command(commands, "import", import_)
     kinds = "torch: a file that `export` has written (default); gpt2: OpenAI's published weights"
     parser.add_argument("--from", choices=["torch", "gpt2"], default="torch", dest="kind", help=kinds)
@@ -58,9 +55,8 @@ def import_(args: argparse.Namespace) -> None:
     else:
         from scratchformer.training import torch_format
 
-        for name in ("vocab", "merges", "heads"):
-            if getattr(args, name) is not None:
-                raise UserError(f"--{name} is for --from gpt2")
+        if args.vocab or args.merges or args.heads:
+            raise UserError("--vocab, --merges and --heads are for --from gpt2")
         if not torch_format.import_run(args.file, run):
             tell(f"{args.file}: its weights have changed since it was exported")
         command = "translate"

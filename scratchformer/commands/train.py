@@ -105,20 +105,14 @@ def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
     else:
         name = "tiny" if args.preset is None else args.preset
         run, config = RunDirectory(args.out or Path("runs") / Path(name).stem), load_config(name)
-        require_text(name, with_options(config, args))
+        for corpus in configs.PUBLIC_CORPORA:
+            if name.startswith(corpus) and not with_options(config, args).data.names_text:
+                own = f"`scratchformer data {corpus} --out DIR` prepares its own"
+                raise UserError(f"{name} needs text: {own}; then give --data DIR")
     config = with_options(config, args)
     require_effect(config, args)
     configs.require_work_for(config, args.nproc)
     return run, config
-
-
-def require_text(preset: str, config: Config) -> None:
-    """Refuse a preset for a public data set if the configuration names no text."""
-    if not config.data.names_text:
-        for corpus in configs.PUBLIC_CORPORA:
-            if preset.startswith(corpus):
-                own = f"`scratchformer data {corpus} --out DIR` prepares its own"
-                raise UserError(f"{preset} needs text: {own}; then give --data DIR")
 
 
 def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) -> int:

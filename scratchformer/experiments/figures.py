@@ -23,7 +23,6 @@ from matplotlib.ticker import StrMethodFormatter
 from scratchformer import config as configs
 from scratchformer.decoding.search import max_lengths, search
 from scratchformer.decoding.translator import Translator
-from scratchformer.decoding.tree_parser import words_of
 from scratchformer.errors import UserError
 from scratchformer.files import make_directory, whole_file
 from scratchformer.nn.attention import attention_weights
@@ -295,6 +294,8 @@ def attention_of_translation(translator: Translator, sentence: str, beam: int, a
     model = translator.model
     tokenizer = target_tokenizer = translator.tokenizer
     if isinstance(tokenizer, TokenizerPair):  # it parses
+        from scratchformer.decoding.tree_parser import words_of
+
         target_tokenizer, sentence = tokenizer.target, " ".join(words_of(sentence))
     source_ids = encode_sequences(tokenizer.encode, [sentence]).padded(np.array([0]))  # (1, S)
     if source_ids.size > MOST_PIECES:

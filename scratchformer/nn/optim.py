@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Callable, Protocol
+from typing import Any, Callable
 
 from scratchformer.nn.ops import chunks, ops_of
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
@@ -19,12 +19,6 @@ def noam(step: int, d_model: int = 512, warmup: int = 4000, factor: float = 1.0)
     if step < 1 or warmup < 1:
         raise ValueError(f"step={step} and warmup={warmup} count from 1")
     return factor * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
-
-
-class HasStore(Protocol):
-    """A model, or any other object with a `ParameterStore`."""
-
-    store: ParameterStore
 
 
 class Adam:
@@ -43,11 +37,7 @@ class Adam:
     """
 
     def __init__(
-        self,
-        store: ParameterStore | HasStore,
-        betas: tuple[float, float] = (0.9, 0.98),
-        eps: float = 1e-9,
-        map: Callable = map,
+        self, store: Any, betas: tuple[float, float] = (0.9, 0.98), eps: float = 1e-9, map: Callable = map
     ) -> None:
         self.store = store if isinstance(store, ParameterStore) else store.store
         self.store.require(store.parameters() if isinstance(store, Layer) else self.store.parameters)

@@ -9,6 +9,8 @@ from typing import Any, cast
 import numpy as np
 
 from scratchformer.config import ModelConfig
+from scratchformer.errors import UserError
+from scratchformer.limits import machine_memory_bytes
 from scratchformer.nn.models import new_model
 
 FLOAT_BYTES = 4
@@ -64,3 +66,11 @@ def parameter_counts(config: ModelConfig) -> dict[str, int]:
 
 PARTS = {"norm": "layer norms", "attention": "attention", "feed_forward": "feed-forward", "positions": "positions"}
 """Mark in a parameter's name -> its part of the model. The others belong to input and output."""
+
+
+def require_memory(n_bytes: int, what: str) -> None:
+    """Refuse what needs more memory than this machine has."""
+    there = machine_memory_bytes()
+    if there is not None and n_bytes > there:
+        needed = f"{what} take {n_bytes / 2**30:,.1f} GiB"
+        raise UserError(f"not enough memory: {needed}, and this machine has {there / 2**30:,.1f} GiB")

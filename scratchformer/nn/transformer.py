@@ -12,7 +12,6 @@ from scratchformer.nn.attention import CrossAttention, KeyValueCache, Mask, Self
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Embedding, FeedForward, LayerNorm, LearnedPositions, PositionalEncoding, Unembedding
 from scratchformer.nn.model import Model, check_ids
-from scratchformer.nn.next_word import NextWord
 from scratchformer.nn.ops import PAD
 from scratchformer.nn.parameter import Array, Layer, ParameterStore, as_tuple
 from scratchformer.nn.residual import residual
@@ -101,7 +100,7 @@ def feed_forward(config: ModelConfig, init: np.random.Generator, dtype: str) -> 
 
 
 class Stack(Layer, ABC):
-    """N layers. With pre-norm one more LayerNorm follows, since the last layer's output is not normalised.
+    """N layers of a `kind`. With pre-norm one more LayerNorm follows, since the last layer's output is not normalised.
 
     forward(x (B, T, D), *others) -> y (B, T, D), cache;   others (memory, masks) go to each layer
     backward(dy (B, T, D), cache) -> dx, or (dx, dmemory) if the layers read a memory
@@ -109,9 +108,13 @@ class Stack(Layer, ABC):
     kv_caches  for decoding: one for each layer. Nothing is kept for backward then.
     """
 
+    @property
     @abstractmethod
-    def __init__(self, config: ModelConfig, layers: list, dtype: str) -> None:
-        self.layers = layers
+    def kind(self) -> type:
+        """The class of the layers."""
+
+    def __init__(self, config: ModelConfig, init: np.random.Generator, dtype: str = "float32") -> None:
+        self.layers = [self.kind(config, init, dtype) for _ in range(config.N)]
         self.final_norm = LayerNorm(config.d_model, dtype, config.ln_eps) if config.norm == "pre" else None
 
     def forward(
@@ -150,8 +153,7 @@ class Encoder(Stack):
     backward(dy (B, S, D), cache) -> dx (B, S, D)
     """
 
-    def __init__(self, config: ModelConfig, init: np.random.Generator, dtype: str = "float32") -> None:
-        super().__init__(config, [EncoderLayer(config, init, dtype) for _ in range(config.N)], dtype)
+    kind = EncoderLayer
 
 
 class Decoder(Stack):
@@ -161,8 +163,7 @@ class Decoder(Stack):
     backward(dy (B, T, D), cache) -> dx (B, T, D), dmemory (B, S, D)
     """
 
-    def __init__(self, config: ModelConfig, init: np.random.Generator, dtype: str = "float32") -> None:
-        super().__init__(config, [DecoderLayer(config, init, dtype) for _ in range(config.N)], dtype)
+    kind = DecoderLayer
 
 
 # The whole model ------------------------------------------------------------------------------------------------------
@@ -202,7 +203,11 @@ class Transformer(Model):
         self.source_positions = positions(config, init, dtype)
         self.encoder = Encoder(config, init, dtype)
         self.target_embedding = Embedding(target)
-        self.next_word = NextWord(config.n_tags) if config.n_tags else None
+        self.next_word: Any = None
+        if config.n_tags:
+            from scratchformer.nn.next_word import NextWord
+
+            self.next_word = NextWord(config.n_tags)
         self.target_positions = positions(config, init, dtype)
         self.decoder = Decoder(config, init, dtype)
         self.unembedding = Unembedding(output)

@@ -29,7 +29,8 @@ def begin(run: RunDirectory, config: Config, ranks: Communicator = Communicator(
     with run.reserved() if is_main else nullcontext():
         tokenizer, config, data = task.begin(config, ranks)
         trainer = Trainer(run, config, data, tokenizer, device, ranks, goal=task)
-        take_pretrained(trainer)
+        if config.training.pretrained:
+            take_pretrained(trainer)
         if is_main:
             if tokenizer:
                 tokenizer.save(run.tokenizer_file)
@@ -55,7 +56,7 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
         require_tokenizer(run.tokenizer_file, tokenizer, progress, path)
     data = task.resume(config, tokenizer)
     trainer = Trainer(run, config, data, tokenizer, device, ranks, progress, task)
-    if not progress.step:
+    if config.training.pretrained and not progress.step:
         take_pretrained(trainer)
     restore(trainer, path, found)
     if is_main:

@@ -15,12 +15,12 @@ from scratchformer import config as configs
 from scratchformer.backends.device import Device, dtype_named
 from scratchformer.config import Config
 from scratchformer.errors import UserError
-from scratchformer.limits import machine_memory_bytes
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.models import new_model
 from scratchformer.nn.ops import using
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
+from scratchformer.nn.sizes import FLOAT_BYTES, parameter_counts, require_memory
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.parallel.cores import share_of_cores
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, Examples, Sequences
@@ -95,8 +95,10 @@ class Trainer:
         self.plan = BatchPlan(
             data.train, settings.tokens_per_batch, settings.accumulation, settings.seed, settings.bucket_fineness
         )
+        # For a GPU, gradients and moments are on the device.
+        n_bytes = (2 if self.device.is_async else 4) * FLOAT_BYTES * sum(parameter_counts(config.model).values())
+        require_memory(n_bytes, "the model's weights, gradients and moments")
         self.model: Any = new_model(config.model, settings.seed)
-        self._require_memory()
         self.device.to_device(self.model)
         self.between_devices = self.device.communicator(ranks) if ranks.size > 1 else ranks
         self.threads = 1
@@ -113,18 +115,6 @@ class Trainer:
         self.remarks = list(self._remarks(n_threads, progress.threads))
         self.n_pending = 0  # steps that have begun and not ended
         self.busy_since = 0.0
-
-    def _require_memory(self) -> None:
-        """Refuse a model whose weights, gradients and moments alone need more memory than this machine has.
-
-        For a GPU that is the weights and as much again: gradients and moments are on the device.
-        """
-        needed, there = (2 if self.device.is_async else 4) * self.model.store.data.nbytes, machine_memory_bytes()
-        if there is not None and needed > there:
-            raise UserError(
-                f"not enough memory: the model's weights, gradients and moments take {needed / 2**30:,.1f} GiB, "
-                f"and this machine has {there / 2**30:,.1f} GiB"
-            )
 
     def _remarks(self, n_threads: int, n_before: int) -> Iterator[str]:
         if n_threads and n_before and n_threads != n_before:

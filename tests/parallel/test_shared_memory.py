@@ -142,9 +142,9 @@ def test_a_barrier_succeeds_if_a_rank_fails_after_arriving(together):
 
 def test_all_ranks_report_what_they_do_not_agree_on(together):
     def work(ranks):
-        require_agreement(ranks, {"steps": 5, "P_drop": 0.1})
+        ranks.require_agreement({"steps": 5, "P_drop": 0.1})
         with pytest.raises(UserError) as caught:
-            require_agreement(ranks, {"steps": 5, "seed": ranks.rank // 2, "device": f"cpu {ranks.rank == 1}"})
+            ranks.require_agreement({"steps": 5, "seed": ranks.rank // 2, "device": f"cpu {ranks.rank == 1}"})
         return str(caught.value)
 
     message = (

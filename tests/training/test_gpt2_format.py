@@ -73,4 +73,4 @@ def test_impossible_options_are_refused(refused, tensors, command, tmp_path):
     assert "d_model=64 is not a multiple of --heads 5" in refused(*command, "--heads", 5)
     assert "needs its tokenizer, too" in refused(*command[:4], *command[6:])
     said = refused("import", tmp_path / "model.safetensors", "--out", tmp_path / "run", "--heads", 3)
-    assert "--heads is for --from gpt2" in said
+    assert "--heads are for --from gpt2" in said
