@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
 import numpy as np
+from harness import record
 from provenance import git
 from scipy.stats import t as student
-from small_training import record
 
 from scratchformer import cli
 from scratchformer import config as configs

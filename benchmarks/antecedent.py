@@ -22,12 +22,9 @@ that "it" could mean in a sentence of test_coreference are never the two of a tr
 training sentences, too, but not their labels.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -35,9 +32,9 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from masked_language_model import trained
+from harness import earlier, number, record, rounded, spread
 from provenance import surroundings
-from small_training import number, record, spread
+from training_runs import trained
 
 from scratchformer import config as configs
 from scratchformer.config import Config
@@ -46,8 +43,7 @@ from scratchformer.tasks.antecedent import AntecedentTask, is_right, pairs_of, w
 from scratchformer.text.bundled import Example, both_right, words
 from scratchformer.training.run import RunDirectory
 
-SIZES = (100, 300, 1000, 3061)
-SIZES_FOR_LONG = (300, 3061)
+SIZES, SIZES_FOR_LONG = (100, 300, 1000, 3061), (300, 3061)
 RATES = ((0.1, 100), (0.4, 100), (1.0, 400))
 """lr_factor and warmup: that of the preset, one between, and that of pretraining"""
 WAYS = ("counting", "scratch", "scratch_long", "pretrained")
@@ -71,25 +67,23 @@ class FewSentences(AntecedentTask):
 
 def counted(n: int, seed: int) -> Row:
     """The scores of a majority of n sentences: which noun, the first or the second, does the adjective go with?"""
+
+    def adjective(example: Example) -> str:
+        return words(example.source)[-2]  # before the full stop
+
+    def first(example: Example) -> int:
+        return 1 if example.coreference["antecedent"] < example.coreference["rival"] else -1
+
     votes: Counter[str] = Counter()
     for each in FewSentences(n, seed).read(configs.PRESETS["antecedent"])["train"]:
-        votes[adjective(each)] += 1 if means_first(each) else -1
+        votes[adjective(each)] += first(each)
 
     def right(split: str) -> np.ndarray:
-        examples = with_two_nouns(split)
-        return np.array([votes[adjective(each)] * (1 if means_first(each) else -1) > 0 for each in examples])
+        return np.array([votes[adjective(each)] * first(each) > 0 for each in with_two_nouns(split)])
 
-    pairs = both_right(right("test_coreference"), with_two_nouns("test_coreference"))
-    shares = (right("val"), right("test"), right("test_coreference"), pairs)
+    on_pairs = right("test_coreference")
+    shares = right("val"), right("test"), on_pairs, both_right(on_pairs, with_two_nouns("test_coreference"))
     return {"seed": seed, "n": n} | {name: percent(share) for name, share in zip(MEASURES, shares)}
-
-
-def adjective(example: Example) -> str:
-    return words(example.source)[-2]  # before the full stop
-
-
-def means_first(example: Example) -> bool:
-    return example.coreference["antecedent"] < example.coreference["rival"]  # type: ignore[index]
 
 
 def percent(right: np.ndarray) -> float | None:
@@ -103,24 +97,13 @@ def learned(config: Config, n: int) -> Row:
     task = FewSentences(n, training.seed)
     with patch.object(antecedent, "AntecedentTask", lambda: task), tempfile.TemporaryDirectory() as directory:
         model = trained(configs.with_settings(config, once), Path(directory) / "run")
-    on_val = is_right(
-        model.model, pairs_of(with_two_nouns("val"), model.tokenizer, config.data.max_length), model.device.ops
-    )
-    scores = task.evaluate(model).record
-    settings = {"steps": training.steps, "lr_factor": training.lr_factor, "warmup": training.warmup}
-    tested = {name: number(scores[name]) for name in MEASURES[1:]}
-    row = {"seed": training.seed, "n": n} | settings | {"val": percent(on_val)} | tested
+    val = pairs_of(with_two_nouns("val"), model.tokenizer, config.data.max_length)
+    row = {"seed": training.seed, "n": n, "steps": training.steps}
+    row |= {"lr_factor": training.lr_factor, "warmup": training.warmup}
+    row |= {"val": percent(is_right(model.model, val, model.device.ops))}
+    row |= rounded({name: task.evaluate(model).record[name] for name in MEASURES[1:]})
     print("pretrained" if training.pretrained else "from new weights", row, flush=True)
     return row
-
-
-def config_for(run: Path, quick: bool) -> Config:
-    """The preset, with the model and the seed of a masked language model."""
-    pretraining = configs.load(RunDirectory(run).config_file)
-    training = replace(configs.PRESETS["antecedent"].training, seed=pretraining.training.seed, threads=1)
-    if quick:
-        training = replace(training, steps=2)
-    return replace(configs.PRESETS["antecedent"], model=replace(pretraining.model, n_classes=2), training=training)
 
 
 def trainings(way: str, run: Path, choice: dict[int, tuple], quick: bool) -> list[tuple[Config, int]]:
@@ -128,11 +111,11 @@ def trainings(way: str, run: Path, choice: dict[int, tuple], quick: bool) -> lis
 
     choice  number of sentences -> lr_factor and warmup, for scratch_long
     """
-    config = config_for(run, quick)
+    config, before = config_for(run, quick), configs.load(RunDirectory(run).config_file).training
     if way == "pretrained":
         config = configs.with_settings(config, {"training.pretrained": str(run.absolute())})
     if way == "scratch_long" and not quick:
-        before, now = configs.load(RunDirectory(run).config_file).training, config.training
+        now = config.training
         ratio = before.tokens_per_batch * before.accumulation / (now.tokens_per_batch * now.accumulation)
         config = configs.with_settings(config, {"training.steps": now.steps + round(ratio * before.steps)})
     return [
@@ -142,22 +125,24 @@ def trainings(way: str, run: Path, choice: dict[int, tuple], quick: bool) -> lis
     ]
 
 
+def config_for(run: Path, quick: bool) -> Config:
+    """The preset, with the model and the seed of a masked language model."""
+    pretraining, preset = configs.load(RunDirectory(run).config_file), configs.PRESETS["antecedent"]
+    training = replace(preset.training, seed=pretraining.training.seed, threads=1)
+    training = replace(training, steps=2) if quick else training
+    return replace(preset, model=replace(pretraining.model, n_classes=2), training=training)
+
+
 def sizes(way: str, quick: bool) -> tuple[int, ...]:
     return (4,) if quick else SIZES_FOR_LONG if way == "scratch_long" else SIZES
 
 
-def rate(row: Row) -> tuple:
-    return row.get("lr_factor"), row.get("warmup")
-
-
 def chosen(rows: list[Row], n: int) -> list[Row]:
     """Of the rows with n sentences, those of the rate that is best on the val split."""
-    of_rate: dict[tuple, list[Row]] = {}
+    of_rate: dict[tuple, list[Row]] = defaultdict(list)
     for row in rows:
         if row["n"] == n:
-            of_rate.setdefault(rate(row), []).append(row)
-    if len(of_rate) == 1:
-        return next(iter(of_rate.values()))
+            of_rate[row.get("lr_factor"), row.get("warmup")].append(row)
     return max(of_rate.values(), key=lambda rows: round(float(np.mean([row["val"] for row in rows])), 3))
 
 
@@ -167,7 +152,7 @@ def summary(rows: list[Row]) -> dict[str, Any]:
     for n in dict.fromkeys(row["n"] for row in rows):
         best = chosen(rows, n)
         settings = {name: best[0][name] for name in ("lr_factor", "warmup", "steps") if name in best[0]}
-        measures = {name: spread([row[name] for row in best]) for name in MEASURES if name in best[0]}
+        measures = {name: spread(row[name] for row in best) for name in MEASURES}
         found[str(n)] = settings | {"seeds": [row["seed"] for row in best]} | measures
     return found
 
@@ -180,8 +165,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    file, quick = arguments.out / "antecedent.json", arguments.quick
-    results = json.loads(file.read_text(encoding="utf-8"))["results"] if file.exists() else {}
+    quick, results = arguments.quick, earlier(arguments, "antecedent").get("results", {})
     configurations = [config_for(run, quick) for run in arguments.runs]
     with ProcessPoolExecutor(arguments.jobs) as pool:
         for way in (way for way in WAYS if way in arguments.ways):
@@ -189,16 +173,14 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
                 rows = [counted(n, config.training.seed) for config in configurations for n in sizes(way, quick)]
             else:
                 scratch = results["scratch"]["rows"] if way == "scratch_long" else []
-                choice = {n: rate(chosen(scratch, n)[0]) for n in {row["n"] for row in scratch}}
+                best = {row["n"]: chosen(scratch, row["n"])[0] for row in scratch}
+                choice = {n: (row["lr_factor"], row["warmup"]) for n, row in best.items()}
                 tasks = [task for run in arguments.runs for task in trainings(way, run, choice, quick)]
                 rows = list(pool.map(learned, *zip(*tasks)))
             results[way] = {"provenance": surroundings(), "rows": rows}
-    return {
-        "config": configs.to_dict(configurations[0]),
-        "rates": RATES,
-        "summary": {way: summary(results[way]["rows"]) for way in WAYS if way in results},
-        "results": results,
-    }
+    summaries = {way: summary(results[way]["rows"]) for way in WAYS if way in results}
+    config = configs.to_dict(configurations[0])
+    return {"config": config, "rates": RATES, "summary": summaries, "results": results}
 
 
 if __name__ == "__main__":

@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from small_training import number, record, spread
+from harness import number, record, rounded, spread
+from small_training import read_text
 
 from scratchformer import config as configs
 from scratchformer.backends.device import Device
 from scratchformer.config import Config
-from scratchformer.tasks.translation import encode_corpus, read_corpus, train_tokenizer
 from scratchformer.text.batches import BatchPlan, EncodedPairs, bucket_boundaries, steps
 from scratchformer.training.run import RunDirectory
 from scratchformer.training.trainer import Trainer
@@ -146,80 +145,33 @@ def looks_of(plan: Plan) -> dict[str, Any]:
     positions = sum(batch.n_positions for batches in all_steps for batch in batches)
     real = sum(batch.n_source_tokens + batch.n_target_tokens for batches in all_steps for batch in batches)
     tokens = np.array([sum(batch.n_target_tokens for batch in batches) for batches in all_steps])
-    return {
-        "steps": len(all_steps),
-        "padding": number(1 - real / positions),
-        "positions_per_real_token": number(positions / real),
-        "small_steps": int((tokens < SMALL * np.median(tokens)).sum()),
-        "target_tokens": {
-            "median": number(float(np.median(tokens))),
-            "least": int(tokens.min()),
-            "most": int(tokens.max()),
-            "deviation_over_mean": number(float(tokens.std() / tokens.mean())),
-        },
-    }
+    shares = rounded({"padding": 1 - real / positions, "positions_per_real_token": positions / real})
+    return {"steps": len(all_steps), **shares, "small_steps": int((tokens < SMALL * np.median(tokens)).sum())}
 
 
 def train(trainer: Trainer, plan: Plan) -> dict[str, Any]:
-    """-> losses after every so many steps and at the end, and what the steps were like"""
-    settings = trainer.config.training
-    curve, log = [], []
-    began = time.process_time()
-    looked = 0.0  # seconds of validation
-    assert trainer.data.val is not None
-    val = trainer.data.val
-
-    def look() -> None:
-        nonlocal looked
-        before = time.process_time()
-        loss = validation_loss(trainer.model, val, settings.tokens_per_batch, ops=trainer.device.ops)
-        curve.append([trainer.progress.step, trainer.progress.target_tokens, number(loss)])
-        looked += time.process_time() - before
-
-    for epoch, index, indices in steps(plan):
-        entry = trainer.finish(trainer.step(epoch, index, indices))
-        entry["pairs"], entry["longest"] = len(indices), int(plan.encoded.lengths[indices].max())
-        log.append(entry)
-        done = trainer.progress.target_tokens >= settings.max_tokens
-        if done or entry["step"] % settings.validate_every == 0:
-            look()
+    """-> losses after every so many steps and at the end, and the lengths of the gradients"""
+    settings, curve, log = trainer.config.training, [], []
+    for place in steps(plan):
+        log.append(trainer.finish(trainer.step(*place)))
+        step, target_tokens = trainer.progress.step, trainer.progress.target_tokens
+        done = target_tokens >= settings.max_tokens
+        if done or step % settings.validate_every == 0:
+            val = validation_loss(trainer.model, trainer.data.val, settings.tokens_per_batch, ops=trainer.device.ops)
+            curve.append([step, target_tokens, number(val)])
         if done:
             break
-    seconds = time.process_time() - began - looked
-    norms = np.array([entry["grad_norm"] for entry in log])
-    tokens = np.array([entry["target_tokens"] for entry in log])
-    settled = np.arange(len(log)) >= len(log) // 4  # the first steps of a new model have large gradients anyway
-    is_small = tokens < SMALL * np.median(tokens)
-    largest = sorted(np.flatnonzero(settled), key=lambda i: -norms[i])[:10]
-    return {
-        "final_loss": curve[-1][2],
-        "steps": len(log),
-        "target_tokens_per_second_of_the_processor": number(int(tokens.sum()) / seconds),
-        "gradient_norm": {
-            "median": number(float(np.median(norms[settled]))),
-            "largest": number(float(norms[settled].max())),
-            "median_of_small_steps": (
-                number(float(np.median(norms[settled & is_small]))) if (settled & is_small).any() else None
-            ),
-            "deviation_over_mean": number(float(norms[settled].std() / norms[settled].mean())),
-        },
-        "largest_gradients": [
-            {
-                "step": int(i) + 1,
-                "norm": number(float(norms[i])),
-                **{name: int(log[i][name]) for name in ("pairs", "target_tokens", "longest")},
-            }
-            for i in largest
-        ],
-        "curve": curve,
-    }
+    settled = log[len(log) // 4 :]  # the first steps of a new model have large gradients anyway
+    norms, tokens = (np.array([entry[name] for entry in settled]) for name in ("grad_norm", "target_tokens"))
+    small = norms[tokens < SMALL * np.median([entry["target_tokens"] for entry in log])]
+    lengths = {"median": float(np.median(norms)), "largest": float(norms.max())}
+    lengths["median_of_small_steps"] = float(np.median(small)) if small.size else None
+    return {"final_loss": curve[-1][2], "steps": len(log), "gradient_norm": rounded(lengths), "curve": curve}
 
 
 def compare(config: Config, names: Sequence[str], seeds: Sequence[int]) -> dict[str, Any]:
     """Train with each of the plans -> the configuration and what was found"""
-    corpus = read_corpus(config.data)
-    tokenizer = train_tokenizer(corpus, config)
-    data = encode_corpus(corpus, tokenizer, config)
+    tokenizer, data = read_text(config)
     rows: dict[str, dict[str, Any]] = {name: {"plan": name, "runs": []} for name in names}
     for seed in seeds:
         of_seed = configs.with_settings(config, {"training.seed": seed})

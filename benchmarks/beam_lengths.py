@@ -1,7 +1,6 @@
 """Lengths of the translations of larger beams: do all shrink, or do a few collapse?
 
     python benchmarks/beam_lengths.py SOURCE REFERENCE RUN [RUN ...] [--name NAME] [--quick] [--out DIR]
-    python benchmarks/beam_lengths.py --sizes [SOURCE REFERENCE RUN]               # averages: beam_sizes.json
 
 Without arguments, the shipped model (data/tiny_model) on the bundled long sentences. README.md here says how the
 recorded runs were trained. Only numbers are written, no text: BLEU can be computed from them, not a sentence.
@@ -10,20 +9,19 @@ recorded runs were trained. Only numbers are written, no text: BLEU can be compu
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 from typing import Any, Iterable
 
 import numpy as np
+from harness import number, record
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
-from small_training import number, record, settings_of
+from small_training import settings_of
 
 from scratchformer.decoding.incremental import begin_decoding, decoding_step
 from scratchformer.decoding.search import Hypothesis, search
 from scratchformer.decoding.translator import Translator
 from scratchformer.nn.ops import chunks
 from scratchformer.text.batches import encode_sequences
-from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.corpora import read_pairs
 from scratchformer.text.tokenizer import BOS, EOS
 from scratchformer.training.run import load_run
@@ -31,7 +29,6 @@ from support.bleu_by_hand import N, bleu, count_table
 
 SHIPPED = [Path("data/tiny/test_long.en"), Path("data/tiny/test_long.de"), Path("data/tiny_model")]
 SETTINGS = [(1, 0.0), *((beam, alpha) for alpha in (0.0, 0.6) for beam in (2, 4, 8, 16))]
-BEAMS, ALPHAS = (1, 2, 4, 8, 16), (0.0, 0.6, 1.0)  # of --sizes
 AT_ONCE = 50
 QUICK = 10  # sentences
 
@@ -94,31 +91,6 @@ def measured(run: Path, source: list[str], reference: list[str]) -> dict[str, An
     }
 
 
-# Averages only: beam_sizes --------------------------------------------------------------------------------------------
-
-
-def setting(
-    translator: Translator, sources: list[np.ndarray], references: list[str], beam: int, alpha: float
-) -> dict[str, Any]:
-    """BLEU and length ratio of the best translations; their log probability in nats and tokens, EOS included, on
-    average; and in what share of the sentences the empty translation is likelier than the one found."""
-    found = [best for source_ids in sources for [best] in search(translator.model, source_ids, beam, alpha)]
-    scores = corpus_scores(translator.tokenizer.decode([best.ids for best in found]), references)
-    log_p = np.array([best.log_probability for best in found])
-    empty = np.concatenate([log_p_of_empty(translator, source_ids) for source_ids in sources])
-    result = {
-        "beam": beam,
-        "alpha": alpha,
-        "bleu": number(scores.bleu),
-        "length_ratio": number(scores.length_ratio),
-        "log_probability": number(log_p.mean()),
-        "tokens": number(np.mean([n_tokens(best) for best in found])),
-        "empty_is_likelier": number((empty > log_p).mean()),
-    }
-    print(result, flush=True)
-    return result
-
-
 def n_tokens(hypothesis: Hypothesis) -> int:
     return len(hypothesis.ids) + 1
 
@@ -131,32 +103,18 @@ def log_p_of_empty(translator: Translator, source_ids: np.ndarray) -> np.ndarray
     return logits[:, EOS] - np.logaddexp.reduce(logits, axis=-1)
 
 
-def averages(run: Path, source: list[str], references: list[str]) -> list[dict[str, Any]]:
-    """Greedy search, and beams with several length penalties."""
-    translator = load_run(run)
-    sources = batches_of(translator, source)
-    settings = [(beam, alpha) for beam in BEAMS for alpha in ALPHAS if beam > 1 or math.isclose(alpha, 0.6)]
-    return [setting(translator, sources, references, beam, alpha) for beam, alpha in settings]
-
-
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="SOURCE REFERENCE RUN ...")
-    parser.add_argument("--sizes", action="store_true", help="only averages, also with alpha 1, as beam_sizes.json")
-    parser.add_argument("--name", help="of the result (default: beam_lengths, or beam_sizes)")
+    parser.add_argument("--name", default="beam_lengths", help="of the result (default: %(default)s)")
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    shipped = [Path("data/tiny/test.en"), Path("data/tiny/test.de"), SHIPPED[2]] if arguments.sizes else SHIPPED
-    source, reference, *runs = arguments.files or shipped
+    source, reference, *runs = arguments.files or SHIPPED
     pairs = read_pairs(source, reference)
     count = QUICK if arguments.quick else len(pairs.source)
-    texts, first = (pairs.source[:count], pairs.target[:count]), settings_of(runs[0])
-    seeds = [settings_of(run)["training"]["seed"] for run in runs]
-    if arguments.sizes:
-        about = {"name": arguments.name or "beam_sizes", "config": first, "seeds": seeds[:1], "sentences": count}
-        return about | {"results": averages(runs[0], *texts)}
-    about = {"name": arguments.name or "beam_lengths", "seeds": seeds, "sentences": count}
-    return about | {"results": [measured(run, *texts) for run in runs]}
+    results = [measured(run, pairs.source[:count], pairs.target[:count]) for run in runs]
+    seeds = [result["config"]["training"]["seed"] for result in results]
+    return {"name": arguments.name, "seeds": seeds, "sentences": count, "results": results}
 
 
 if __name__ == "__main__":

@@ -9,27 +9,19 @@ step of a small model. Forward and backward in float32, on one thread, without p
     time    the minimum over the repetitions, in which the sizes take turns
     memory  the most that NumPy's arrays hold at a time, weights and inputs included (tracemalloc, in a pass of its own)
 
-How to read the exponents: a cost proportional to size^e becomes a line of slope e on logarithmic axes. Measured is the
-slope of the line through the upper half of the sizes (least squares). Predicted is the slope of the line through what
-can be counted there: floating-point operations in matrix products for time, floats that are alive at the peak for
-memory. For the time of the first two things, that is Table 1's exponent. The exponent of a sum
-whose parts grow differently is not a whole number: in a step, attention's share goes as T^2, everything else as T.
-
-Measured time grows more slowly than predicted where costs count that do not grow (a call of NumPy costs microseconds)
-and where larger products run at a higher rate; both pull at small sizes most. It grows faster where arrays no longer
-fit into a cache, and where work counts that is not a matrix product.
+A cost proportional to size^e becomes a line of slope e on logarithmic axes. Measured is the slope of the line through
+the upper half of the sizes (least squares). Predicted is the slope of the line through what can be counted there:
+floating-point operations in matrix products for time, floats that are alive at the peak for memory. README.md here says
+how to read the differences.
 """
 
-from __future__ import annotations
-
 import argparse
-import time
 import tracemalloc
 from typing import Any, Callable, NamedTuple
 
 import numpy as np
 from cpu_step import matmul_flops, micro_batches, our_step, pairs_of
-from small_training import record
+from harness import record, take_turns
 
 from scratchformer.backends.cpu import FAST, PRODUCT_BLOCK, keep_freed_memory
 from scratchformer.config import Config, ModelConfig
@@ -37,12 +29,12 @@ from scratchformer.nn.attention import ScaledDotProductAttention
 from scratchformer.nn.layers import FeedForward
 from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.transformer import Transformer
-from scratchformer.text.batches import EncodedPairs
 
-REPETITIONS, QUICK_REPETITIONS = 20, 2
-QUICK_SIZES = 3  # of each axis
 D_K = 64  # as in the paper, a wider model has more heads, not wider ones
 N = 2  # layers of the small model
+
+Work = Callable[[], Any]
+"""Forward and backward, once."""
 
 
 class Sizes(NamedTuple):
@@ -53,11 +45,10 @@ class Sizes(NamedTuple):
     d_model: int
     V: int = 2000
 
-
-Work = Callable[[], Any]
-"""Forward and backward, once."""
-
-# Self-attention -------------------------------------------------------------------------------------------------------
+    def step(self) -> tuple[Config, Any]:
+        """The small model's configuration, and the pairs of its step."""
+        sizes = {"d_model": self.d_model, "d_ff": 4 * self.d_model, "h": self.d_model // D_K}
+        return Config(model=ModelConfig(vocab_size=self.V, N=N, **sizes)), pairs_of(self.B, self.T, self.T, self.V, 1)
 
 
 def attention(sizes: Sizes) -> Work:
@@ -76,9 +67,6 @@ def attention_flops(sizes: Sizes) -> int:
 def attention_floats(sizes: Sizes) -> int:
     """q, k, v and dy, y, dq, dk and dv; the weights, their gradient and that of the scores."""
     return 8 * sizes.B * sizes.T * sizes.d_model + 3 * sizes.B * sizes.d_model // D_K * sizes.T**2
-
-
-# Feed-forward ---------------------------------------------------------------------------------------------------------
 
 
 def feed_forward(sizes: Sizes) -> Work:
@@ -101,18 +89,16 @@ def feed_forward_floats(sizes: Sizes) -> int:
     return sizes.B * sizes.T * (2 + 3 * 4) * sizes.d_model + 4 * matrix + min(matrix, PRODUCT_BLOCK)
 
 
-# The training step ----------------------------------------------------------------------------------------------------
-
-
 def training_step(sizes: Sizes) -> Work:
     """Forward, label-smoothed loss, backward, Adam, with dropout."""
-    config, pairs = Config(model=small_model(sizes)), full_pairs(sizes)
+    config, pairs = sizes.step()
     step = our_step(Transformer(config.model), config, cut=1, threads=1)
     return lambda: step(pairs)
 
 
-def training_step_flops(sizes: Sizes) -> int:
-    return matmul_flops(small_model(sizes), micro_batches(full_pairs(sizes), 1)[0])
+def training_step_flops(sizes: Sizes) -> float:
+    config, pairs = sizes.step()
+    return matmul_flops(config.model, micro_batches(pairs, 1)[0])
 
 
 def training_step_floats(sizes: Sizes) -> int:
@@ -133,57 +119,50 @@ def training_step_floats(sizes: Sizes) -> int:
     return 4 * weights + kept + passing
 
 
-def small_model(sizes: Sizes) -> ModelConfig:
-    return ModelConfig(vocab_size=sizes.V, N=N, d_model=sizes.d_model, d_ff=4 * sizes.d_model, h=sizes.d_model // D_K)
-
-
-def full_pairs(sizes: Sizes) -> EncodedPairs:
-    return pairs_of(sizes.B, sizes.T, sizes.T, sizes.V, seed=1)
-
-
-# What grows -----------------------------------------------------------------------------------------------------------
-
-
 class Subject(NamedTuple):
-    """One of the three things, where it starts from, and the sizes along each of its axes."""
+    """One of the three things, its base sizes, and the sizes along each of its axes."""
 
     work: Callable[[Sizes], Work]
-    flops: Callable[[Sizes], int]
+    flops: Callable[[Sizes], float]
     floats: Callable[[Sizes], int]
     others: Sizes
     axes: dict[str, list[int]]
 
 
-LENGTHS, WIDTHS = [16, 32, 64, 128, 256, 512], [64, 128, 256, 512, 1024]
+AXES = {"T": [16, 32, 64, 128, 256, 512], "d_model": [64, 128, 256, 512, 1024]}
+MORE = AXES | {"V": [1000, 2000, 4000, 8000, 16000, 32000], "B": [2, 4, 8, 16, 32, 64]}
 SUBJECTS = {
-    "attention": Subject(
-        attention, attention_flops, attention_floats, Sizes(B=4, T=128, d_model=256), {"T": LENGTHS, "d_model": WIDTHS}
-    ),
-    "feed-forward": Subject(
-        feed_forward,
-        feed_forward_flops,
-        feed_forward_floats,
-        Sizes(B=8, T=64, d_model=256),
-        {"T": LENGTHS, "d_model": WIDTHS},
-    ),
-    "step": Subject(
-        training_step,
-        training_step_flops,
-        training_step_floats,
-        Sizes(B=8, T=32, d_model=128),
-        {"T": LENGTHS, "d_model": WIDTHS, "V": [1000, 2000, 4000, 8000, 16000, 32000], "B": [2, 4, 8, 16, 32, 64]},
-    ),
+    "attention": Subject(attention, attention_flops, attention_floats, Sizes(4, 128, 256), AXES),
+    "feed-forward": Subject(feed_forward, feed_forward_flops, feed_forward_floats, Sizes(8, 64, 256), AXES),
+    "step": Subject(training_step, training_step_flops, training_step_floats, Sizes(8, 32, 128), MORE),
 }
 
 
+def peak_bytes(work: Work) -> int:
+    tracemalloc.start()
+    work()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak
+
+
+def exponent(sizes: list[int], costs: list[float]) -> float:
+    """The slope of log cost over log size in the upper half of the sizes (least squares)."""
+    half = len(sizes) // 2
+    slope, _ = np.polyfit(np.log(sizes[half:]), np.log(costs[half:]), 1)
+    return round(float(slope), 3)
+
+
 def measured(name: str, axis: str, values: list[int], repetitions: int) -> dict[str, Any]:
-    """One row of the table."""
+    """Measure one row of the table."""
     subject = SUBJECTS[name]
-    grown = [subject.others._replace(**{axis: value}) for value in values]
-    flops, floats = [subject.flops(sizes) for sizes in grown], [subject.floats(sizes) for sizes in grown]
-    seconds = fastest([subject.work(sizes) for sizes in grown], repetitions)
-    memory = [peak_bytes(lambda: subject.work(sizes)()) for sizes in grown]
-    return {
+    grown = {value: subject.others._replace(**{axis: value}) for value in values}
+    flops, floats = ([count(sizes) for sizes in grown.values()] for count in (subject.flops, subject.floats))
+    works = {str(value): subject.work(sizes) for value, sizes in grown.items()}
+    turns = take_turns({size: lambda _, work=work: work() for size, work in works.items()}, [0], repetitions, 1, 0)
+    seconds = [float(each.min()) for each in turns.seconds.values()]
+    memory = [peak_bytes(lambda: subject.work(sizes)()) for sizes in grown.values()]
+    row = {
         "subject": name,
         "axis": axis,
         "sizes": values,
@@ -195,62 +174,19 @@ def measured(name: str, axis: str, values: list[int], repetitions: int) -> dict[
         "time_exponent": {"measured": exponent(values, seconds), "predicted": exponent(values, flops)},
         "memory_exponent": {"measured": exponent(values, memory), "predicted": exponent(values, floats)},
     }
-
-
-def peak_bytes(work: Work) -> int:
-    tracemalloc.start()
-    work()
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    return peak
-
-
-def fastest(works: list[Work], repetitions: int) -> list[float]:
-    """The least seconds of each; they take turns. The first round is not timed."""
-    least = [float("inf")] * len(works)
-    for repetition in range(1 + repetitions):
-        for i, work in enumerate(works):
-            began = time.perf_counter()
-            work()
-            if repetition > 0:
-                least[i] = min(least[i], time.perf_counter() - began)
-    return least
-
-
-def exponent(sizes: list[int], costs: list[float]) -> float:
-    """The slope of log cost over log size in the upper half of the sizes (least squares)."""
-    half = len(sizes) // 2
-    slope, _ = np.polyfit(np.log(sizes[half:]), np.log(costs[half:]), 1)
-    return round(float(slope), 3)
-
-
-def print_table(rows: list[dict[str, Any]]) -> None:
-    print("\nFrom the smallest size to the largest; exponents over the upper half of them, measured (predicted).\n")
-    print(f"{'':12} {'axis':>7} {'sizes':>14} {'milliseconds':>17} {'exponent':>13} {'megabytes':>17} {'exponent':>13}")
-    for row in rows:
-        sizes, seconds, memory = row["sizes"], row["seconds"], row["bytes"]
-        print(
-            f"{row['subject']:12} {row['axis']:>7} {sizes[0]:6} - {sizes[-1]:5}"
-            f" {1e3 * seconds[0]:8.2f} {1e3 * seconds[-1]:8.1f} {in_words(row['time_exponent']):>13}"
-            f" {memory[0] / 1e6:8.2f} {memory[-1] / 1e6:8.1f} {in_words(row['memory_exponent']):>13}"
-        )
-
-
-def in_words(exponents: dict[str, float]) -> str:
-    return f"{exponents['measured']:.2f} ({exponents['predicted']:.2f})"
+    print(name, "over", axis, row["time_exponent"], row["memory_exponent"], flush=True)
+    return row
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    repetitions = QUICK_REPETITIONS if arguments.quick else REPETITIONS
-    n_sizes, rows = QUICK_SIZES if arguments.quick else None, []
+    repetitions, n_sizes = (2, 3) if arguments.quick else (20, None)
     keep_freed_memory()  # as the command line does
     with using(FAST):
-        for name, subject in SUBJECTS.items():
-            for axis, values in subject.axes.items():
-                rows.append(measured(name, axis, values[:n_sizes], repetitions))
-                time, memory = (in_words(rows[-1][f"{what}_exponent"]) for what in ("time", "memory"))
-                print(f"{name} over {axis}: time {time}, memory {memory}", flush=True)
-    print_table(rows)
+        rows = [
+            measured(name, axis, values[:n_sizes], repetitions)
+            for name, subject in SUBJECTS.items()
+            for axis, values in subject.axes.items()
+        ]
     return {"repetitions": repetitions, "results": rows}
 
 

@@ -10,15 +10,13 @@ three more rows no fast operation is left; a second thread helps (a negative gai
 nothing is left out, so that its gain is the noise.
 """
 
-from __future__ import annotations
-
 import argparse
 import inspect
 from typing import Any
 
 import numpy as np
-from cpu_step import OURS, TASKS, Cell, Step, names_from, our_step, positive, spread_of, take_turns
-from small_training import record
+from cpu_step import TASKS, Cell, Step, our_step
+from harness import OURS, names_from, record, spread_of, take_turns
 from threadpoolctl import threadpool_limits
 
 from scratchformer.backends.cpu import FastOps, keep_freed_memory
@@ -34,12 +32,14 @@ OPERATIONS = {
 """Name of a trick -> its operation. `layer_norm` belongs to `add_norm`: in FastOps the one calls the other. GELU's are
 measured in `language_model.py`, since the models here have none."""
 
+SOURCES = {**OPERATIONS, "all of these": FastOps, "micro-batches of similar length": even_parts}
+
 
 def variants(cell: Cell) -> dict[str, Step]:
     """The step with all tricks, under the name OURS, and by the name of each trick the step without it."""
-    config, cut = cell.task().config, cell.cut()
+    config, _ = cell.task()
 
-    def step_with(ops: Ops, cut: int = cut, threads: int = 1) -> Step:
+    def step_with(ops: Ops, cut: int = cell.cut(), threads: int = 1) -> Step:
         return our_step(Transformer(config.model), config, cut, threads, ops)
 
     def ops_without(name: str) -> Ops:
@@ -56,44 +56,26 @@ def variants(cell: Cell) -> dict[str, Step]:
     }
 
 
-def lines_of(trick: str) -> int | None:
-    """The number of lines of code of a trick, comments and docstrings included."""
-    sources = {**OPERATIONS, "all of these": FastOps, "micro-batches of similar length": even_parts}
-    return len(inspect.getsource(sources[trick]).splitlines()) if trick in sources else None
-
-
-def measured(cell: Cell, repetitions: int) -> dict[str, Any]:
-    steps = variants(cell)
-    with threadpool_limits(1, "blas"):  # one for each of our threads
-        seconds = take_turns(steps, cell.steps(), repetitions).seconds
-    gains = {
-        name: round(100 * float(np.median(times / seconds[OURS]) - 1), 1)
-        for name, times in seconds.items()
-        if name != OURS
-    }
-    return {
-        "model": cell.model,
-        "padding": cell.padding,
-        "gain_percent": gains,
-        "seconds": {name: spread_of(times) for name, times in seconds.items()},
-    }
-
-
 def options(parser: argparse.ArgumentParser) -> None:
     models = ["tiny", "multi30k", "small"]
     parser.add_argument("--models", type=names_from(TASKS), default=models, help="(default: tiny,multi30k,small)")
-    parser.add_argument("--repetitions", type=positive, default=40, help="of every step (default: %(default)s)")
+    parser.add_argument("--repetitions", type=int, default=40, help="of every step (default: %(default)s)")
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     keep_freed_memory()  # as the command line does
-    repetitions = 2 if arguments.quick else arguments.repetitions
-    results = [measured(Cell(model, "with", 1, arguments.quick), repetitions) for model in arguments.models]
-    print(f"{'without':34} {'lines':>5} " + " ".join(f"{result['model']:>9}" for result in results))
-    for name in results[0]["gain_percent"]:
-        gains = " ".join(f"{result['gain_percent'][name]:8.1f}%" for result in results)
-        print(f"{name:34} {lines_of(name) or '':>5} {gains}")
-    lines = {name: lines_of(name) for name in results[0]["gain_percent"]}
+    repetitions, results = 2 if arguments.quick else arguments.repetitions, []
+    for model in arguments.models:
+        cell = Cell(model, "with", 1, arguments.quick)
+        steps = variants(cell)
+        with threadpool_limits(1, "blas"):  # one for each of our threads
+            seconds = take_turns(steps, [cell.pairs()], repetitions).seconds
+        gains = {name: round(100 * float(np.median(each / seconds[OURS]) - 1), 1) for name, each in seconds.items()}
+        del gains[OURS]
+        print(model, gains, flush=True)
+        spreads = {name: spread_of(each) for name, each in seconds.items()}
+        results.append({"model": model, "padding": "with", "gain_percent": gains, "seconds": spreads})
+    lines = {name: len(inspect.getsource(SOURCES[name]).splitlines()) if name in SOURCES else None for name in gains}
     return {"repetitions": repetitions, "lines": lines, "results": results}
 
 

@@ -8,16 +8,14 @@ them move further in each, and multiplies the share that reading has in the grad
 of these three with and without the other two; and with none, beside positions that are smaller by as much. Variants
 of the sharing: three matrices; and one whose rows have been exchanged at random for the target language, so that hardly
 a word has the same row on both sides.
-
-A seed decides the initial weights and the batches. README.md here says what is recorded.
 """
 
-from __future__ import annotations
-
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from small_training import Part, adam_of, conduct, number, numbers, read_text, schedule_of, spread, train
+from harness import rounded, spread
+from small_training import Part, conduct, read_text, row, trained
 
 from scratchformer import config as configs
 from scratchformer.config import Config
@@ -38,7 +36,6 @@ EXPERIMENT = {
     "training.validate_every": 100,
 }
 QUICK = {"model.d_model": 32, "model.d_ff": 64, "training.steps": 4, "training.validate_every": 2}
-SEEDS = (0, 1, 2)
 
 
 class Variant(NamedTuple):
@@ -110,9 +107,6 @@ def model_of(variant: Variant, config: Config) -> Transformer:
     return model
 
 
-# The runs -------------------------------------------------------------------------------------------------------------
-
-
 def dealt_anew(pairs: EncodedPairs, vocab_size: int) -> EncodedPairs:
     """The same pairs with other ids for the words of the target, always the same for a word; special symbols stay."""
     new_ids = np.arange(vocab_size, dtype=pairs.target.ids.dtype)
@@ -129,38 +123,26 @@ def input_size(model: Transformer, data: TrainingData) -> float:
 
 
 def run(variant: Variant, data: TrainingData, config: Config) -> dict[str, Any]:
-    training, model = config.training, model_of(variant, config)
+    model = model_of(variant, config)
     before = input_size(model, data)
-    curve = train(model, adam_of(model, config), data, config, schedule_of(config))
-    return {
-        "seed": training.seed,
-        "parameters": model.store.data.size,
-        "final_loss": number(curve[-1][1]),
-        "input_size": [number(before), number(input_size(model, data))],
-        "curve": numbers(curve),
-    }
-
-
-def row(name: str, data: TrainingData, config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
-    """All seeds of one variant."""
-    variant = VARIANTS[name]
-    if variant.dealt_anew:
-        data = data._replace(
-            **{split: dealt_anew(getattr(data, split), config.model.vocab_size) for split in ("train", "val")}
-        )
-    runs = [run(variant, data, configs.with_settings(config, {"training.seed": seed})) for seed in seeds]
-    first, final = (spread([each["curve"][i][1] for each in runs]) for i in (0, -1))
-    print(
-        f"{name}: first loss {first['mean']}, final loss {final['mean']} " f"({final['lowest']} to {final['highest']})",
-        flush=True,
-    )
-    return {"variant": name, **variant._asdict(), "first_loss": first, "final_loss": final, "runs": runs}
+    return trained(model, data, config) | {"input_size": rounded([before, input_size(model, data)])}
 
 
 def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
-    data = read_text(config)
-    return {"results": [row(name, data, config, seeds) for name in VARIANTS]}
+    _, data = read_text(config)
+    other = data._replace(
+        **{
+            split: dealt_anew(pairs, config.model.vocab_size)
+            for split, pairs in (("train", data.train), ("val", data.val))
+        }
+    )
+    rows = []
+    for name, variant in VARIANTS.items():
+        text = other if variant.dealt_anew else data
+        rows.append(row({"variant": name, **variant._asdict()}, partial(run, variant, text), config, seeds))
+        rows[-1]["first_loss"] = spread(each["curve"][0][1] for each in rows[-1]["runs"])
+    return {"results": rows}
 
 
 if __name__ == "__main__":
-    conduct(__doc__, {"embeddings": Part(EXPERIMENT, QUICK, SEEDS, measure)})
+    conduct(__doc__, {"embeddings": Part(EXPERIMENT, QUICK, (0, 1, 2), measure)})

@@ -3,7 +3,7 @@
     python benchmarks/faults.py [--quick] [--out DIR]                              # about 3 minutes
 
 Every fault strikes either rank at every moment: as it starts, in a step, while validating, while saving. The call at
-which it strikes is drawn. Either is also killed and stopped from outside, whenever that may be.
+which it strikes is drawn. Either is also killed and stopped from outside, at a random time.
 
     raise   an exception, RuntimeError          stop   SIGSTOP: the process does nothing any more, not even watch
     kill    SIGKILL, as by the system when      hang   an endless loop
@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any, Iterator, NamedTuple
 from unittest import mock
 
-from small_training import record
+from harness import record
 
 from scratchformer import config as configs
 from scratchformer.config import Config
@@ -56,20 +56,8 @@ DELAYS = 0.1, 0.9  # seconds after the start of a rank, for a fault from outside
 TIMEOUT, LONG_TIMEOUT = 2, 60  # of a trial that ends by it, and of one that must not need it
 FAULTY = Path(__file__).with_name("faulty.py")
 SEED, QUICK_TRIALS = 0, 4
-SMALL = {
-    "vocab_size": 200,
-    "N": 1,
-    "d_model": 16,
-    "d_ff": 32,
-    "h": 2,
-    "P_drop": 0.1,
-    "tokens_per_batch": 250,
-    "accumulation": 2,
-    "warmup": 20,
-    "validate_every": 2,
-    "save_every": 2,
-    "average_last": 2,
-}
+SMALL = {"vocab_size": 200, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "P_drop": 0.1, "tokens_per_batch": 250}
+SMALL |= {"accumulation": 2, "warmup": 20, "validate_every": 2, "save_every": 2, "average_last": 2}
 
 
 class Trial(NamedTuple):
@@ -80,9 +68,6 @@ class Trial(NamedTuple):
     moment: str
     call: int
     delay: float = 0.0
-
-    def begins_anew(self) -> bool:
-        return (self.moment, self.rank) == ("start-up", 0)
 
 
 class Ending(NamedTuple):
@@ -102,10 +87,8 @@ def all_trials(seed: int) -> list[Trial]:
         Trial(fault, rank, moment, 1 if moment == "start-up" else draw.randint(1, LATEST_CALL))
         for fault, moment, rank in product(FAULTS, MOMENTS, range(RANKS))
     ]
-    trials += [
-        Trial(fault, rank, "any", 0, round(draw.uniform(*DELAYS), 2))
-        for fault, rank in product(FROM_OUTSIDE, range(RANKS))
-    ]
+    from_outside = product(FROM_OUTSIDE, range(RANKS))
+    trials += [Trial(fault, rank, "any", 0, round(draw.uniform(*DELAYS), 2)) for fault, rank in from_outside]
     draw.shuffle(trials)
     return trials
 
@@ -117,10 +100,8 @@ class Site:
     """
 
     def __init__(self, directory: Path, config: Config) -> None:
-        self.directory = directory
-        self.config = configs.with_settings(
-            config, {"training.steps": 10**6, "training.keep": 10**6, "training.threads": 1}
-        )
+        self.directory, endless = directory, {"training.steps": 10**6, "training.keep": 10**6, "training.threads": 1}
+        self.config = configs.with_settings(config, endless)
         self.memory, self.temporary = directory / "memory", directory / "temporary"
         for place in (self.memory, self.temporary):
             place.mkdir()
@@ -129,7 +110,8 @@ class Site:
         self.run = RunDirectory(directory / "run")
 
     def carry_out(self, number: int, trial: Trial) -> Ending:
-        run = RunDirectory(self.directory / f"run{number}") if trial.begins_anew() else self.run
+        anew = (trial.moment, trial.rank) == ("start-up", 0)
+        run = RunDirectory(self.directory / f"run{number}") if anew else self.run
         mark, before = self.directory / f"mark{number}", state(run)
         with self.everything_here(), said_into(self.directory / f"said{number}") as told:
             if not trial.call:
@@ -147,20 +129,8 @@ class Site:
         fault = trial._asdict() | {"mark": str(mark)}
         fault.pop("delay")
         what = ["--resume", run.path] if run.config_file.exists() else [self.config_file, "--out", run.path]
-        return [
-            str(word)
-            for word in (
-                sys.executable,
-                FAULTY,
-                json.dumps(fault if trial.call else None),
-                "train",
-                *what,
-                "--nproc",
-                RANKS,
-                "--timeout",
-                timeout,
-            )
-        ]
+        words = [sys.executable, FAULTY, json.dumps(fault if trial.call else None), "train", *what]
+        return [str(word) for word in (*words, "--nproc", RANKS, "--timeout", timeout)]
 
     def strike_from_outside(self, trial: Trial, mark: Path) -> None:
         while not (found := self.processes(trial.rank)):
@@ -187,8 +157,6 @@ class Site:
             train_until(start.begin(run, configs.with_settings(self.config, {"training.threads": RANKS})), steps)
         return run
 
-    # What a job leaves
-
     @contextmanager
     def everything_here(self) -> Iterator[None]:
         with (
@@ -212,14 +180,12 @@ class Site:
 
     def left(self, run: RunDirectory) -> list[str]:
         half_written = [path for path in run.path.rglob(".*") if path.is_file()]
-        return [
-            *(f"process {number}" for number in self.processes()),
-            *(str(path) for path in (*self.memory.iterdir(), *self.temporary.iterdir(), *half_written)),
-        ]
+        files = *self.memory.iterdir(), *self.temporary.iterdir(), *half_written
+        return [*(f"process {number}" for number in self.processes()), *map(str, files)]
 
 
 def train_until(trainer: Trainer, step: int) -> None:
-    """Train, and save at the end; how long a run is to be does not change what it does until then."""
+    """Train, and save at the end; the length of a run does not change what it does until then."""
     settings = trainer.config
     trainer.config = configs.with_settings(settings, {"training.steps": step})
     loop.train(trainer)
@@ -259,67 +225,28 @@ def harm(before: dict[str, tuple[int, int]], run: RunDirectory) -> list[str]:
     return complaints
 
 
-# The result -----------------------------------------------------------------------------------------------------------
-
-
-def row(trial: Trial, ending: Ending, losses: dict[int, float]) -> dict[str, Any]:
-    """losses: step -> loss of the run that nothing has struck"""
-    step, loss = ending.resumed
-    return {
-        **trial._asdict(),
-        "seconds": ending.seconds,
-        "code": ending.code,
-        "message": ending.said.strip().split("\n")[-1],
-        "left": ending.left,
-        "harmed": ending.harmed,
-        "resumed_step": step,
-        "resumed_loss_equal": loss == losses[step],
-    }
-
-
 def losses_of(run: RunDirectory) -> dict[int, float]:
     return {entry["step"]: entry["loss"] for entry in run.read_log("step")}
 
 
-def print_table(rows: list[dict[str, Any]]) -> None:
-    """A line for each fault and moment: of both ranks, the longer time."""
-    print(
-        "| fault | moment | trials | seconds until all have ended, at most | exit code | left or harmed "
-        "| goes on with the same bits |\n|---|---|---|---|---|---|---|"
-    )
-    for fault, moment in product(FAULTS, (*MOMENTS, "any")):
-        some = [row for row in rows if (row["fault"], row["moment"]) == (fault, moment)]
-        if some:
-            codes = ", ".join(str(code) for code in sorted({row["code"] for row in some}))
-            spoilt = [what for row in some for what in (*row["left"], *row["harmed"])]
-            equal = sum(row["resumed_loss_equal"] for row in some)
-            print(
-                f"| {fault} | {moment} | {len(some)} | {max(row['seconds'] for row in some):.1f} | {codes} "
-                f"| {', '.join(spoilt) or 'nothing'} | {'all' if equal == len(some) else equal} |"
-            )
-
-
-def write_text(directory: Path, lines: int = 120) -> None:
-    """The first sentences of the bundled text, so that no time is lost on reading it."""
-    for split in bundled.SPLITS:
-        examples = bundled.read(split)
-        for language, side in (("en", "source"), ("de", "target")):
-            text = "".join(f"{getattr(example, side)}\n" for example in examples[:lines])
-            (directory / f"{split}.{language}").write_text(text, encoding="utf-8")
-
-
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    trials, endings = all_trials(SEED)[: QUICK_TRIALS if arguments.quick else None], []
+    trials, endings, rows = all_trials(SEED)[: QUICK_TRIALS if arguments.quick else None], [], []
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        write_text(directory)
+        for split in bundled.SPLITS:  # the first sentences, so that no time is lost on reading
+            for language, side in (("en", "source"), ("de", "target")):
+                text = "".join(f"{getattr(example, side)}\n" for example in bundled.read(split)[:120])
+                (directory / f"{split}.{language}").write_text(text, encoding="utf-8")
         site = Site(directory, configs.with_settings(configs.TINY, {"data.directory": name} | SMALL))
         for number, trial in enumerate(trials):
             endings.append(site.carry_out(number, trial))
             print(*trial, f"{endings[-1].seconds:.1f} s", endings[-1].said.strip().split("\n")[-1], flush=True)
         losses = losses_of(site.undisturbed(max(ending.resumed[0] for ending in endings)))
-    rows = [row(*each, losses) for each in zip(trials, endings)]
-    print_table(rows)
+    for trial, ending in zip(trials, endings):
+        (step, loss), message = ending.resumed, ending.said.strip().split("\n")[-1]
+        found = {name: getattr(ending, name) for name in ("seconds", "code", "left", "harmed")}
+        equal = {"resumed_step": step, "resumed_loss_equal": loss == losses[step]}
+        rows.append({**trial._asdict(), **found, "message": message, **equal})
     return {"config": SMALL, "seeds": [SEED], "timeout": TIMEOUT, "grace": launcher.GRACE, "results": rows}
 
 

@@ -5,23 +5,19 @@
 Small models on the text of the preset tiny, equal in all but their feed-forward networks: the paper's, 1, 2, 4 and 8
 times as wide as d_model; the one of 4 times without its ReLU, which is then one linear map in two factors; and none,
 the sublayer left out with its Add & Norm. What is left out is also given back as more attention: five layers without
-feed-forward network have about as many parameters as two with one of 4 times.
-
-A seed decides the initial weights and the batches. All variants have one learning rate, and three of them a second one,
-to see whether the order hangs on it. README.md here says what is recorded.
+feed-forward network have about as many parameters as two with one of 4 times. All variants have one learning rate, and
+three of them a second one, to see whether the order depends on it.
 """
 
-from __future__ import annotations
-
+from functools import partial
 from typing import Any, NamedTuple
 
-from small_training import Part, adam_of, conduct, number, numbers, read_text, spread, train
+from small_training import Part, conduct, read_text, row, schedule_of, trained
 
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import FeedForward
-from scratchformer.nn.optim import noam
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
 from scratchformer.nn.transformer import Transformer
 from scratchformer.training.trainer import TrainingData
@@ -36,7 +32,6 @@ EXPERIMENT = {
 }
 QUICK = {"model.d_model": 16, "training.steps": 4, "training.validate_every": 2}
 PEAK, LOWER_PEAK = 0.004, 0.002  # of the learning rate
-SEEDS = (0, 1, 2)
 
 
 class Variant(NamedTuple):
@@ -93,50 +88,23 @@ def build(variant: Variant, config: Config) -> Transformer:
     return model
 
 
-def run(variant: Variant, peak: float, data: TrainingData, config: Config) -> dict[str, Any]:
-    training, model = config.training, build(variant, config)
-    factor = peak / noam(training.warmup, config.model.d_model, training.warmup)
-    curve = train(
-        model,
-        adam_of(model, config),
-        data,
-        config,
-        lambda step: noam(step, config.model.d_model, training.warmup, factor),
-    )
-    return {
-        "seed": training.seed,
-        "parameters": model.store.data.size,
-        "final_loss": number(curve[-1][1]),
-        "curve": numbers(curve),
-    }
-
-
-def row(name: str, peak: float, data: TrainingData, config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
-    """All seeds of one variant and one learning rate."""
+def rated(name: str, peak: float, data: TrainingData, config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
+    """Train one variant at one learning rate."""
     variant = VARIANTS[name]
     sizes = {"model.N": variant.N, "model.d_ff": max(1, variant.width) * config.model.d_model}
-    runs = [run(variant, peak, data, configs.with_settings(config, sizes | {"training.seed": seed})) for seed in seeds]
-    losses = spread([each["final_loss"] for each in runs])
-    print(f"{name}, peak {peak:g}: final loss {losses['mean']} ({losses['lowest']} to {losses['highest']})", flush=True)
-    return {
-        "variant": name,
-        "peak_learning_rate": peak,
-        "parameters": runs[0].pop("parameters"),
-        "final_loss": losses,
-        "runs": runs,
-    }
+    sized = configs.with_settings(config, sizes)
+
+    def run(seeded: Config) -> dict[str, Any]:
+        return trained(build(variant, seeded), data, seeded, schedule_of(seeded, peak))
+
+    parameters = build(variant, sized).store.data.size
+    return row({"variant": name, "peak_learning_rate": peak, "parameters": parameters}, run, sized, seeds)
 
 
 def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
-    data = read_text(config)
-    return {
-        "results": [
-            row(name, peak, data, config, seeds)
-            for peak, names in ((PEAK, VARIANTS), (LOWER_PEAK, TWO_RATES))
-            for name in names
-        ]
-    }
+    one = partial(rated, data=read_text(config)[1], config=config, seeds=seeds)
+    return {"results": [one(name, PEAK) for name in VARIANTS] + [one(name, LOWER_PEAK) for name in TWO_RATES]}
 
 
 if __name__ == "__main__":
-    conduct(__doc__, {"feed_forward": Part(EXPERIMENT, QUICK, SEEDS, measure)})
+    conduct(__doc__, {"feed_forward": Part(EXPERIMENT, QUICK, (0, 1, 2), measure)})

@@ -2,55 +2,41 @@
 
     python benchmarks/first_symbol.py [--part first_symbol_longer] [--quick] [--out DIR]
 
-Each reads n random symbols and is to say at the end which was the first (`lessons/support/recall.py`). README.md
-here says what is recorded. The part `first_symbol_longer` asks how many steps they need until they
-remember.
+Each reads n random symbols and is to say at the end which was the first (`lessons/support/recall.py`). The part
+`first_symbol_longer` asks how many steps they need until they remember.
 """
-
-from __future__ import annotations
 
 import argparse
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from small_training import number, record, spread
+from harness import record, rounded, spread
 from threadpoolctl import threadpool_limits
 
 from support.recall import BATCH, LONGEST_GRADIENT, READERS, SYMBOLS, accuracy, model_of, train
 
-LENGTHS, RATES, SEEDS, STEPS = (4, 8, 16, 32, 64), (0.001, 0.003, 0.01), (0, 1, 2), 200
-BLANK_LENGTHS = (16, 32, 64)
+SEEDS = (0, 1, 2)
+
+# After equal steps ----------------------------------------------------------------------------------------------------
+
+LENGTHS, BLANK_LENGTHS, RATES, STEPS = (4, 8, 16, 32, 64), (16, 32, 64), (0.001, 0.003, 0.01), 200
 
 
-def row(
-    reader: str, n: int, blank: bool, rates: tuple[float, ...], seeds: tuple[int, ...], steps: int
-) -> dict[str, Any]:
-    """All rates and seeds of one reader at one length."""
+def row(reader: str, n: int, blank: bool, rates: tuple, seeds: tuple, steps: int) -> dict[str, Any]:
+    """Train one reader at one length, with all rates and seeds."""
     by_rate = []
     for rate in rates:
         runs = []
         for seed in seeds:
             model = model_of(reader, seed)
-            losses = train(model, n, rate, 100 + seed, steps, blank)
-            runs.append(
-                {
-                    "seed": seed,
-                    "accuracy": accuracy(model, n, blank=blank),
-                    "last_loss": number(float(np.mean(losses[-20:]))),
-                }
-            )
-        by_rate.append({"learning_rate": rate, "accuracy": spread([run["accuracy"] for run in runs]), "runs": runs})
+            train(model, n, rate, 100 + seed, steps, blank)
+            runs.append({"seed": seed, "accuracy": accuracy(model, n, blank=blank)})
+        by_rate.append({"learning_rate": rate, "accuracy": spread(run["accuracy"] for run in runs), "runs": runs})
     best = max(by_rate, key=lambda entry: entry["accuracy"]["mean"])
     print(f"{reader}, n = {n}{', blank' if blank else ''}: {best['accuracy']} at {best['learning_rate']}", flush=True)
-    return {
-        "reader": reader,
-        "n": n,
-        "blank": blank,
-        "parameters": model_of(reader, 0).store.data.size,
-        "best": {key: best[key] for key in ("learning_rate", "accuracy")},
-        "by_rate": by_rate,
-    }
+    parameters = model_of(reader, 0).store.data.size
+    return dict(reader=reader, n=n, blank=blank, parameters=parameters, best=best, by_rate=by_rate)
 
 
 def after_equal_steps(quick: bool) -> dict[str, Any]:
@@ -61,7 +47,7 @@ def after_equal_steps(quick: bool) -> dict[str, Any]:
     return {"config": {"steps": steps, "learning_rates": rates}, "seeds": seeds, "results": rows}
 
 
-# How many steps? ------------------------------------------------------------------------------------------------------
+# Until they remember --------------------------------------------------------------------------------------------------
 
 RATE, MOST_STEPS, EVERY, ENOUGH = 0.003, 3000, 50, 0.99
 """The accuracy is measured after every EVERY steps, until it is ENOUGH."""
@@ -83,46 +69,33 @@ CASES = (
 """Reader, length, whether blank."""
 
 
-class Run(NamedTuple):
-    reader: str
-    n: int
-    blank: bool
-    seed: int
-    steps: int
-
-
-def trained(run: Run) -> dict[str, Any]:
-    """One training. -> its steps until the accuracy was ENOUGH, None if it never was; accuracies and losses"""
+def trained(reader: str, n: int, blank: bool, seed: int, most_steps: int) -> dict[str, Any]:
+    """Train once. -> the steps until the accuracy was ENOUGH, None if it never was; accuracies and losses"""
     accuracies: list[float] = []
-    model = model_of(run.reader, run.seed)
+    model = model_of(reader, seed)
 
     def enough(step: int) -> bool:
         if step % EVERY == 0:
-            accuracies.append(accuracy(model, run.n, blank=run.blank))
+            accuracies.append(accuracy(model, n, blank=blank))
         return step % EVERY == 0 and accuracies[-1] >= ENOUGH
 
     with threadpool_limits(1):
-        losses = train(model, run.n, RATE, 100 + run.seed, run.steps, run.blank, enough=enough)
-    done = bool(accuracies) and accuracies[-1] >= ENOUGH
-    print(*run, len(losses) if done else None, accuracies[-1:], flush=True)
-    return {
-        "seed": run.seed,
-        "steps": len(losses) if done else None,
-        "accuracies": accuracies,
-        "losses": [number(float(np.mean(losses[i : i + EVERY]))) for i in range(0, len(losses), EVERY)],
-    }
+        losses = train(model, n, RATE, 100 + seed, most_steps, blank, enough=enough)
+    steps = len(losses) if accuracies and accuracies[-1] >= ENOUGH else None
+    print(reader, n, blank, seed, steps, accuracies[-1:], flush=True)
+    means = [float(np.mean(losses[i : i + EVERY])) for i in range(0, len(losses), EVERY)]
+    return {"seed": seed, "steps": steps, "accuracies": accuracies, "losses": rounded(means)}
 
 
 def until_enough(quick: bool) -> dict[str, Any]:
-    seeds, steps = (SEEDS[:1], EVERY) if quick else (SEEDS, MOST_STEPS)
-    cases = CASES[-3:] if quick else CASES
+    cases, seeds, most_steps = (CASES[-3:], SEEDS[:1], EVERY) if quick else (CASES, SEEDS, MOST_STEPS)
     with ProcessPoolExecutor(2) as pool:
-        runs = list(pool.map(trained, [Run(*case, seed, steps) for case in cases for seed in seeds]))
-    rows = [
-        {"reader": reader, "n": n, "blank": blank, "runs": runs[i * len(seeds) : (i + 1) * len(seeds)]}
-        for i, (reader, n, blank) in enumerate(cases)
-    ]
-    config = {"learning_rate": RATE, "steps": steps, "every": EVERY, "enough": ENOUGH}
+        futures = [[pool.submit(trained, *case, seed, most_steps) for seed in seeds] for case in cases]
+        rows = [
+            {"reader": reader, "n": n, "blank": blank, "runs": [each.result() for each in runs]}
+            for (reader, n, blank), runs in zip(cases, futures)
+        ]
+    config = {"learning_rate": RATE, "steps": most_steps, "every": EVERY, "enough": ENOUGH}
     return {"config": config, "seeds": seeds, "results": rows}
 
 

@@ -16,22 +16,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import time
+import warnings
 from collections import deque
 from functools import partial
 from itertools import cycle
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple
 
 import numpy as np
-from cpu_decode import ALPHA, EXTRA_LENGTH, random_sentences
+from cpu_decode import ALPHA, EXTRA_LENGTH, batches_by_length, random_sentences
 from cpu_step import QUICK as TINY
 from cpu_step import micro_batches, pairs_of
+from harness import earlier, names_from, record
 from provenance import ROOT, surroundings
-from small_training import RESULTS, write
 
 from scratchformer import config as configs
 from scratchformer.backends.cuda.device import STORED_AS, Gpu
@@ -46,16 +47,12 @@ from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch
 from scratchformer.training.data_parallel import DataParallel
 
-MODELS = (
-    "base bf16",
-    "big bf16",
-    *(f"{model} {precision}" for precision in ("tf32", "fp16", "fp32") for model in ("base", "big")),
-)
+MODELS = [f"{model} {precision}" for precision in ("bf16", "tf32", "fp16", "fp32") for model in ("base", "big")]
 LEARNING_RATE = 1e-4  # at which the loss of the one batch falls within these few steps
 WARM_UP, ROUNDS = 3, 3
 
 Number = tuple[str, Callable[[], dict[str, Any]]]
-"""Its name, and the work that measures it."""
+"""A name, and the work that measures it."""
 
 
 class Scale(NamedTuple):
@@ -259,8 +256,7 @@ def pytorchs(compiled: bool, config: Config, precision: str, scale: Scale) -> di
     rival = Rival(config.model, scale.length)
     copy_weights(Transformer(config.model, training.seed), rival)
     rival.cuda()
-    tensors = to_tensors(batch)
-    tensors = tensors._replace(**{name: getattr(tensors, name).cuda() for name in tensors._fields[:3]})
+    tensors = to_tensors(batch, "cuda")
     optimizer = adam(rival, training)
     for group in optimizer.param_groups:
         group["lr"] = LEARNING_RATE
@@ -330,9 +326,8 @@ def translating(precision: str, beam: int, scale: Scale) -> dict[str, Any]:
     device, config = Gpu(0, precision), scale.config("base").model
     model = Transformer(config, seed=0)
     device.to_device(model)
-    sources, at_once = random_sentences(config.vocab_size, scale.sentences), SENTENCES_AT_ONCE * device.batch_factor
-    by_length = np.argsort(sources.lengths, kind="stable")
-    batches = [sources.padded(by_length[start : start + at_once]) for start in range(0, len(by_length), at_once)]
+    sources = random_sentences(config.vocab_size, scale.sentences)
+    batches = batches_by_length(sources, SENTENCES_AT_ONCE * device.batch_factor)
     seconds = []
     for _ in range(ROUNDS):  # the first warms up
         began, positions = time.perf_counter(), 0
@@ -379,10 +374,10 @@ def run_tests(quick: bool) -> dict[str, Any]:
 
 def run_part(name: str, quick: bool, file: Path) -> None:
     """Measure a part in this process, and write each number to the file as soon as it is there."""
+    warnings.simplefilter("default")  # PyTorch has warnings of its own
     found: dict[str, Any] = {}
-    for what, work in (
-        [("tests", partial(run_tests, quick))] if name == "tests" else SPEED[name](QUICK if quick else FULL)
-    ):
+    tests = [("tests", partial(run_tests, quick))]
+    for what, work in tests if name == "tests" else SPEED[name](QUICK if quick else FULL):
         try:
             found[what] = work()
         except Exception as error:  # the next number may be right all the same
@@ -393,17 +388,19 @@ def run_part(name: str, quick: bool, file: Path) -> None:
 
 def in_own_process(name: str, quick: bool, directory: Path) -> dict[str, Any]:
     """The numbers of a part, and how its process ended."""
-    file = directory / f"{name}.unfinished"
-    command = [sys.executable, __file__, "--part", name, "--out", str(directory), *(["--quick"] if quick else [])]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    began = time.monotonic()
-    try:
-        end = f"exit code {subprocess.run(command, timeout=SECONDS[name], env=environment).returncode}"
-    except subprocess.TimeoutExpired:
-        end = f"no end after {SECONDS[name]} s"
+    file, began = directory / f"{name}.unfinished", time.monotonic()
+    process = get_context("spawn").Process(target=run_part, args=(name, quick, file))
+    process.start()
+    process.join(SECONDS[name])
+    end = f"exit code {process.exitcode}" if process.exitcode is not None else f"no end after {SECONDS[name]} s"
+    process.kill()
+    process.join()
     results = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     file.unlink(missing_ok=True)
-    return {"end": end, "seconds": round(time.monotonic() - began, 1), "results": results}
+    failed = [what for what, each in results.items() if each.get("failed")]
+    found = {"end": end, "seconds": round(time.monotonic() - began, 1), "results": results}
+    print(f"{name}: {end}, {found['seconds']} s, {len(results)} numbers, failed: {failed}", flush=True)
+    return found
 
 
 def device() -> dict[str, Any]:
@@ -420,26 +417,16 @@ def device() -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--parts", default=",".join(SECONDS), help="some of them (default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="tiny models and one test, to see that it runs")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
-    parser.add_argument("--part", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.part:
-        return run_part(arguments.part, arguments.quick, arguments.out / f"{arguments.part}.unfinished")
-    result = arguments.out / "gpu_first_contact.json"
-    parts = json.loads(result.read_text(encoding="utf-8"))["parts"] if result.exists() else {}
-    around = {"provenance": surroundings(), "device": device()}
-    for name in arguments.parts.split(","):
-        parts[name] = around["device"] | {"commit": around["provenance"]["commit"]}
-        parts[name] |= in_own_process(name, arguments.quick, arguments.out)
-        write(arguments.out, "gpu_first_contact", around | {"parts": parts})
-    for name, part in parts.items():
-        failed = [what for what, each in part["results"].items() if each.get("failed")]
-        print(f"{name:10} {part['end']:12} {part['seconds']:6} s, {len(part['results'])} numbers, failed: {failed}")
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--parts", type=names_from(SECONDS), default=list(SECONDS), help="(default: all of them)")
+
+
+def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    parts, commit, gpu = earlier(arguments, "gpu_first_contact").get("parts", {}), surroundings()["commit"], device()
+    for name in arguments.parts:
+        parts[name] = {**gpu, "commit": commit, **in_own_process(name, arguments.quick, arguments.out)}
+        yield {"device": gpu, "parts": parts}
 
 
 if __name__ == "__main__":
-    main()
+    record("gpu_first_contact", __doc__, measure, options, threads=None)

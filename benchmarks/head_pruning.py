@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from harness import record, rounded
 from scipy.stats import spearmanr
-from small_training import record, rounded, settings_of
+from small_training import settings_of
 
-from scratchformer.experiments.head_report import as_text, corrected_z, grid, measure_heads, text_of
+from scratchformer.experiments.head_report import as_text, corrected_z, measure_heads, text_of
 from scratchformer.text import bundled
+from scratchformer.text.bundled import Example
 from scratchformer.text.corpora import read_pairs
 from scratchformer.training.run import load_run
 
@@ -37,6 +39,12 @@ def rank_correlation(some: np.ndarray, others: np.ndarray) -> dict[str, float]:
     drawn = np.random.default_rng(0).integers(0, len(some), (N_SAMPLES, len(some)))
     low, high = np.nanquantile([spearmanr(some[each], others[each]).statistic for each in drawn], [0.025, 0.975])
     return {"rho": float(spearmanr(some, others).statistic), "low": float(low), "high": float(high)}
+
+
+def grid(record: dict[str, Any], key: str) -> np.ndarray:
+    """A number of each head, (A, H)."""
+    per_attention = int(list(record["heads"])[-1].rpartition(".")[2])
+    return np.array([head[key] for head in record["heads"].values()]).reshape(-1, per_attention)
 
 
 def claims(found: dict[str, Any]) -> dict[str, Any]:
@@ -72,16 +80,13 @@ def options(parser: argparse.ArgumentParser) -> None:
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     n_sentences = QUICK if arguments.quick else arguments.sentences
     translator = load_run(arguments.run)
+    pronouns = [] if arguments.test else bundled.read("test_coreference")[: 2 * n_sentences]
     test, val = (
-        read_pairs(*files) if files else bundled.read_text(split)
+        map(Example, *read_pairs(*files)[:2]) if files else bundled.read(split)
         for split, files in (("test", arguments.test), ("val", arguments.val))
     )
     text, to_order = text_of(translator, test, n_sentences), text_of(translator, val, n_sentences // 2)
-    examples, pronouns = None, []
-    if not arguments.test:
-        annotated, pronouns = bundled.read("test"), bundled.read("test_coreference")[: 2 * n_sentences]
-        examples = [annotated[line - 1] for line in text.pairs.line_numbers]
-    heads = measure_heads(translator, text, to_order, text, examples, pronouns, 2 if arguments.quick else PARTS)
+    heads = measure_heads(translator, text, to_order, text, pronouns, 2 if arguments.quick else PARTS)
     print(as_text(heads))
     return {
         "name": arguments.name,

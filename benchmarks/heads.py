@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
 import numpy as np
-from small_training import number, record
+from harness import number, record
 
 from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
 from scratchformer.experiments import heads
 from scratchformer.nn.attention import CrossAttention, SelfAttention
+from scratchformer.nn.head_gate import gated
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.ops import PAD
 from scratchformer.text import bundled
@@ -78,7 +79,8 @@ def pronouns(translator: Translator, pairs: list[Example]) -> dict[str, Any]:
     def without(*removed: tuple[SelfAttention | CrossAttention, Any]) -> dict[str, float | None]:
         with ExitStack() as stack:
             for layer, which in removed:
-                stack.enter_context(heads.without_heads(layer, which))
+                [gate] = stack.enter_context(gated([layer]))
+                gate.xi.data[list(which)] = 0
             return plain(pronoun_choice(translator, pairs))
 
     return {

@@ -3,29 +3,25 @@
     python benchmarks/longer.py [--quick] [--out DIR]
 
 A small model is trained on the generated sentences with each kind of positions, and translates test_long, whose
-sentences have more words than any of training. Two more runs with sinusoids ask what is the matter: in one, each batch
-begins at another position; in the other, some long sentences are among those of training. README.md here says what is
-recorded.
+sentences have more words than any of training. Two more runs with sinusoids ask for the reason: in one, each batch
+begins at another position; in the other, some long sentences are among those of training.
 """
-
-from __future__ import annotations
 
 import random
 from typing import Any, NamedTuple
 
 import numpy as np
-from small_training import Part, add_gradient, batches, conduct, number, spread
+from harness import number, rounded, spread
+from small_training import Part, adam_of, add_gradient, batches, conduct, schedule_of
 
 import grammar
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
-from scratchformer.nn.loss import cross_entropy
-from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.tasks.translation import Corpus, encode_corpus, train_tokenizer
 from scratchformer.text import bundled
-from scratchformer.text.batches import EncodedPairs, batches_in_order, encode_pairs
+from scratchformer.text.batches import EncodedPairs, encode_pairs
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.corpora import Pairs
 from scratchformer.text.tokenizer import Tokenizer
@@ -43,11 +39,9 @@ EXPERIMENT = {
     "data.max_length": 128,
 }
 QUICK = {"model.d_model": 32, "model.d_ff": 64, "training.steps": 4}
-SEEDS = (0, 1)
 MANY_LONG = 1000  # of 21,000 sentences then
 LATEST_START = 64
 SHIFTS = (0, 5, 20, 50)
-EDGES = (0, 10, 20, 30, 40, 128)  # of ranges of positions
 TOKENS = 2048  # of a batch, when testing
 TRANSLATED = 60  # sentences of each test set
 
@@ -69,48 +63,28 @@ VARIANTS = {
     "sinusoidal, long ones too": Variant("sinusoidal", long=True),
 }
 
-# Text -----------------------------------------------------------------------------------------------------------------
-
 
 class Text(NamedTuple):
-    """ordinary, with_long: to train on; test, test_long: ids, and the sentences themselves"""
+    """train: ordinary text, and text with long sentences; test: name -> ids, and the sentences themselves"""
 
     tokenizer: Tokenizer
-    ordinary: TrainingData
-    with_long: TrainingData
-    test: EncodedPairs
-    test_long: EncodedPairs
+    train: dict[bool, TrainingData]
+    test: dict[str, EncodedPairs]
     sentences: dict[str, Pairs]
 
 
 def read_text(config: Config) -> Text:
-    splits = bundled.read_all()
-    val = bundled.read_text("val")
+    splits, val = bundled.read_all(), bundled.read_text("val")
     ordinary = Corpus(bundled.read_text("train"), val)
+    examples = [*splits["train"], *more_long_sentences(splits, MANY_LONG)]
+    sides = [each.source for each in examples], [each.target for each in examples]
+    with_long = Corpus(Pairs(*sides, list(range(1, len(examples) + 1)), 0), val)
     tokenizer = train_tokenizer(ordinary, config)
-    with_long = Corpus(pairs_of([*splits["train"], *more_long_sentences(splits, MANY_LONG)]), val)
     sentences = {name: bundled.read_text(name) for name in ("test", "test_long")}
-    test, test_long = (
-        encode_pairs(tokenizer.encode, pairs, config.data.max_length, config.training.tokens_per_batch)
-        for pairs in sentences.values()
-    )
-    return Text(
-        tokenizer,
-        encode_corpus(ordinary, tokenizer, config),
-        encode_corpus(with_long, tokenizer, config),
-        test,
-        test_long,
-        sentences,
-    )
-
-
-def pairs_of(examples: list[bundled.Example]) -> Pairs:
-    return Pairs(
-        [example.source for example in examples],
-        [example.target for example in examples],
-        list(range(1, len(examples) + 1)),
-        0,
-    )
+    sizes = config.data.max_length, config.training.tokens_per_batch
+    test = {name: encode_pairs(tokenizer.encode, pairs, *sizes) for name, pairs in sentences.items()}
+    train = {long: encode_corpus(text, tokenizer, config) for long, text in ((False, ordinary), (True, with_long))}
+    return Text(tokenizer, train, test, sentences)
 
 
 def more_long_sentences(splits: dict[str, list[bundled.Example]], count: int) -> list[bundled.Example]:
@@ -128,9 +102,6 @@ def more_long_sentences(splits: dict[str, list[bundled.Example]], count: int) ->
     return corpus.long(count)
 
 
-# Training and testing -------------------------------------------------------------------------------------------------
-
-
 def model_of(variant: Variant, config: Config) -> Transformer:
     learned = {"model.positions": "learned"} if variant.kind == "learned" else {}
     model = Transformer(configs.with_settings(config, learned).model, config.training.seed)
@@ -139,101 +110,47 @@ def model_of(variant: Variant, config: Config) -> Transformer:
     return model
 
 
-class Starts:
-    """Inside the `with`, both sides of a model begin at a position that `at` sets."""
+def run(variant: Variant, text: Text, config: Config) -> dict[str, Any]:
+    model, draw = model_of(variant, config), np.random.default_rng(config.training.seed)
+    optimizer, schedule = adam_of(model, config), schedule_of(config)
+    usual = model.source_positions, model.target_positions
 
-    def __init__(self, model: Transformer) -> None:
-        self.model, self.before = model, (model.source_positions, model.target_positions)
+    def begin_at(first: int) -> None:
+        model.source_positions, model.target_positions = (Shifted(positions, first) for positions in usual)
 
-    def __enter__(self) -> Starts:
-        self.at(0)
-        return self
-
-    def at(self, first: int) -> None:
-        self.model.source_positions, self.model.target_positions = (
-            Shifted(positions, first) for positions in self.before
-        )  # type: ignore[assignment]
-
-    def __exit__(self, *exception: object) -> None:
-        self.model.source_positions, self.model.target_positions = self.before
-
-
-def train(model: Transformer, variant: Variant, text: Text, config: Config) -> float:
-    """-> the training loss of the last 50 steps, smoothed, in nats per target token"""
-    training, draw = config.training, np.random.default_rng(config.training.seed)
-    optimizer, losses = Adam(model, (training.beta1, training.beta2), training.eps), []
-    data = text.with_long if variant.long else text.ordinary
-    with Starts(model) as starts:
-        for step, batch in zip(range(1, training.steps + 1), batches(data, config)):
-            if variant.random_start:
-                starts.at(int(draw.integers(LATEST_START)))
-            losses.append(add_gradient(model, batch, config, step))
-            optimizer.step(noam(step, config.model.d_model, training.warmup, training.lr_factor))
-    return float(np.mean(losses[-50:]))
-
-
-def run(name: str, text: Text, config: Config) -> dict[str, Any]:
-    variant = VARIANTS[name]
-    model = model_of(variant, config)
-    train_loss = train(model, variant, text, config)
-    with Starts(model) as starts:
-        shifted = []
-        for first in SHIFTS:
-            starts.at(first)
-            shifted.append(number(validation_loss(model, text.test, TOKENS)))
-    result = {
-        "seed": config.training.seed,
-        "train_loss": number(train_loss),
-        "test": shifted[0],
-        "test_long": number(validation_loss(model, text.test_long, TOKENS)),
-        "test_shifted": shifted,
-        "test_long_by_position": [number(loss) for loss in losses_by_position(model, text.test_long)],
-        "bleu": {split: bleu(model, text, split) for split in text.sentences},
-    }
-    print(f"{name}, {result}", flush=True)
-    return result
-
-
-def losses_by_position(model: Transformer, pairs: EncodedPairs) -> np.ndarray:
-    """In nats per target token, for the positions from each of EDGES to the next: (ranges,)"""
-    sums = np.zeros((2, len(EDGES) - 1))  # of losses; of tokens
-    for batch in batches_in_order(pairs, TOKENS):
-        logits, _ = model.forward(*batch.inputs)  # (B, T, V)
-        for i, (start, end) in enumerate(zip(EDGES, EDGES[1:])):
-            sums[:, i] += cross_entropy(logits[:, start:end], batch.targets[:, start:end])[:2]
-    return sums[0] / sums[1]
-
-
-def bleu(model: Transformer, text: Text, split: str) -> float | None:
-    """Of greedy translations of the first sentences."""
-    source, target = text.sentences[split].source[:TRANSLATED], text.sentences[split].target[:TRANSLATED]
-    return number(corpus_scores(Translator(model, text.tokenizer).translate(source, beam=1), target).bleu)
-
-
-def row(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """All seeds of one variant."""
-    return {
-        "variant": name,
-        "test": spread([each["test"] for each in runs]),
-        "test_long": spread([each["test_long"] for each in runs]),
-        "runs": runs,
-    }
+    begin_at(0)
+    for step, batch in zip(range(1, config.training.steps + 1), batches(text.train[variant.long], config)):
+        if variant.random_start:
+            begin_at(int(draw.integers(LATEST_START)))
+        add_gradient(model, batch, config, step)
+        optimizer.step(schedule(step))
+    shifted = []
+    for first in SHIFTS:
+        begin_at(first)
+        shifted.append(number(validation_loss(model, text.test["test"], TOKENS)))
+    model.source_positions, model.target_positions = usual
+    bleu = {}
+    for name, pairs in text.sentences.items():
+        translations = Translator(model, text.tokenizer).translate(pairs.source[:TRANSLATED], beam=1)
+        bleu[name] = corpus_scores(translations, pairs.target[:TRANSLATED]).bleu
+    test_long = number(validation_loss(model, text.test["test_long"], TOKENS))
+    found = {"seed": config.training.seed, "test": shifted[0], "test_long": test_long, "test_shifted": shifted}
+    print(variant, found, flush=True)
+    return found | {"bleu": rounded(bleu)}
 
 
 def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
-    text = read_text(config)
-    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in VARIANTS}
-    for seed in seeds:
-        for name in VARIANTS:
-            runs[name].append(run(name, text, configs.with_settings(config, {"training.seed": seed})))
-    return {
-        "shifts": SHIFTS,
-        "edges": EDGES,
-        "longest_in_training": int(text.ordinary.train.lengths.max()),
-        "longest_in_test_long": int(text.test_long.lengths.max()),
-        "results": [row(name, runs[name]) for name in VARIANTS],
+    text, results = read_text(config), []
+    for name, variant in VARIANTS.items():
+        runs = [run(variant, text, configs.with_settings(config, {"training.seed": seed})) for seed in seeds]
+        losses = {split: spread(each[split] for each in runs) for split in ("test", "test_long")}
+        results.append({"variant": name, **losses, "runs": runs})
+    longest = {
+        "longest_in_training": int(text.train[False].train.lengths.max()),
+        "longest_in_test_long": int(text.test["test_long"].lengths.max()),
     }
+    return {"shifts": SHIFTS, **longest, "results": results}
 
 
 if __name__ == "__main__":
-    conduct(__doc__, {"longer": Part(EXPERIMENT, QUICK, SEEDS, measure)})
+    conduct(__doc__, {"longer": Part(EXPERIMENT, QUICK, (0, 1), measure)})

@@ -12,27 +12,23 @@ text in turn, all the others being shown, and so do the three baselines of
 `scratchformer.tasks.masked_language_model`, which count.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
+from unittest.mock import patch
 
-from small_training import number, record, spread
+from harness import record, rounded, spread
+from training_runs import trained
 
 from scratchformer import config as configs
-from scratchformer.config import Config
 from scratchformer.nn.attention import Mask
 from scratchformer.nn.models import ARCHITECTURES
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.text_encoder import TextEncoder
-from scratchformer.tasks import start
 from scratchformer.tasks.masked_language_model import MaskedLanguageModelTask
-from scratchformer.training import loop
-from scratchformer.training.run import RunDirectory, Trained, load_model
+from scratchformer.training.run import RunDirectory, load_model
 
 BASELINES = ("between_neighbours", "after_previous", "most_frequent")
 
@@ -44,35 +40,15 @@ class LeftEncoder(TextEncoder):
         return super().mask(ids)._replace(causal=True)
 
 
-@contextmanager
-def in_place_of_text_encoders(kind: type[TextEncoder]) -> Iterator[None]:
-    """Inside the block, this class is what a configuration of an encoder asks for."""
-    before, ARCHITECTURES["encoder"] = ARCHITECTURES["encoder"], kind
-    try:
-        yield
-    finally:
-        ARCHITECTURES["encoder"] = before
-
-
-def trained(config: Config, directory: Path) -> Trained:
-    """Train a new run in this directory -> its last weights"""
-    run = RunDirectory(directory)
-    loop.train(start.begin(run, config))
-    return load_model(run.path, "last")
-
-
 def scores_of(path: Path, quick: bool) -> dict[str, Any]:
     few_steps = {"training.steps": 4} if quick else {}
     config = configs.with_settings(configs.load(RunDirectory(path).config_file), few_steps)
-    both = MaskedLanguageModelTask().evaluate(load_model(path, "last"))
-    with in_place_of_text_encoders(LeftEncoder), tempfile.TemporaryDirectory() as directory:
-        left = MaskedLanguageModelTask().evaluate(trained(config, Path(directory) / "left"))
-    print(f"seed {config.training.seed}\n{both.text}\nreading to the left only: {left.text}", flush=True)
-    baselines = {name: both.record[name] for name in BASELINES}
-    shares = {"both_sides": both.record["accuracy"], "left_side": left.record["accuracy"]} | baselines
-    return {"seed": config.training.seed, "n_pieces": both.record["n_pieces"]} | {
-        name: number(shares[name]) for name in shares
-    }
+    both = MaskedLanguageModelTask().evaluate(load_model(path, "last")).record
+    with patch.dict(ARCHITECTURES, encoder=f"{__name__}:LeftEncoder"), tempfile.TemporaryDirectory() as directory:
+        left = MaskedLanguageModelTask().evaluate(trained(config, Path(directory) / "left")).record
+    shares = {"both_sides": both["accuracy"], "left_side": left["accuracy"]} | {name: both[name] for name in BASELINES}
+    print(f"seed {config.training.seed}", shares, flush=True)
+    return {"seed": config.training.seed, "n_pieces": both["n_pieces"]} | rounded(shares)
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +63,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     return {
         "config": configs.to_dict(configs.load(RunDirectory(arguments.runs[0]).config_file)),
         "seeds": [result["seed"] for result in results],
-        "accuracy": {name: spread([result[name] for result in results]) for name in names},
+        "accuracy": {name: spread(result[name] for result in results) for name in names},
         "results": results,
     }
 

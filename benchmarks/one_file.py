@@ -21,8 +21,8 @@ from types import ModuleType
 from typing import Any, Callable
 
 import numpy as np
+from harness import number, record
 from provenance import ROOT
-from small_training import number, record
 
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.bundled import read

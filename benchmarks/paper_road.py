@@ -5,7 +5,6 @@
 A server on this machine stands for the public homes of WMT 2014: archives with the real names and layout, which hold
 sentences of the bundled corpus. The commands are those of docs/reproduction.md, but for `--mirror` and for settings
 that make the model small. What they print goes into paper_road.json.
-With --quick it is written into DIR of --work, or into a new temporary directory, unless --out says where.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from provenance import surroundings
-from small_training import RESULTS, write
+from harness import record
 
 from scratchformer.cli import main as scratchformer
 from scratchformer.preparation import datasets
@@ -87,52 +85,25 @@ def carried_out(command: list[str]) -> dict[str, Any]:
     return {"seconds": round(time.perf_counter() - began, 1), "printed": printed.getvalue().splitlines()}
 
 
-def directory_of_result(arguments: argparse.Namespace) -> Path:
-    """A quick trial must not take the place of the result that is committed."""
-    if arguments.out or not arguments.quick:
-        return arguments.out or RESULTS
-    return arguments.work or Path(tempfile.mkdtemp(prefix="paper_road-"))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a few steps of a smaller model, to see that it runs")
+def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--work", type=Path, help="directory of data and run, which stay (default: a temporary one)")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        help="directory of the result (default: results/ here; with --quick that "
-        "of --work, or a temporary one, which stays)",
-    )
-    arguments = parser.parse_args()
-    provenance = surroundings()
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as temporary:
-        work = arguments.work or Path(temporary)
+        work, steps = arguments.work or Path(temporary), []
         data, run = work / "wmt14-en-de", work / "ende-base"
         datasets.DATASETS["wmt14-en-de"] = serve_text(work / "server", arguments.quick)
-        steps = []
         with LocalServer(work / "server") as server:
             for command in commands(data, run, server.url, arguments.quick):
-                words = [word.replace(str(work), "DIR").replace(server.url, "URL") for word in command]
-                print("scratchformer", *words, flush=True)
-                result = carried_out(command)
-                result["printed"] = [
-                    line.replace(str(work), "DIR").replace(server.url, "URL") for line in result["printed"]
-                ]
-                steps.append({"command": " ".join(["scratchformer", *words]), **result})
+                found = {"command": " ".join(["scratchformer", *command]), **carried_out(command)}
+                text = json.dumps(found).replace(str(work), "DIR").replace(server.url, "URL")
+                steps.append(json.loads(text))
+                print(steps[-1]["command"], flush=True)
         scores = json.loads((run / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()[-1])
-        out = directory_of_result(arguments)
-        write(
-            out,
-            "paper_road",
-            {
-                "provenance": provenance,
-                "results": steps,
-                "scores": {key: value for key, value in scores.items() if key not in ("source", "reference")},
-            },
-        )
-        print(f"written: {out / 'paper_road.json'}")
+    scores = {key: value for key, value in scores.items() if key not in ("source", "reference")}
+    return {"results": steps, "scores": scores}
 
 
 if __name__ == "__main__":
-    main()
+    record("paper_road", __doc__, measure, options, threads=None)

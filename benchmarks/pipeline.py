@@ -6,9 +6,10 @@ Made-up sentences (lengths log-normal, words by Zipf's law, the target side with
 as plain text, prepared by `scratchformer data files` in a process of its own, and opened by training in another.
 Recorded are
 
-    stages      seconds of each stage, and seconds for a million pairs
+    stages      seconds of each stage
     memory      the most that the command alone, and it and its workers together, had at one moment: resident, and
-                anonymous, which leaves out the pages of files that the operating system may take back
+                anonymous, which leaves out the pages of files that the operating system may take back. Pages that the
+                processes share count once in all
     start_up    seconds from `begin` to the first step's batches, with a model of no size to speak of; those that Python
                 and the imports took before; and the memory of that process
     batches     steps a second that the plan delivers at the paper's size of a step, beside the paper's 2.5 a second
@@ -18,11 +19,8 @@ The text has just been written when it is read, and so have the ids: both come f
 them. The scratch directory (by default a temporary one) is removed in the end.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -34,17 +32,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from provenance import surroundings
-from small_training import RESULTS, number, write
+from harness import in_own_process, record, rounded
 
 from scratchformer import config as configs
 from scratchformer.config import Config
 
-PAIRS, QUICK_PAIRS = 5_000_000, 3000
 BLOCK = 50_000  # pairs made at once
-SEED = 0
 HELD_OUT = 3000  # pairs of validation text
-
 SMALL = {"N": 1, "d_model": 16, "d_ff": 32, "h": 2}
 RESUMED = SMALL | {"tokens_per_batch": 256, "accumulation": 2, "steps": 6, "save_every": 3, "validate_every": 1000}
 STEPS_OF_THE_PAPER = 2.5  # a second (§5.2: 0.4 s a step)
@@ -71,19 +65,16 @@ def sentences(lengths: np.ndarray, words: np.ndarray, rng: np.random.Generator) 
 
 def write_text(directory: Path, n_pairs: int) -> list[str]:
     """train and val, source and target. -> the options that name them"""
-    rng = np.random.default_rng(SEED)
-    n_words = min(400_000, 4 * n_pairs)
+    rng, n_words, options = np.random.default_rng(0), min(400_000, 4 * n_pairs), []
     source_words = made_up_words(n_words, "aeiou", 2.2, rng)
     target_words = made_up_words(2 * n_words, "aeiouäöü", 3.0, rng)
-    options = []
-    for split, n in (("train", n_pairs), ("val", min(HELD_OUT, n_pairs // 10))):
-        paths = [directory / f"{split}.source", directory / f"{split}.target"]
+    for prefix, n in (("", n_pairs), ("val-", min(HELD_OUT, n_pairs // 10))):
+        paths = [directory / f"{prefix}text.{side}" for side in ("source", "target")]
         with open(paths[0], "wb") as source, open(paths[1], "wb") as target:
             for start in range(0, n, BLOCK):
                 lengths = np.clip(rng.lognormal(3.0, 0.6, min(BLOCK, n - start)), 1, 120).astype(int)
                 source.write(sentences(lengths, source_words, rng))
                 target.write(sentences(np.maximum(1, lengths * 0.95).astype(int), target_words, rng))
-        prefix = "" if split == "train" else "val-"
         options += [f"--{prefix}source", str(paths[0]), f"--{prefix}target", str(paths[1])]
     return options
 
@@ -96,63 +87,37 @@ class Sampler(threading.Thread):
 
     def __init__(self, root: int) -> None:
         super().__init__(daemon=True)
-        self.root = root
-        self.peak: dict[str, float] = {}
+        self.root, self.peak = root, {}
         self.start()
 
     def run(self) -> None:
         while own := memory(self.root):
-            children = [memory(child) for child in children_of(self.root)]
+            children = Path(f"/proc/{self.root}/task/{self.root}/children").read_text(encoding="utf-8").split()
+            of_children = [memory(child) for child in children]
             for kind in ("resident", "anonymous"):
-                self.note(f"parent_{kind}_mb", own[kind])
-                self.note(f"together_{kind}_mb", own[kind] + sum(child.get(kind, 0.0) for child in children))
+                together = own[kind] + sum(child.get(kind, 0.0) for child in of_children)
+                for name, megabytes in ((f"parent_{kind}_mb", own[kind]), (f"together_{kind}_mb", together)):
+                    self.peak[name] = max(round(megabytes, 1), self.peak.get(name, 0.0))
             time.sleep(0.05)
-
-    def note(self, name: str, megabytes: float) -> None:
-        self.peak[name] = max(round(megabytes, 1), self.peak.get(name, 0.0))
 
 
 def memory(process: int | str) -> dict[str, float]:
-    """Megabytes; {} once the process has ended."""
+    """Megabytes, of which pages that processes share count in parts; {} once the process has ended."""
     try:
-        lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="utf-8").splitlines()[1:]
     except OSError:
         return {}
-    values = {line.split(":")[0]: line.split()[1] for line in lines if line.startswith(("VmRSS", "RssAnon"))}
-    return {"resident": int(values["VmRSS"]) / 1024, "anonymous": int(values["RssAnon"]) / 1024} if values else {}
-
-
-def children_of(process: int) -> list[int]:
-    try:
-        return [
-            int(child)
-            for task in Path(f"/proc/{process}/task").iterdir()
-            for child in (task / "children").read_text(encoding="utf-8").split()
-        ]
-    except OSError:
-        return []
+    values = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in lines}
+    return {"resident": values["Pss"], "anonymous": values["Pss_Anon"]} if "Pss" in values else {}
 
 
 def prepare(options: list[str], out: Path, workers: int, vocab_size: int) -> dict[str, Any]:
     """Seconds of each stage, and the memory that it took."""
-    command = [
-        sys.executable,
-        "-m",
-        "scratchformer",
-        "data",
-        "files",
-        *options,
-        "--out",
-        str(out),
-        "--workers",
-        str(workers),
-        "--vocab-size",
-        str(vocab_size),
-    ]
+    command = [sys.executable, "-m", "scratchformer", "data", "files", *options, "--out", str(out)]
+    command += ["--workers", str(workers), "--vocab-size", str(vocab_size)]
     began, stages = time.perf_counter(), {}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     sampler = Sampler(process.pid)
-    assert process.stderr is not None
     for line in process.stderr:
         print(line, end="")
         stages[line.split(":")[0]] = time.perf_counter() - began
@@ -160,7 +125,7 @@ def prepare(options: list[str], out: Path, workers: int, vocab_size: int) -> dic
     if process.wait():
         raise SystemExit("the preparation has failed")
     sampler.join()
-    return {"stages": {name: number(seconds) for name, seconds in stages.items()}, "memory": sampler.peak}
+    return {"stages": rounded(stages), "memory": sampler.peak}
 
 
 # Training -------------------------------------------------------------------------------------------------------------
@@ -173,7 +138,7 @@ def configuration(directory: Path, settings: dict[str, Any]) -> Config:
 
 
 def start_up(directory: Path, began: float) -> dict[str, Any]:
-    """In a fresh process, which began at that time of the clock."""
+    """Start a training in a fresh process, which began at that time of the clock."""
     from scratchformer.tasks import start
     from scratchformer.text.batches import steps
     from scratchformer.training.run import RunDirectory
@@ -184,32 +149,24 @@ def start_up(directory: Path, began: float) -> dict[str, Any]:
         trainer = start.begin(RunDirectory(Path(scratch) / "run"), config)
         places = steps(trainer.plan)
         trainer.plan.micro_batches(next(places)[2])
-        ready, own = time.time(), memory("self")
-        before = time.perf_counter()
-        batches = [
-            batch for _, _, indices in islice(places, TIMED_STEPS) for batch in trainer.plan.micro_batches(indices)
-        ]
+        ready, own, before = time.time(), memory("self"), time.perf_counter()
+        timed = [trainer.plan.micro_batches(indices) for _, _, indices in islice(places, TIMED_STEPS)]
         seconds = time.perf_counter() - before
-    tokens = sum(batch.n_source_tokens + batch.n_target_tokens for batch in batches)
+    tokens = sum(batch.n_source_tokens + batch.n_target_tokens for batches in timed for batch in batches)
+    seconds_to_start = {
+        "python_and_imports_seconds": imported - began,
+        "begin_to_first_batches_seconds": ready - imported,
+    }
     return {
-        "start_up": {
-            "python_and_imports_seconds": number(imported - began),
-            "begin_to_first_batches_seconds": number(ready - imported),
-            **{f"{kind}_mb": round(value, 1) for kind, value in own.items()},
-        },
+        "start_up": rounded(seconds_to_start | {f"{kind}_mb": round(value, 1) for kind, value in own.items()}),
         "batches": {
-            "steps_per_second": number(TIMED_STEPS / seconds),
+            "steps_per_second": rounded(TIMED_STEPS / seconds),
             "steps": TIMED_STEPS,
             "tokens_per_step": round(tokens / TIMED_STEPS),
             "steps_in_epoch": len(trainer.plan.epoch(0)),
             "steps_per_second_of_the_paper": STEPS_OF_THE_PAPER,
         },
     }
-
-
-def in_fresh_process(directory: Path) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--start-up", str(directory), "--began", repr(time.time())]
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
 def resume_is_exact(directory: Path, scratch: Path) -> dict[str, Any]:
@@ -219,9 +176,9 @@ def resume_is_exact(directory: Path, scratch: Path) -> dict[str, Any]:
     from scratchformer.training.run import RunDirectory
 
     config = configuration(directory, RESUMED)
+    half = configs.with_settings(config, {"steps": config.training.steps // 2})
     whole = start.begin(RunDirectory(scratch / "whole"), config)
     loop.train(whole)
-    half = configs.with_settings(config, {"steps": config.training.steps // 2})
     loop.train(start.begin(RunDirectory(scratch / "stopped"), half))
     resumed, _ = start.resume(RunDirectory(scratch / "stopped"), config)
     loop.train(resumed)
@@ -229,66 +186,29 @@ def resume_is_exact(directory: Path, scratch: Path) -> dict[str, Any]:
     return {"steps": config.training.steps, "weights_crc32": sums, "exact": sums[0] == sums[1]}
 
 
-def page_cache_mb() -> int:
-    lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
-    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("Cached:"))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--pairs", type=int, default=PAIRS)
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--pairs", type=int, default=5_000_000)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--scratch", type=Path, help="where the text is written (default: a temporary directory)")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_PAIRS} pairs, to see that it runs")
-    parser.add_argument("--start-up", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--began", type=float, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.start_up:
-        return print(json.dumps(start_up(arguments.start_up, arguments.began)))
 
-    provenance = surroundings()
-    n_pairs = QUICK_PAIRS if arguments.quick else arguments.pairs
-    vocab_size = 500 if arguments.quick else configs.ModelConfig.vocab_size
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    n_pairs, vocab_size = (3000, 500) if arguments.quick else (arguments.pairs, configs.ModelConfig.vocab_size)
     with tempfile.TemporaryDirectory(dir=arguments.scratch) as name:
-        scratch = Path(name)
-        began = time.perf_counter()
-        options = write_text(scratch, n_pairs)
+        scratch, directory = Path(name), Path(name) / "prepared"
+        text = write_text(scratch, n_pairs)
         text_mb = sum(path.stat().st_size for path in scratch.iterdir()) / 1e6
-        print(f"{n_pairs:,} pairs, {text_mb:.0f} MB written in {time.perf_counter() - began:.0f} s", flush=True)
-        directory = scratch / "prepared"
-        results = prepare(options, directory, arguments.workers, vocab_size)
-        results["stages_per_million_pairs"] = {
-            stage: number(seconds * 1e6 / n_pairs) for stage, seconds in results["stages"].items()
-        }
+        results = prepare(text, directory, arguments.workers, vocab_size)
         manifest = json.loads((directory / "manifest.json").read_text(encoding="utf-8"))
-        results |= {
-            "text_mb": round(text_mb),
-            "prepared_mb": round(sum(kept["bytes"] for kept in manifest["files"].values()) / 1e6),
-            "train": manifest["splits"]["train"],
-        }
-        results |= in_fresh_process(directory)
+        prepared_mb = sum(kept["bytes"] for kept in manifest["files"].values()) / 1e6
+        results |= {"text_mb": round(text_mb), "prepared_mb": round(prepared_mb), "train": manifest["splits"]["train"]}
+        results |= in_own_process(start_up, directory, time.time())
         results["resume"] = resume_is_exact(directory, scratch)
-        results["page_cache"] = {"state": "warm: text and ids had just been written", "mb_then": page_cache_mb()}
+        results["page_cache"] = {"state": "warm: text and ids had just been written"}
     print(json.dumps(results, indent=1))
-    write(
-        arguments.out,
-        "pipeline",
-        {
-            "provenance": provenance,
-            "seeds": {"text": SEED, "training": 0},
-            "results": results,
-            "config": {
-                "pairs": n_pairs,
-                "workers": arguments.workers,
-                "vocab_size": vocab_size,
-                "usable_cores": len(os.sched_getaffinity(0)),
-                "start_up": SMALL,
-                "resume": RESUMED,
-            },
-        },
-    )
+    config = {"pairs": n_pairs, "workers": arguments.workers, "vocab_size": vocab_size}
+    return {"seeds": {"text": 0, "training": 0}, "results": results, "config": config}
 
 
 if __name__ == "__main__":
-    main()
+    record("pipeline", __doc__, measure, options, threads=None)

@@ -2,17 +2,14 @@
 
     python benchmarks/reversal.py [--quick] [--out DIR]
 
-The models are those of `lessons/support/reversal.py`, for sequences of 4 to 32 symbols. README.md here says what is
-recorded.
+The models are those of `lessons/support/reversal.py`, for sequences of 4 to 32 symbols.
 """
-
-from __future__ import annotations
 
 import argparse
 from typing import Any
 
 import numpy as np
-from small_training import number, record, spread
+from harness import record, rounded, spread
 
 from scratchformer.nn.layers import Linear
 from support.recurrent import AdditiveAttention
@@ -43,20 +40,14 @@ CONTROLS: dict[str, tuple[int, dict[str, Any], float, int]] = {
 
 
 def row(name: str, n: int, options: dict[str, Any], rate: float, steps: int, seeds: tuple[int, ...]) -> dict[str, Any]:
-    """One model at one length, all seeds."""
+    """Train one model at one length with all seeds."""
     models = [train(EncoderDecoder(n, seed, **options), rate, steps) for seed in seeds]
     found = np.array([right(model).mean(axis=0) for model in models])  # (seeds, positions)
-    accuracy = [number(float(value)) for value in found.mean(axis=1)]
+    accuracy = rounded(found.mean(axis=1))
     print(f"{name}, n = {n}: {accuracy}", flush=True)
-    return {
-        "model": name,
-        "n": n,
-        "learning_rate": rate,
-        "steps": steps,
-        "parameters": models[0].store.data.size,
-        "accuracy": spread(accuracy) | {"by_seed": accuracy},
-        "by_position": [number(float(value)) for value in found.mean(axis=0)],
-    }
+    about = {"model": name, "n": n, "learning_rate": rate, "steps": steps, "parameters": models[0].store.data.size}
+    by_position = rounded(found.mean(axis=0))
+    return about | {"accuracy": spread(accuracy) | {"by_seed": accuracy}, "by_position": by_position}
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -37,11 +37,13 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Callable
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from rival import assert_papers
 from torch import Tensor
 
 from scratchformer.decoding.search import Hypothesis, hypothesis_of, length_penalty
@@ -52,109 +54,55 @@ from scratchformer.text.tokenizer import BOS, EOS, PAD
 # Weights --------------------------------------------------------------------------------------------------------------
 
 
-class Affine(NamedTuple):
-    """x W + b. W (in, out), which `addmm` takes a little faster than PyTorch's own (out, in)."""
-
-    W: Tensor
-    b: Tensor
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return torch.addmm(self.b, x, self.W)
-
-
-class AddNorm(NamedTuple):
-    gamma: Tensor
-    beta: Tensor
-    eps: float
-
-    def __call__(self, x: Tensor, update: Tensor) -> Tensor:
-        return F.layer_norm(update.add_(x), self.gamma.shape, self.gamma, self.beta, self.eps)
-
-
-class FeedForward(NamedTuple):
-    inner: Affine
-    outer: Affine
-    norm: AddNorm
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return self.norm(x, self.outer(self.inner(x).relu_()))
-
-
-class EncoderLayer(NamedTuple):
-    qkv: Affine
-    output: Affine
-    norm: AddNorm
-    feed_forward: FeedForward
-
-
-class DecoderLayer(NamedTuple):
-    qkv: Affine
-    output: Affine
-    norm: AddNorm
-    cross_q: Affine
-    cross_output: Affine
-    cross_norm: AddNorm
-    feed_forward: FeedForward
-
-
 class Weights:
     """A copy of a model's weights, laid out for decoding. Searchers share it.
 
     dtype  of the weights, and so of all that is computed but the choice of words: `model.bfloat16()` in PyTorch's words
-
-    Raises ValueError for what is not the paper's model.
     """
 
     def __init__(self, model: Transformer, dtype: torch.dtype = torch.float32) -> None:
-        config = model.config
-        if (config.norm, config.tied, config.positions) != ("post", "all", "sinusoidal") or not config.attention_bias:
-            raise ValueError("the rival is the paper's model: post-norm, all embeddings tied, sinusoids, biases")
-        if not config.d_k == config.d_v == config.d_model // config.h:
-            raise ValueError("the rival knows only d_k = d_v = d_model / h")
-        tensors = {
-            name: torch.from_numpy(array.copy()) for name, array in model.store.named_views(model.store.data).items()
-        }
+        config = self.config = model.config
+        assert_papers(config)
+        views, D = model.store.named_views(model.store.data), config.d_model
+        tensors = {name: torch.from_numpy(array.copy()) for name, array in views.items()}
+        for name, tensor in tensors.items():  # the columns that make queries, times 1/sqrt(d_k)
+            if ".qkv." in name or ".q." in name:
+                tensor[..., :D] /= math.sqrt(config.d_k)
+        tensors = {name: tensor.to(dtype) for name, tensor in tensors.items()}
 
-        def affine(name: str, queries: int = 0) -> Affine:
-            """Its first columns make queries, times 1/sqrt(d_k)."""
+        def affine(name: str) -> Callable[[Tensor], Tensor]:
+            """x W + b. W (in, out), which `addmm` takes a little faster than PyTorch's own (out, in)."""
             W, b = tensors[f"{name}.weight"], tensors[f"{name}.bias"]
-            for x in (W, b):
-                x[..., :queries] /= math.sqrt(config.d_k)
-            return Affine(W.to(dtype), b.to(dtype))
+            return lambda x: torch.addmm(b, x, W)
 
-        def norm(name: str) -> AddNorm:
-            return AddNorm(
-                tensors[f"{name}.norm.gamma"].to(dtype), tensors[f"{name}.norm.beta"].to(dtype), config.ln_eps
-            )
+        def norm(name: str) -> Callable[[Tensor, Tensor], Tensor]:
+            gamma, beta = tensors[f"{name}.norm.gamma"], tensors[f"{name}.norm.beta"]
+            return lambda x, update: F.layer_norm(update.add_(x), gamma.shape, gamma, beta, config.ln_eps)
 
-        def feed_forward(name: str) -> FeedForward:
-            return FeedForward(affine(f"{name}.inner"), affine(f"{name}.outer"), norm(name))
+        def layer(name: str) -> SimpleNamespace:
+            inner, outer = affine(f"{name}.feed_forward.inner"), affine(f"{name}.feed_forward.outer")
+            feed_forward_norm = norm(f"{name}.feed_forward")
+            found = SimpleNamespace(feed_forward=lambda x: feed_forward_norm(x, outer(inner(x).relu_())))
+            found.qkv, found.output = (affine(f"{name}.self_attention.{part}") for part in ("qkv", "output"))
+            found.norm = norm(f"{name}.self_attention")
+            if name.startswith("decoder"):
+                found.cross_q, found.cross_output = (
+                    affine(f"{name}.cross_attention.{part}") for part in ("q", "output")
+                )
+                found.cross_norm = norm(f"{name}.cross_attention")
+            return found
 
-        def self_attention(name: str) -> tuple[Affine, Affine, AddNorm]:
-            return affine(f"{name}.qkv", D), affine(f"{name}.output"), norm(name)
-
-        def cross_attention(name: str) -> tuple[Affine, Affine, AddNorm]:
-            return affine(f"{name}.q", D), affine(f"{name}.output"), norm(name)
-
-        self.config, self.dtype, D = config, dtype, config.d_model
-        E = tensors["source_embedding.weight"]
+        E = torch.from_numpy(views["source_embedding.weight"].copy())
+        self.dtype = dtype
         self.embedding, self.unembedding = (E * math.sqrt(D)).to(dtype), E.T.to(dtype).contiguous()  # (V, D), (D, V)
-        self.encoder = [
-            EncoderLayer(
-                *self_attention(f"encoder.layers.{i}.self_attention"), feed_forward(f"encoder.layers.{i}.feed_forward")
-            )
-            for i in range(config.N)
-        ]
-        self.decoder = [
-            DecoderLayer(
-                *self_attention(f"decoder.layers.{i}.self_attention"),
-                *cross_attention(f"decoder.layers.{i}.cross_attention"),
-                feed_forward(f"decoder.layers.{i}.feed_forward"),
-            )
-            for i in range(config.N)
-        ]
-        kvs = [affine(f"decoder.layers.{i}.cross_attention.kv") for i in range(config.N)]
-        self.memory_kv = Affine(torch.cat([kv.W for kv in kvs], dim=1), torch.cat([kv.b for kv in kvs]))
+        self.encoder, self.decoder = (
+            [layer(f"{stack}.layers.{i}") for i in range(config.N)] for stack in ("encoder", "decoder")
+        )
+        W, b = (
+            torch.cat([tensors[f"decoder.layers.{i}.cross_attention.kv.{kind}"] for i in range(config.N)], dim=-1)
+            for kind in ("weight", "bias")
+        )
+        self.memory_kv = lambda x: torch.addmm(b, x, W)
 
 
 # Search ---------------------------------------------------------------------------------------------------------------
@@ -195,11 +143,8 @@ class Searcher:
         ids = torch.from_numpy(source_ids.astype(np.int64))
         (B, S), D, N = ids.shape, h * K, len(weights.decoder)
         real = ids != PAD
-        mask = (
-            torch.zeros(B, 1, 1, S, dtype=weights.dtype)
-            .masked_fill_(~real[:, None, None], -math.inf)
-            .repeat(1, h, 1, 1)
-        )
+        mask = torch.zeros(B, 1, 1, S, dtype=weights.dtype).masked_fill_(~real[:, None, None], -math.inf)
+        mask = mask.repeat(1, h, 1, 1)
 
         x = (F.embedding(ids, weights.embedding) + self.positions[:S]).view(B * S, D)
         for layer in weights.encoder:
@@ -337,30 +282,21 @@ class Searcher:
         if n == len(over):
             return
         holes, tails = over[:n].nonzero().squeeze(1), over[n:].logical_not().nonzero().squeeze(1) + n
-        written = self.t * self.W
-        if len(holes):
-            for rows in (
-                self.sentence,
-                self.longest,
-                self.last,
-                self.alive,
-                self.ids,
-                self.ancestors[..., :written],
-                self.past[..., :written, :],
-                self.memory_keys,
-                self.memory_values,
-                self.memory_mask,
-            ):
-                rows[holes] = rows[tails]
-        self.sentence, self.longest, self.last = self.sentence[:n], self.longest[:n], self.last[:n]
-        self.alive, self.ids, self.ancestors = self.alive[:n], self.ids[:n], self.ancestors[:n]
-        self.past, self.memory_mask = self.past[:n], self.memory_mask[:n]
-        self.memory_keys, self.memory_values = self.memory_keys[:n], self.memory_values[:n]
+        for name in (*OF_SENTENCES, "ancestors", "past"):
+            rows = getattr(self, name)
+            written = rows.narrow(ENDS_WITH_T[name], 0, self.t * self.W) if name in ENDS_WITH_T else rows
+            if len(holes):
+                written[holes] = written[tails]
+            setattr(self, name, rows[:n])
 
     def best(self) -> list[Hypothesis]:
         found = zip(self.best_ids.tolist(), self.best_length.tolist(), self.best_total.tolist())
         return [hypothesis_of(ids[:length], total, self.alpha) for ids, length, total in found]
 
+
+OF_SENTENCES = "sentence", "longest", "last", "alive", "ids", "memory_mask", "memory_keys", "memory_values"
+ENDS_WITH_T = {"ancestors": -1, "past": -2}
+"""Arrays with a row for each sentence; those with an axis of positions, of which the first t W are written."""
 
 ROWS = 20
 """Of the vocabulary in `likeliest`, if they come out even."""
@@ -432,20 +368,8 @@ class UsualSearcher(Searcher):
         if not over.any():
             return
         kept = over.logical_not().nonzero().squeeze(1)
-        self.sentence, self.longest, self.last, self.alive, self.ids, *memory = (
-            x.index_select(0, kept)
-            for x in (
-                self.sentence,
-                self.longest,
-                self.last,
-                self.alive,
-                self.ids,
-                self.memory_mask,
-                self.memory_keys,
-                self.memory_values,
-            )
-        )
-        self.memory_mask, self.memory_keys, self.memory_values = memory
+        for name in OF_SENTENCES:
+            setattr(self, name, getattr(self, name).index_select(0, kept))
         rows = (self.W * kept[:, None] + torch.arange(self.W)).flatten()
         self.of_layers = [tuple(x.index_select(0, rows) for x in layer) for layer in self.of_layers]
 

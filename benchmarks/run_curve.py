@@ -1,6 +1,6 @@
 """Write the curve and the final score of a training run as one JSON file.
 
-    python benchmarks/run_curve.py RUN --source test.en.gz --reference test.de.gz --json FILE
+    python benchmarks/run_curve.py RUN --source test.en.gz --reference test.de.gz --name NAME [--out DIR]
 
 Scores the run's preferred checkpoint (the average, if `scratchformer average` made one) with the run's beam and alpha,
 and adds the curve of validation losses and scores from its log. Wall seconds of a shared machine say little; so each
@@ -11,13 +11,12 @@ is what the steps would have taken had every one run as undisturbed as the quick
 from __future__ import annotations
 
 import argparse
-import json
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from provenance import surroundings
+from harness import record
 
 from scratchformer import config as configs
 from scratchformer.nn.sizes import parameter_counts
@@ -47,22 +46,23 @@ def curve(run: RunDirectory) -> list[dict[str, Any]]:
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--source", type=Path, required=True)
     parser.add_argument("--reference", type=Path, required=True)
-    parser.add_argument("--json", type=Path, help="write the results here")
-    arguments = parser.parse_args()
+    parser.add_argument("--name", default="run_curve", help="of the result (default: %(default)s)")
 
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     run = RunDirectory(arguments.run)
     config = configs.load(run.config_file)
-    decoding = config.decoding
-    translations = load_run(run.path).translate(read_lines(arguments.source), decoding.beam, decoding.alpha)
-    scores = corpus_scores(translations, read_lines(arguments.reference))
+    decoding, few = config.decoding, 8 if arguments.quick else None
+    source, reference = (read_lines(file)[:few] for file in (arguments.source, arguments.reference))
+    scores = corpus_scores(load_run(run.path).translate(source, decoding.beam, decoding.alpha), reference)
+    print(f"BLEU {scores.bleu:.2f} ({scores.bleu_signature}), chrF {scores.chrf:.2f}")
     data = Path(config.data.directory).name  # a path would say where, not what
-    result = {
-        "benchmark": "run_curve",
+    return {
+        "name": arguments.name,
         "data": data,
         "test": arguments.source.name.split(".")[0],
         "checkpoint": run.checkpoints.preferred().name,
@@ -71,13 +71,9 @@ def main() -> None:
         **scores._asdict(),
         "n_parameters": sum(parameter_counts(config.model).values()),
         "validation": curve(run),
-        **surroundings(),
         "config": configs.to_dict(configs.with_settings(config, {"data.directory": data})),
     }
-    print(f"{result['test']}: BLEU {scores.bleu:.2f} ({scores.bleu_signature}), chrF {scores.chrf:.2f}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    record("run_curve", __doc__, measure, options, threads=None)

@@ -1,23 +1,19 @@
-"""The harness of the benchmarks: command line, recording, and a bare training loop on the bundled text."""
+"""Train small models on the bundled text: batches, a bare training loop, and one row for each variant."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple
 
 import numpy as np
-from provenance import surroundings
-from threadpoolctl import threadpool_limits
+from harness import Result, number, record, rounded, spread
 
 import scratchformer.config as configs
 from scratchformer.backends.cpu import FAST
 from scratchformer.config import Config
-from scratchformer.files import replace_text
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.ops import using
@@ -25,11 +21,10 @@ from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.tasks.translation import encode_corpus, read_corpus, train_tokenizer
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, steps
+from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training.run import RunDirectory
 from scratchformer.training.trainer import TrainingData
 from scratchformer.training.validation import validation_loss
-
-RESULTS = Path(__file__).parent / "results"
 
 WRITTEN_TEXT = {"data.directory": str(Path(__file__).parents[1] / "data" / "tiny")}
 """The bundled text as it lies in the repository: --quick reads it, which takes less time than to derive it."""
@@ -37,9 +32,10 @@ WRITTEN_TEXT = {"data.directory": str(Path(__file__).parents[1] / "data" / "tiny
 # Training -------------------------------------------------------------------------------------------------------------
 
 
-def read_text(config: Config) -> TrainingData:
+def read_text(config: Config) -> tuple[Tokenizer, TrainingData]:
     corpus = read_corpus(config.data)
-    return encode_corpus(corpus, train_tokenizer(corpus, config), config)
+    tokenizer = train_tokenizer(corpus, config)
+    return tokenizer, encode_corpus(corpus, tokenizer, config)
 
 
 def batches(data: TrainingData, config: Config) -> Iterator[Batch]:
@@ -62,14 +58,15 @@ def add_gradient(model: Transformer, batch: Batch, config: Config, step: int) ->
     return float(loss) / n_tokens
 
 
-def adam_of(model: Transformer, config: Config) -> Adam:
-    training = config.training
-    return Adam(model, (training.beta1, training.beta2), training.eps)
+def adam_of(model: Transformer, config: Config, kind: type[Adam] = Adam) -> Adam:
+    return kind(model, (config.training.beta1, config.training.beta2), config.training.eps)
 
 
-def schedule_of(config: Config) -> Callable[[int], float]:
-    """The learning rate of each step, from 1: equation 3 times the configuration's factor."""
-    return lambda step: noam(step, config.model.d_model, config.training.warmup, config.training.lr_factor)
+def schedule_of(config: Config, peak: float | None = None) -> Callable[[int], float]:
+    """The learning rate of each step, from 1: equation 3 times the configuration's factor, or with this peak."""
+    d_model, warmup = config.model.d_model, config.training.warmup
+    factor = config.training.lr_factor if peak is None else peak / noam(warmup, d_model, warmup)
+    return lambda step: noam(step, d_model, warmup, factor)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # it is the end, and recorded as such
@@ -82,18 +79,26 @@ def train(
     loss is NaN from where the training loss is no longer finite; the training ends there.
     """
     settings = config.training
-
-    def look(step: int) -> tuple[int, float]:
-        return step, validation_loss(model, data.val, settings.tokens_per_batch)
-
-    curve = [look(0)]
+    curve = [(0, validation_loss(model, data.val, settings.tokens_per_batch))]
     for step, batch in zip(range(1, settings.steps + 1), batches(data, config)):
         if not math.isfinite(add_gradient(model, batch, config, step)):
             return [*curve, (step, math.nan)]
         optimizer.step(learning_rate(step))
         if step % settings.validate_every == 0:
-            curve.append(look(step))
+            curve.append((step, validation_loss(model, data.val, settings.tokens_per_batch)))
     return curve
+
+
+def trained(
+    model: Transformer,
+    data: TrainingData,
+    config: Config,
+    learning_rate: Callable[[int], float] | None = None,
+    optimizer: Adam | None = None,
+) -> Result:
+    """Train a model -> its run, as results record it"""
+    curve = train(model, optimizer or adam_of(model, config), data, config, learning_rate or schedule_of(config))
+    return {"seed": config.training.seed, "final_loss": number(curve[-1][1]), "curve": rounded(curve)}
 
 
 def equal_lengths(pairs: EncodedPairs, count: int) -> Batch:
@@ -103,35 +108,15 @@ def equal_lengths(pairs: EncodedPairs, count: int) -> Batch:
     return pairs.batch(np.array([i for i, pair in enumerate(lengths) if pair == commonest][:count]))
 
 
-# Experiments and results ----------------------------------------------------------------------------------------------
+# Experiments ----------------------------------------------------------------------------------------------------------
 
 
-def record(
-    name: str,
-    description: str,
-    measure: Callable[[argparse.Namespace], dict[str, Any]],
-    options: Callable[[argparse.ArgumentParser], None] | None = None,
-    threads: int | None = 1,
-) -> None:
-    """Parse the command line, measure, and write `name`.json with the origin of its numbers.
-
-    measure  -> the contents of the file; an entry "name" replaces the file's name
-    options  adds to --quick and --out
-    threads  of BLAS; None leaves them alone
-    """
-    parser = argparse.ArgumentParser(description=description.split("\n")[0])
-    if options:
-        options(parser)
-    parser.add_argument("--quick", action="store_true", help="a few steps of a smaller model, to see that it runs")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
-    arguments = parser.parse_args()
-    if not arguments.out.is_dir():
-        parser.error(f"--out: {arguments.out} is not a directory")
-    with threadpool_limits(threads):
-        provenance = surroundings()  # now: git may move while we measure
-        found = measure(arguments)
-    name = found.pop("name", name)
-    write(arguments.out, name, {"provenance": provenance, **found})
+def row(about: Result, run: Callable[[Config], Result], config: Config, seeds: tuple[int, ...]) -> Result:
+    """Train one variant with each seed -> what it is, its final losses, its runs"""
+    runs = [run(configs.with_settings(config, {"training.seed": seed})) for seed in seeds]
+    losses = spread(each["final_loss"] for each in runs)
+    print(*about.values(), f"final loss {losses['mean']} ({losses['lowest']} to {losses['highest']})", flush=True)
+    return {**about, "final_loss": losses, "runs": runs}
 
 
 class Part(NamedTuple):
@@ -145,69 +130,28 @@ class Part(NamedTuple):
     settings: dict[str, Any]
     quick: dict[str, Any]
     seeds: tuple[int, ...]
-    measure: Callable[[Config, tuple[int, ...]], dict[str, Any]]
-
-    def measured(self, quick: bool) -> dict[str, Any]:
-        settings = self.settings | (self.quick | WRITTEN_TEXT if quick else {})
-        config, seeds = configs.with_settings(configs.preset("tiny"), settings), self.seeds[: 1 if quick else None]
-        return {"config": configs.to_dict(config), "seeds": seeds, **self.measure(config, seeds)}
+    measure: Callable[[Config, tuple[int, ...]], Result]
 
 
 def conduct(description: str, parts: dict[str, Part]) -> None:
     """Record one of the parts of a script. parts: name of the result -> part; the first one is the default"""
-    names = list(parts)
+    default = next(iter(parts))
 
     def options(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--part", choices=names, default=names[0], help="the result (default: %(default)s)")
+        parser.add_argument("--part", choices=parts, default=default, help="the result (default: %(default)s)")
 
-    def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-        return {"name": arguments.part} | parts[arguments.part].measured(arguments.quick)
+    def measure(arguments: argparse.Namespace) -> Result:
+        part = parts[arguments.part]
+        settings = part.settings | (part.quick | WRITTEN_TEXT if arguments.quick else {})
+        config = configs.with_settings(configs.preset("tiny"), settings)
+        seeds = part.seeds[: 1 if arguments.quick else None]
+        about = {"name": arguments.part, "config": configs.to_dict(config), "seeds": seeds}
+        return about | part.measure(config, seeds)
 
-    record(names[0], description, measure, options if len(parts) > 1 else only(names[0]))
+    record(default, description, measure, options)
 
 
-def only(name: str) -> Callable[[argparse.ArgumentParser], None]:
-    """Options of a script of a single part."""
-    return lambda parser: parser.set_defaults(part=name)
-
-
-def settings_of(run: Path) -> dict[str, Any]:
+def settings_of(run: Path) -> Result:
     """The settings of a run that its results record: of the model and of its training."""
     config = configs.to_dict(configs.load(RunDirectory(run).config_file))
     return {part: config[part] for part in ("model", "training")}
-
-
-def spread(values: list[float | None]) -> dict[str, float | None]:
-    """Mean and range over the seeds; all None if one of the values is."""
-    array = np.array(values, float)  # None becomes NaN
-    return {
-        "mean": number(float(array.mean())),
-        "lowest": number(float(array.min())),
-        "highest": number(float(array.max())),
-    }
-
-
-def number(value: float) -> float | None:
-    """Five significant digits; None, which is null in JSON, for what is not finite."""
-    return float(f"{value:.5g}") if math.isfinite(value) else None
-
-
-def numbers(curve: list[tuple[int, float]]) -> list[tuple[int, float | None]]:
-    return [(step, number(loss)) for step, loss in curve]
-
-
-def rounded(value: Any) -> Any:
-    """Numbers of a nested structure with five significant digits."""
-    if isinstance(value, dict):
-        return {key: rounded(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [rounded(each) for each in value]
-    return number(value) if isinstance(value, float) else value
-
-
-def write(directory: Path, name: str, result: dict[str, Any]) -> None:
-    """Write `directory`/`name`.json whole or not at all, with the command that made it, without absolute paths."""
-    words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
-    command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *words])
-    text = json.dumps({"command": command, **result}, indent=1, allow_nan=False)
-    replace_text(directory / f"{name}.json", text + "\n")

@@ -5,22 +5,17 @@
 The model of the preset tiny, with the short schedule of lesson 19, is trained on three versions of the same text: the
 pairs as they are; the same sentences, but each source with the translation of another; and no source at all, which
 makes the decoder a language model of German. Validation is on right pairs (the third version: on German alone).
-README.md here says what is recorded.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from small_training import Part, adam_of, conduct, number, numbers, schedule_of, spread, train
+from small_training import Part, conduct, row, trained
 
-from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.nn.transformer import Transformer
 from scratchformer.tasks.translation import Corpus, encode_corpus, read_corpus, train_tokenizer
 from scratchformer.text.corpora import Pairs
-from scratchformer.training.trainer import TrainingData
 
 EXPERIMENT = {
     "training.steps": 480,
@@ -30,16 +25,9 @@ EXPERIMENT = {
     "training.lr_factor": 0.5,
     "training.validate_every": 80,
 }
-QUICK = {
-    "model.N": 1,
-    "model.d_model": 16,
-    "model.d_ff": 32,
-    "training.steps": 4,
-    "training.warmup": 2,
-    "training.validate_every": 2,
-}
+QUICK = {"model.N": 1, "model.d_model": 16, "model.d_ff": 32}
+QUICK |= {"training.steps": 4, "training.warmup": 2, "training.validate_every": 2}
 VERSIONS = ("right pairs", "shuffled pairs", "no source")
-SEEDS = (0, 1, 2)
 
 
 def version_of(corpus: Corpus, version: str, seed: int) -> Corpus:
@@ -57,26 +45,22 @@ def without_source(pairs: Pairs) -> Pairs:
     return pairs._replace(source=[""] * len(pairs.source))
 
 
-def run(data: TrainingData, config: Config) -> dict[str, Any]:
-    training, model = config.training, Transformer(config.model, config.training.seed)
-    optimizer = adam_of(model, config)
-    curve = train(model, optimizer, data, config, schedule_of(config))
-    return {"seed": training.seed, "final_loss": number(curve[-1][1]), "curve": numbers(curve)}
-
-
 def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
     corpus = read_corpus(config.data)
     tokenizer = train_tokenizer(corpus, config)
-    rows = []
-    for version in VERSIONS:
-        runs = []
-        for seed in seeds:
-            seeded = configs.with_settings(config, {"training.seed": seed})
-            runs.append(run(encode_corpus(version_of(corpus, version, seed), tokenizer, seeded), seeded))
-            print(version, runs[-1], flush=True)
-        rows.append({"version": version, "final_loss": spread([each["final_loss"] for each in runs]), "runs": runs})
-    return {"results": rows}
+
+    def run(version: str, seeded: Config) -> dict[str, Any]:
+        seed = seeded.training.seed
+        data = encode_corpus(version_of(corpus, version, seed), tokenizer, seeded)
+        return trained(Transformer(seeded.model, seed), data, seeded)
+
+    return {
+        "results": [
+            row({"version": version}, lambda seeded, version=version: run(version, seeded), config, seeds)
+            for version in VERSIONS
+        ]
+    }
 
 
 if __name__ == "__main__":
-    conduct(__doc__, {"source_worth": Part(EXPERIMENT, QUICK, SEEDS, measure)})
+    conduct(__doc__, {"source_worth": Part(EXPERIMENT, QUICK, (0, 1, 2), measure)})

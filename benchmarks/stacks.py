@@ -4,17 +4,15 @@
 
 The sentences of lesson 01 as bags of words, 22 classes, and feed-forward networks between two linear maps, in the
 boxes of lessons/support/stacks.py. Plain gradient descent, several learning rates. The best has the lowest training
-loss at the end, so the new sentences have no part in the choice. README.md here says what is recorded.
+loss at the end, so the new sentences have no part in the choice.
 """
-
-from __future__ import annotations
 
 import argparse
 import math
 from typing import Any
 
 import numpy as np
-from small_training import number, record
+from harness import number, record
 
 from support.stacks import Classifier, sentences, train
 
@@ -34,6 +32,7 @@ SEEDS, STEPS, EVERY = (0, 1, 2), 400, 40
 
 
 def run(way: str, depth: int, rate: float, seed: int, steps: int) -> dict[str, Any]:
+    """Train once -> (step, share of new sentences put right, mean training loss since the last point) on the way"""
     data, model = sentences(), Classifier(way, depth, seed)
     curve, losses, last = [], [], 0
     for last, loss in train(model, rate, seed, steps):
@@ -45,15 +44,15 @@ def run(way: str, depth: int, rate: float, seed: int, steps: int) -> dict[str, A
 
 
 def row(way: str, depth: int, seeds: tuple[int, ...], steps: int) -> dict[str, Any]:
-    """All rates of one way. The best: every seed ends, and the mean of the last training losses is the lowest."""
+    """Train one way at all rates. The best: every seed ends, and the mean of the last training losses is the lowest."""
     runs = {rate: [run(way, depth, rate, seed, steps) for seed in seeds] for rate in RATES[way, depth]}
-    loss = {
-        rate: np.mean([each["curve"][-1][2] if each["ended"] else math.inf for each in found])
-        for rate, found in runs.items()
-    }
-    best = min(runs, key=lambda rate: loss[rate])
+
+    def loss(rate: float) -> float:
+        return float(np.mean([each["curve"][-1][2] if each["ended"] else math.inf for each in runs[rate]]))
+
+    best = min(runs, key=loss)
     new = [each["curve"][-1][1] for each in runs[best]]
-    print(f"{depth} sublayers, {way}: rate {best:g}, loss {loss[best]:.3f}, new sentences {new}", flush=True)
+    print(f"{depth} sublayers, {way}: rate {best:g}, loss {loss(best):.3f}, new sentences {new}", flush=True)
     rates = [{"rate": rate, "runs": found} for rate, found in runs.items()]
     return {"way": way, "depth": depth, "best_rate": best, "rates": rates}
 

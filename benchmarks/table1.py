@@ -11,7 +11,7 @@ Self-attention, a recurrent layer, convolutions and self-attention restricted to
     path        how many layers it takes until a nudge of any position reaches every output; and the shortest chain of
                 multiplications that leads through them from one end to the other
     time        forward and backward in float32, seconds of processor time of one thread: the least of several rounds,
-                in which everything takes turns
+                in which all layers and sizes take turns
 
 An exponent is the slope of log cost over log size, by least squares over the upper half of the sizes. Its intervals
 are of 95 %: `line` from how far the sizes are off the line (t), `rounds` from drawing the rounds again (bootstrap).
@@ -23,11 +23,12 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from functools import partial
+from itertools import product
 from typing import Any, Callable, Iterator, NamedTuple
 
 import numpy as np
-from small_training import number, record
+from harness import number, record, rounded, take_turns
+from scipy.stats import t as student
 
 from scratchformer.backends.cpu import FAST, FastOps, keep_freed_memory
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention, SelfAttention
@@ -44,7 +45,7 @@ from support.recurrent import LSTM, RNN
 
 D_K = 64  # as in the paper, a wider layer has more heads, not wider ones
 K, R, DILATION = 3, 32, 8  # of the layers whose time is measured
-FLOAT32, FLOAT64 = np.dtype("float32"), np.dtype("float64")
+FLOAT32 = np.dtype("float32")
 
 
 class Settings(NamedTuple):
@@ -145,40 +146,40 @@ def restricted_core(n: int, d: int, h: int) -> int:
     return scores * (2 * d + h)
 
 
+def core(attention: Callable[[], Layer]) -> Callable[..., Layer]:
+    return lambda d, h, init, dtype: Core(h, attention())
+
+
+def of_width(kind: Callable[..., Layer], *sizes: int) -> Callable[..., Layer]:
+    """A layer from d to d, without heads."""
+    return lambda d, h, init, dtype: kind(d, *(sizes or (d,)), init, dtype)
+
+
+def products(per_d_squared: int, per_d: int = 0) -> Callable[[int, int, int], int]:
+    return lambda n, d, h: n * (per_d_squared * d * d + per_d * d)
+
+
+NO_PROJECTIONS = core(ScaledDotProductAttention)
 KINDS = {
-    "self-attention": Kind(SelfAttention, lambda n, d, h: 4 * n * d * d + attention_core(n, d, h), (2, 1)),
-    "self-attention, no projections": Kind(
-        lambda d, h, init, dtype: Core(h, ScaledDotProductAttention()), attention_core, (2, 1)
-    ),
-    "recurrent": Kind(lambda d, h, init, dtype: RNN(d, d, init, dtype), lambda n, d, h: 2 * n * d * d, (1, 2)),
-    "convolution": Kind(
-        lambda d, h, init, dtype: Convolution(d, K, init, dtype), lambda n, d, h: K * n * d * d, (1, 2)
-    ),
+    "self-attention": Kind(SelfAttention, lambda n, d, h: products(4)(n, d, h) + attention_core(n, d, h), (2, 1)),
+    "self-attention, no projections": Kind(NO_PROJECTIONS, attention_core, (2, 1)),
+    "recurrent": Kind(of_width(RNN), products(2), (1, 2)),
+    "convolution": Kind(of_width(Convolution, K), products(K), (1, 2)),
     "dilated convolution": Kind(
-        lambda d, h, init, dtype: Convolution(d, K, init, dtype, DILATION), lambda n, d, h: K * n * d * d, (1, 2)
+        lambda d, h, init, dtype: Convolution(d, K, init, dtype, DILATION), products(K), (1, 2)
     ),
-    "separable convolution": Kind(
-        lambda d, h, init, dtype: SeparableConvolution(d, K, init, dtype), lambda n, d, h: K * n * d + n * d * d, (1, 2)
-    ),
+    "separable convolution": Kind(of_width(SeparableConvolution, K), products(1, K), (1, 2)),
     "restricted self-attention": Kind(
         lambda d, h, init, dtype: RestrictedSelfAttention(d, h, R, init, dtype),
-        lambda n, d, h: 4 * n * d * d + restricted_core(n, d, h),
+        lambda n, d, h: products(4)(n, d, h) + restricted_core(n, d, h),
         (1, 1),
     ),
-    "restricted self-attention, no projections": Kind(
-        lambda d, h, init, dtype: Core(h, RestrictedAttention(R)), restricted_core, (1, 1)
-    ),
+    "restricted self-attention, no projections": Kind(core(lambda: RestrictedAttention(R)), restricted_core, (1, 1)),
     "self-attention, no projections, no softmax": Kind(
-        lambda d, h, init, dtype: Core(h, ScaledDotProductAttention()),
-        lambda n, d, h: 2 * n * n * d,
-        ops=WithoutSoftmax(np, (FLOAT32,)),
+        NO_PROJECTIONS, lambda n, d, h: 2 * n * n * d, ops=WithoutSoftmax(np, (FLOAT32,))
     ),
-    "recurrent, all steps at once": Kind(
-        lambda d, h, init, dtype: AtOnce(d, init, dtype), lambda n, d, h: 2 * n * d * d
-    ),
-    "recurrent (LSTM)": Kind(
-        lambda d, h, init, dtype: LSTM(d, d, init, dtype), lambda n, d, h: 8 * n * d * d + 9 * n * d
-    ),
+    "recurrent, all steps at once": Kind(lambda d, h, init, dtype: AtOnce(d, init, dtype), products(2)),
+    "recurrent (LSTM)": Kind(of_width(LSTM), products(8, 9)),
 }
 """In Table 1 and, from the last but two on, controls: attention's products, a recurrent layer's, and another cell."""
 GROWING = [name for name in KINDS if name != "recurrent (LSTM)"]
@@ -316,17 +317,12 @@ def chains(layers: list[Layer], n: int, d: int) -> tuple[int, float, float]:
 
 def waiting(settings: Settings) -> list[dict[str, Any]]:
     """Of one layer of each kind."""
-    d, h = 2, 1
     rows = []
     for name in GROWING:
-        layer = on_counted_numbers(KINDS[name].make(d, h, random(), "float64"))
-        chain = [chains([layer], n, d)[0] for n in settings.waiting]
+        layer = on_counted_numbers(KINDS[name].make(2, 1, random(), "float64"))
+        chain = [chains([layer], n, 2)[0] for n in settings.waiting]
         rows.append({"layer": name, "sizes": settings.waiting, "chain": chain, **line_of(settings.waiting, chain)})
     return rows
-
-
-Stack = Callable[[int, int, int, np.random.Generator], Layer]
-"""(number of the layer, n, d, init) -> layer"""
 
 
 class Causal(Layer):
@@ -339,45 +335,39 @@ class Causal(Layer):
         return self.layer.forward(x, Mask(causal=True))
 
 
-def stacks() -> dict[str, tuple[Stack, int | None]]:
-    """Name -> how to build a layer of the stack; its window k or r."""
-    found: dict[str, tuple[Stack, int | None]] = {
-        "self-attention": (lambda i, n, d, init: SelfAttention(d, 1, init, "float64"), None),
-        "recurrent": (lambda i, n, d, init: RNN(d, d, init, "float64"), None),
-    }
-    for k in (3, 5, 9, 17):
-        found[f"convolution, k = {k}"] = partial(convolution, k=k), k
-    for k in (3, 5):
-        found[f"dilated convolution, k = {k}"] = partial(dilated, k=k), k
-        found[f"dilated convolution, causal, k = {k}"] = lambda *layer, k=k: Causal(dilated(*layer, k=k)), k
-    for r in (3, 5, 9, 17):
-        found[f"restricted self-attention, r = {r}"] = partial(restricted, r=r), r
-    return found
-
-
-def convolution(i: int, n: int, d: int, init: np.random.Generator, k: int) -> Layer:
-    return Convolution(d, k, init, "float64")
-
-
-def dilated(i: int, n: int, d: int, init: np.random.Generator, k: int) -> Convolution:
-    """Dilations 1, k, k^2, ... below n, and then from 1 again."""
-    return Convolution(d, k, init, "float64", k ** (i % logarithm(n, k)))
-
-
 def logarithm(n: int, k: int) -> int:
     """log_k n, rounded up."""
     return next(power for power in range(1, n) if k**power >= n)
 
 
-def restricted(i: int, n: int, d: int, init: np.random.Generator, r: int) -> Layer:
-    return RestrictedSelfAttention(d, 1, r, init, "float64")
+def stacked(name: str, window: int | None, i: int, n: int, d: int, init: np.random.Generator) -> Layer:
+    """Layer i of a stack of STACKS. Dilations are 1, k, k^2, ... below n, and then 1 again."""
+    if name.startswith("self-attention"):
+        return SelfAttention(d, 1, init, "float64")
+    if name.startswith("recurrent"):
+        return RNN(d, d, init, "float64")
+    if name.startswith("restricted"):
+        return RestrictedSelfAttention(d, 1, window, init, "float64")
+    dilation = window ** (i % logarithm(n, window)) if name.startswith("dilated") else 1
+    layer = Convolution(d, window, init, "float64", dilation)
+    return Causal(layer) if "causal" in name else layer
+
+
+STACKS: dict[str, int | None] = {
+    "self-attention": None,
+    "recurrent": None,
+    **{f"convolution, k = {k}": k for k in (3, 5, 9, 17)},
+    **{f"dilated convolution,{causal} k = {k}": k for k in (3, 5) for causal in ("", " causal,")},
+    **{f"restricted self-attention, r = {r}": r for r in (3, 5, 9, 17)},
+}
+"""Name of a stack of layers -> its window k or r."""
 
 
 def one_way(name: str) -> bool:
     return name == "recurrent" or "causal" in name
 
 
-def layers_to_connect(name: str, n: int, most: int) -> int | None:
+def layers_to_connect(name: str, n: int) -> int:
     """Count the layers until a nudge of any position reaches all that it may reach: all, or those after it.
 
     Each of n sequences of zeros is nudged at another position, so that nothing hides what arrives, however small.
@@ -385,23 +375,22 @@ def layers_to_connect(name: str, n: int, most: int) -> int | None:
     d, init = 4, random()
     x = np.eye(n)[:, :, None] * np.ones(d)
     wanted = np.triu(np.ones((n, n), bool)) if one_way(name) else np.ones((n, n), bool)
-    for i in range(most):
-        x, _ = stacks()[name][0](i, n, d, init).forward(x)
+    for i in range(n):
+        x, _ = stacked(name, STACKS[name], i, n, d, init).forward(x)
         if ((x != 0).any(axis=-1) >= wanted).all():
             return i + 1
-    return None
+    raise ValueError(f"{name}: {n} layers do not connect {n} positions")
 
 
-def layers_to_be_seen(name: str, n: int, least: int, most: int) -> int | None:
-    """Count the layers, `least` or more, until a nudge of 1 at either end of a random sequence changes a bit at the
-    other."""
+def layers_to_be_seen(name: str, n: int, least: int) -> int | None:
+    """Count the layers, `least` or more, up to 4 n, until a nudge of 1 at either end of a random sequence changes a bit
+    at the other."""
     d, init = 4, random()
     x = init.standard_normal((1, n, d))
     states = [x, *(x + (np.arange(n) == nudged)[:, None] for nudged in (0, n - 1))]
-    for i in range(most):
-        layer = stacks()[name][0](i, n, d, init)
-        states = [layer.forward(state)[0] for state in states]
-        still, first, last = states
+    for i in range(4 * n):
+        layer = stacked(name, STACKS[name], i, n, d, init)
+        still, first, last = states = [layer.forward(state)[0] for state in states]
         seen = (still != first)[0, -1].any() and (one_way(name) or (still != last)[0, 0].any())
         if seen and i + 1 >= least:
             return i + 1
@@ -410,17 +399,16 @@ def layers_to_be_seen(name: str, n: int, least: int, most: int) -> int | None:
 
 def path(settings: Settings) -> list[dict[str, Any]]:
     rows = []
-    for name, (build, window) in stacks().items():
+    for name, window in STACKS.items():
         row: dict[str, Any] = {"layer": name, "window": window, "sizes": settings.path}
         row |= {"layers": [], "multiplications": [], "layers_seen_in_float64": []}
         for n in settings.path:
-            layers = layers_to_connect(name, n, most=n)
-            if layers is None:
-                raise ValueError(f"{name}: {n} layers do not connect {n} positions")
-            _, forward, back = chains([on_counted_numbers(build(i, n, 2, random())) for i in range(layers)], n, 2)
+            layers = layers_to_connect(name, n)
+            stack = [on_counted_numbers(stacked(name, window, i, n, 2, random())) for i in range(layers)]
+            _, forward, back = chains(stack, n, 2)
             row["layers"].append(layers)
             row["multiplications"].append(int(forward if one_way(name) else max(forward, back)))
-            row["layers_seen_in_float64"].append(layers_to_be_seen(name, n, layers, most=4 * n))
+            row["layers_seen_in_float64"].append(layers_to_be_seen(name, n, layers))
         rows.append(row | line_of(settings.path, row["multiplications"]))
         print(f"{name}: layers {row['layers']}, seen in float64 {row['layers_seen_in_float64']}", flush=True)
     return rows
@@ -428,36 +416,26 @@ def path(settings: Settings) -> list[dict[str, Any]]:
 
 # Time -----------------------------------------------------------------------------------------------------------------
 
-Work = Callable[[], Any]
-
-
-def work_of(name: str, n: int, d: int, B: int = 1) -> Work:
-    """Forward and backward, once."""
-    kind = KINDS[name]
-    layer = kind.make(d, d // D_K, random(), "float32")
-    x, dy = random().standard_normal((2, B, n, d), np.float32)
-
-    def work() -> None:
-        with using(kind.ops):
-            layer.backward(dy, layer.forward(x)[1])
-
-    return work
-
-
-def in_turns(works: list[Work], rounds: int) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds of processor time and of the clock on the wall, (rounds, works) each. The first round is not timed."""
-    processor, wall = np.empty((2, 1 + rounds, len(works)))
-    for turn in range(1 + rounds):
-        for i, work in enumerate(works):
-            began, wall_began = time.thread_time(), time.perf_counter()
-            work()
-            processor[turn, i], wall[turn, i] = time.thread_time() - began, time.perf_counter() - wall_began
-    return processor[1:], wall[1:]
-
-
-T_95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}
-"""Student's t for a two-sided interval of 95 %, by degrees of freedom."""
 RESAMPLES = 2000
+
+
+def in_turns(cells: list[tuple[str, int, int]], rounds: int, B: int = 1) -> np.ndarray:
+    """Seconds of processor time of forward and backward of layers (name, n, d): (rounds, cells)."""
+
+    def work_of(name: str, n: int, d: int) -> Callable[[Any], None]:
+        kind = KINDS[name]
+        layer = kind.make(d, d // D_K, random(), "float32")
+        x, dy = random().standard_normal((2, B, n, d), np.float32)
+
+        def work(_: Any) -> None:
+            with using(kind.ops):
+                layer.backward(dy, layer.forward(x)[1])
+
+        return work
+
+    works = {str(cell): work_of(*cell) for cell in cells}
+    turns = take_turns(works, [None], rounds, warm_up=1, pause=0, clock=time.thread_time)
+    return np.stack([turns.seconds[name][:, 0] for name in works], axis=1)
 
 
 def line_of(sizes: list[int], costs: Any) -> dict[str, Any]:
@@ -466,14 +444,12 @@ def line_of(sizes: list[int], costs: Any) -> dict[str, Any]:
     x, y = np.log(sizes[upper]), np.log(costs[upper])
     slope, intercept = np.polyfit(x, y, 1)
     freedom = len(x) - 2
-    if not freedom:
-        return {"exponent": round(float(slope), 4)}
-    error = math.sqrt(((y - slope * x - intercept) ** 2).sum() / freedom / ((x - x.mean()) ** 2).sum())
-    half = T_95[freedom] * error
-    return {
-        "exponent": round(float(slope), 4),
-        "line": [round(float(each), 4) for each in (slope - half, slope + half)],
-    }
+    found = {"exponent": round(float(slope), 4)}
+    if freedom:
+        error = math.sqrt(((y - slope * x - intercept) ** 2).sum() / freedom / ((x - x.mean()) ** 2).sum())
+        half = float(student.ppf(0.975, freedom)) * error
+        found["line"] = [round(float(each), 4) for each in (slope - half, slope + half)]
+    return found
 
 
 def resampled(samples: np.ndarray) -> Iterator[np.ndarray]:
@@ -484,7 +460,7 @@ def resampled(samples: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def percentiles(values: list[float]) -> list[float | None]:
-    return [number(value) for value in np.percentile(values, [2.5, 97.5], method="nearest")]  # some may be infinite
+    return rounded(np.percentile(values, [2.5, 97.5], method="nearest"))  # some may be infinite
 
 
 def growth(settings: Settings) -> list[dict[str, Any]]:
@@ -492,29 +468,23 @@ def growth(settings: Settings) -> list[dict[str, Any]]:
     rows = []
     for axis, sizes in (("n", settings.lengths), ("d", settings.widths)):
         cells = [(size, OTHER_WIDTH) if axis == "n" else (OTHER_LENGTH, size) for size in sizes]
-        works = [work_of(name, n, d) for name in GROWING for n, d in cells]
-        processor, wall = (each.reshape(-1, len(GROWING), len(sizes)) for each in in_turns(works, settings.rounds))
-        for i, name in enumerate(GROWING):
-            least, kind = processor[:, i].min(axis=0), KINDS[name]
+        seconds = in_turns([(name, n, d) for name in GROWING for n, d in cells], settings.rounds)
+        for name, of_layer in zip(GROWING, np.split(seconds, len(GROWING), axis=1)):
+            least, kind = of_layer.min(axis=0), KINDS[name]
             multiplications = [kind.multiplications(n, d, d // D_K) for n, d in cells]
-            rows.append(
-                {
-                    "layer": name,
-                    "axis": axis,
-                    "other": OTHER_WIDTH if axis == "n" else OTHER_LENGTH,
-                    "sizes": sizes,
-                    "seconds": [number(each) for each in least],
-                    "wall_seconds": [number(each) for each in wall[:, i].min(axis=0)],
-                    "multiplications": multiplications,
-                    "counted": line_of(sizes, multiplications),
-                    "time": line_of(sizes, least)
-                    | {
-                        "rounds": percentiles([line_of(sizes, each)["exponent"] for each in resampled(processor[:, i])])
-                    },
-                    "table1": None if kind.exponents is None else kind.exponents["nd".index(axis)],
-                }
-            )
-            row = rows[-1]
+            found = percentiles([line_of(sizes, each)["exponent"] for each in resampled(of_layer)])
+            row = {
+                "layer": name,
+                "axis": axis,
+                "other": OTHER_WIDTH if axis == "n" else OTHER_LENGTH,
+                "sizes": sizes,
+                "seconds": rounded(least),
+                "multiplications": multiplications,
+                "counted": line_of(sizes, multiplications),
+                "time": line_of(sizes, least) | {"rounds": found},
+                "table1": kind.exponents and kind.exponents["nd".index(axis)],
+            }
+            rows.append(row)
             print(f"{name} over {axis}: {row['time']}, counted {row['counted']}, Table 1 {row['table1']}", flush=True)
     return rows
 
@@ -533,11 +503,24 @@ def fixed_parts(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             parts = np.stack([np.ones_like(d), d ** round(row["counted"]["exponent"])], axis=1) / seconds[:, None]
             (a, b), *_ = np.linalg.lstsq(parts, np.ones_like(d), rcond=None)
             worst = float(np.abs(parts @ (a, b) - 1).max())
-            found.append(
-                {"layer": row["layer"], "seconds": number(a), "per_power_of_d": number(b), "worst": number(worst)}
-            )
+            found.append({"layer": row["layer"]} | rounded({"seconds": a, "per_power_of_d": b, "worst": worst}))
     return found
 
+
+def verdicts(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For each number of operations in Table 1: its exponent, those found, and whether they confirm it here."""
+    found = []
+    for row in rows:
+        if row["table1"] is not None:
+            each = {how: row[how]["exponent"] for how in ("counted", "time")}
+            holds = {how: abs(exponent - row["table1"]) <= TOLERANCE for how, exponent in each.items()}
+            cell = f"operations over {row['axis']}"
+            found.append({"layer": row["layer"], "cell": cell, "table1": row["table1"], **each, "holds": holds})
+    return found
+
+
+TOLERANCE = 0.15
+"""A measured exponent that is further than this from Table 1's does not confirm it."""
 
 # Where self-attention becomes dearer ----------------------------------------------------------------------------------
 
@@ -555,99 +538,40 @@ def crossing(lengths: list[int], dearer: np.ndarray) -> float:
     return math.exp(x0 + (x1 - x0) * (0 - y0) / (y1 - y0))
 
 
-def counted_crossing(attention: str, recurrent: str, d: int) -> int:
-    """The least n with more multiplications in attention."""
-    h = d // D_K
-    counts = KINDS[attention].multiplications, KINDS[recurrent].multiplications
-    return next(n for n in range(1, 100 * d) if counts[0](n, d, h) > counts[1](n, d, h))
-
-
 def crossings(settings: Settings) -> list[dict[str, Any]]:
     rows = []
-    names = [*ATTENTIONS, *RECURRENT]
     for B, widths, longest in settings.crossing:
-        lengths = [2**i for i in range(4, longest + 1)]
-        works = [work_of(name, n, d, B) for name in names for d in widths for n in lengths]
-        processor, _ = in_turns(works, settings.crossing_rounds)
-        processor = processor.reshape(-1, len(names), len(widths), len(lengths))
-        for attention in ATTENTIONS:
-            for recurrent in RECURRENT:
-                for i, d in enumerate(widths):
-                    pair = processor[:, [names.index(attention), names.index(recurrent)], i]
-                    least = pair.min(axis=0)
-                    found = [crossing(lengths, a / b) for a, b in resampled(pair)]
-                    rows.append(
-                        {
-                            "attention": attention,
-                            "recurrent": recurrent,
-                            "B": B,
-                            "d": d,
-                            "lengths": lengths,
-                            "ratio": [number(each) for each in least[0] / least[1]],
-                            "counted": counted_crossing(attention, recurrent, d),
-                            "measured": number(crossing(lengths, least[0] / least[1])),
-                            "rounds": percentiles(found),
-                        }
-                    )
-                    row = rows[-1]
-                    print(
-                        f"{attention} dearer than {recurrent}, B = {B}, d = {d}: counted from n = {row['counted']}, "
-                        f"measured from {row['measured']} {row['rounds']}",
-                        flush=True,
-                    )
+        lengths, names = [2**i for i in range(4, longest + 1)], [*ATTENTIONS, *RECURRENT]
+        cells = [(name, n, d) for name in names for d in widths for n in lengths]
+        seconds = in_turns(cells, settings.crossing_rounds, B).reshape(-1, len(names), len(widths), len(lengths))
+        for attention, recurrent in product(ATTENTIONS, RECURRENT):
+            dearer, cheaper = KINDS[attention].multiplications, KINDS[recurrent].multiplications
+            for i, d in enumerate(widths):
+                pair = seconds[:, [names.index(attention), names.index(recurrent)], i]
+                ratio = np.divide(*pair.min(axis=0))
+                h, found = d // D_K, [crossing(lengths, a / b) for a, b in resampled(pair)]
+                row = {
+                    "attention": attention,
+                    "recurrent": recurrent,
+                    "B": B,
+                    "d": d,
+                    "lengths": lengths,
+                    "ratio": rounded(ratio),
+                    "counted": next(n for n in range(1, 100 * d) if dearer(n, d, h) > cheaper(n, d, h)),
+                    "measured": number(crossing(lengths, ratio)),
+                    "rounds": percentiles(found),
+                }
+                rows.append(row)
+                print({name: row[name] for name in row if name not in ("lengths", "ratio")}, flush=True)
     return rows
-
-
-# Verdicts -------------------------------------------------------------------------------------------------------------
-
-TOLERANCE = 0.15
-"""A measured exponent that is further than this from Table 1's does not confirm it."""
-CONSTANT_WITHIN = 1.5
-"""The largest of numbers that should be constant, over the smallest, if they are to confirm it."""
-
-
-def verdicts(results: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """For each entry of Table 1: what it claims, what was found, and whether that confirms it at these sizes."""
-    rows = []
-    for row in results["growth"]:
-        if row["table1"] is not None:
-            found = {how: row[how]["exponent"] for how in ("counted", "time")}
-            rows.append(
-                {"layer": row["layer"], "cell": f"operations over {row['axis']}"} | judged(row["table1"], found)
-            )
-    for row in results["waiting"]:
-        if KINDS[row["layer"]].exponents:
-            claim = int(row["layer"] == "recurrent")
-            rows.append({"layer": row["layer"], "cell": "waiting over n"} | judged(claim, {"counted": row["exponent"]}))
-    for row in results["path"]:
-        entry = {"layer": row["layer"], "cell": "path over n"}
-        if row["layer"].startswith("dilated"):
-            ratios = [layers / logarithm(n, row["window"]) for n, layers in zip(row["sizes"], row["layers"])]
-            constant = max(ratios) <= CONSTANT_WITHIN * min(ratios)
-            found = {"layers over log_k n": [round(min(ratios), 2), round(max(ratios), 2)]}
-            rows.append(entry | {"table1": "log_k n", **found, "holds": {"layers over log_k n": constant}})
-        else:
-            claim = 0 if row["layer"] == "self-attention" else 1
-            rows.append(entry | judged(claim, {"counted": row["exponent"]}))
-    return rows
-
-
-def judged(claim: int, found: dict[str, float]) -> dict[str, Any]:
-    return {"table1": claim, **found, "holds": {how: abs(each - claim) <= TOLERANCE for how, each in found.items()}}
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     settings = QUICK if arguments.quick else FULL
     keep_freed_memory()  # as the command line does
-    results = {
-        "operations": operations(settings),
-        "waiting": waiting(settings),
-        "path": path(settings),
-        "growth": growth(settings),
-        "crossings": crossings(settings),
-    }
-    results["fixed_parts"] = fixed_parts(results["growth"])
-    results["verdicts"] = verdicts(results)
+    parts = {"operations": operations, "waiting": waiting, "path": path, "growth": growth, "crossings": crossings}
+    results = {name: part(settings) for name, part in parts.items()}
+    results |= {"fixed_parts": fixed_parts(results["growth"]), "verdicts": verdicts(results["growth"])}
     config = {"d_k": D_K, "k": K, "r": R, "dilation": DILATION, "batch": 1, **settings._asdict()}
     return {"config": config, "results": results}
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from small_training import number, record, rounded
+from harness import number, record, rounded
 
 from grammar import SEED
 from scratchformer.experiments.demo import coreference_score

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from small_training import WRITTEN_TEXT, number, record
+from harness import number, record
+from small_training import WRITTEN_TEXT
 
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
-from scratchformer.experiments.training_log import read_log
 from scratchformer.explorer.model_data import cross_attention, head_id, snapshot, thinned
 from scratchformer.files import replace_text
 from scratchformer.nn.parameter import Array
@@ -100,7 +100,7 @@ def replayed(run: RunDirectory, config: Config, steps: tuple[int, ...]) -> tuple
     record = {
         "weights_crc32": zlib.crc32(shipped.model.store.data.astype("<f4").tobytes()),
         "bleu": number(bleu(shipped, examples)),
-        "log": thinned(read_log(run)),
+        "log": thinned(run),
         "replay": {
             "caption": (
                 "recorded while this model was trained"

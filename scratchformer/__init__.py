@@ -4,26 +4,22 @@ import importlib
 
 TYPE_CHECKING = False  # mypy takes it for True. Importing it from `typing` would delay the start of the command line.
 
-__all__ = [
-    "Adam",
-    "Config",
-    "DropoutKey",
-    "ModelConfig",
-    "Sampling",
-    "Tokenizer",
-    "Transformer",
-    "cross_entropy",
-    "generate",
-    "gradcheck",
-    "load_model",
-    "load_run",
-    "noam",
-    "preset",
-    "register",
-    "save_run",
-    "train",
-    "with_settings",
-]
+MODULES = {
+    "scratchformer.api": ("generate", "save_run", "train"),
+    "scratchformer.config": ("Config", "ModelConfig", "preset", "with_settings"),
+    "scratchformer.decoding.generation": ("Sampling",),
+    "scratchformer.nn.dropout": ("DropoutKey",),
+    "scratchformer.nn.gradcheck": ("gradcheck",),
+    "scratchformer.nn.loss": ("cross_entropy",),
+    "scratchformer.nn.optim": ("Adam", "noam"),
+    "scratchformer.nn.registry": ("register",),
+    "scratchformer.nn.transformer": ("Transformer",),
+    "scratchformer.text.tokenizer": ("Tokenizer",),
+    "scratchformer.training.run": ("load_model", "load_run"),
+}
+"""Module -> its public names."""
+
+__all__ = sorted(name for names in MODULES.values() for name in names)
 
 if TYPE_CHECKING:
     from scratchformer.api import generate, save_run, train
@@ -38,32 +34,21 @@ if TYPE_CHECKING:
     from scratchformer.text.tokenizer import Tokenizer
     from scratchformer.training.run import load_model, load_run
 else:
-    MODULES = {
-        "Adam": "scratchformer.nn.optim",
-        "Config": "scratchformer.config",
-        "DropoutKey": "scratchformer.nn.dropout",
-        "ModelConfig": "scratchformer.config",
-        "Sampling": "scratchformer.decoding.generation",
-        "Tokenizer": "scratchformer.text.tokenizer",
-        "Transformer": "scratchformer.nn.transformer",
-        "cross_entropy": "scratchformer.nn.loss",
-        "generate": "scratchformer.api",
-        "gradcheck": "scratchformer.nn.gradcheck",
-        "load_model": "scratchformer.training.run",
-        "load_run": "scratchformer.training.run",
-        "noam": "scratchformer.nn.optim",
-        "preset": "scratchformer.config",
-        "register": "scratchformer.nn.registry",
-        "save_run": "scratchformer.api",
-        "train": "scratchformer.api",
-        "with_settings": "scratchformer.config",
-    }
 
     def __getattr__(name):
-        """Import a public name when it is used first: `scratchformer --help` need not wait for NumPy (PEP 562)."""
-        if name not in MODULES:
+        """Import a public name when it is used first: `scratchformer --help` need not wait for NumPy (PEP 562).
+
+        The first name that computes chooses the fast operations for float32 (`backends/cpu.py`).
+        """
+        module = next((module for module, names in MODULES.items() if name in names), None)
+        if not module:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(importlib.import_module(MODULES[name]), name)
+        if module != "scratchformer.config":
+            from scratchformer.backends.cpu import FAST
+            from scratchformer.nn.ops import use_by_default
+
+            use_by_default(FAST)
+        value = globals()[name] = getattr(importlib.import_module(module), name)
         return value
 
     def __dir__():

@@ -1,31 +1,13 @@
 """The command line: the command `scratchformer`, its subcommands and its exit codes."""
 
 import argparse
-import errno
+import importlib
 import os
 import sys
 import traceback
 from contextlib import redirect_stderr
 
 import scratchformer
-from scratchformer.commands import (
-    average,
-    config,
-    data,
-    demo,
-    doctor,
-    evaluate,
-    explore,
-    export,
-    fill,
-    generate,
-    gradcheck,
-    heads,
-    learn,
-    plot,
-    train,
-    translate,
-)
 from scratchformer.commands.options import Commands, Parser, Version
 from scratchformer.commands.terminal import IgnoreUnwritable, discard, force_utf8, tell
 from scratchformer.errors import UserError, in_one_line
@@ -37,13 +19,17 @@ examples:
   scratchformer gradcheck                           check every hand-written gradient
   scratchformer doctor                              why does a model not learn? examine code, text and machine
   scratchformer learn start                         exercises of the lessons, with a checker that explains
-  scratchformer plot runs/tiny attention --sentence "The animal did not cross the street because it was too tired."
+  scratchformer plot runs/tiny attention --sentence "The dog ate the apple."
   scratchformer explore runs/tiny                   a page in which the model runs: try it, take it apart
 """
 
-
 TRACEBACK = "SCRATCHFORMER_TRACEBACK"
 """The environment variable with which an error shows its traceback, too."""
+
+COMMANDS = [
+    *("train", "translate", "evaluate", "average", "export", "import", "generate", "fill", "gradcheck", "doctor"),
+    *("plot", "heads", "explore", "data", "config", "learn", "demo"),
+]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -51,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     A rank that gives up because another one has failed ends with code 75. Every error is told in one line.
     """
-    if sys.stderr is None:  # closed: the next file that is opened must not get its number, and the messages
+    if sys.stderr is None:  # closed
         sys.stderr = open(os.devnull, "w")
     force_utf8()
     with redirect_stderr(IgnoreUnwritable(sys.stderr)):
@@ -63,17 +49,19 @@ def main(arguments: list[str] | None = None) -> int:
         except KeyboardInterrupt:
             tell("scratchformer: interrupted")
             return 130
+        except BrokenPipeError:  # `... | head` has read enough
+            discard(sys.stdout)
+            return 0
         except Exception as error:
             return tell_error(error)
 
 
 def tell_error(error: Exception) -> int:
     """Print an error as one line, and above it its traceback if the environment asks for that -> exit code"""
-    if isinstance(error, OSError):
-        unread = is_unread(error)
-        discard_unwritable()
-        if unread:
-            return 0
+    try:
+        print(end="", flush=True)
+    except OSError:  # a full disk
+        discard(sys.stdout)
     if os.environ.get(TRACEBACK):
         traceback.print_exception(error)
     if isinstance(error, (UserError, OSError, MemoryError)):
@@ -90,14 +78,10 @@ def tell_error(error: Exception) -> int:
 
 def reason_of(error: Exception) -> str:
     """Describe an error in one line; an unexpected one with its place in the code."""
-    if isinstance(error, UserError):
-        return str(error)
-    if isinstance(error, MemoryError):
-        return str(error) or "not enough memory"
     if isinstance(error, OSError) and error.strerror:  # a full disk
         return f"{error.filename or 'standard input or output'}: {error.strerror}"
-    if isinstance(error, OSError) and str(error):
-        return str(error)
+    if isinstance(error, (UserError, OSError, MemoryError)):
+        return str(error) or "not enough memory"
     if is_of_gpu(error):
         where = f"{TRACEBACK}=1 and CUDA_LAUNCH_BLOCKING=1 in the environment show where"
         return f"the GPU failed: {in_one_line(error)}; {where}"
@@ -110,40 +94,20 @@ def is_of_gpu(error: Exception) -> bool:
     return type(error).__module__.startswith("cupy")
 
 
-def is_unread(error: OSError) -> bool:
-    """Return whether nobody reads standard output: `... | head` has read enough, or the terminal is closed.
-
-    A closed terminal and a broken disk both give EIO; only the terminal gives it for an empty write.
-    """
-    try:
-        os.write(1, b"")
-    except OSError as answer:
-        return error.errno == answer.errno == errno.EIO
-    return isinstance(error, BrokenPipeError)
-
-
-def discard_unwritable() -> None:
-    """If standard output cannot be written, discard what it holds."""
-    try:
-        print(end="", flush=True)
-    except OSError:
-        discard(sys.stdout)
-
-
 def parse(words: list[str]) -> argparse.Namespace:
     """The parsed arguments, and `arguments`, the words themselves, for processes that run the same command."""
-    top, commands = parser()
-    command = commands.choices.get(words[0]) if words else None
-    if command and words[0] != "learn":  # which has subcommands of its own
-        args = command.parse_intermixed_args(words[1:])
+    named = words[:1] if words and words[0] in COMMANDS else []
+    top, commands = parser(named or COMMANDS)
+    if named and named != ["learn"]:  # which has subcommands of its own
+        args = commands.choices[words[0]].parse_intermixed_args(words[1:])
     else:
         args = top.parse_args(words)  # --help, --version, or an error
     args.arguments = words
     return args
 
 
-def parser() -> tuple[argparse.ArgumentParser, Commands]:
-    """The parser, and in its `choices` those of the subcommands."""
+def parser(names: list[str] = COMMANDS) -> tuple[argparse.ArgumentParser, Commands]:
+    """The parser, and in its `choices` those of these subcommands."""
     top = Parser(
         prog="scratchformer",
         description=scratchformer.__doc__,
@@ -152,21 +116,6 @@ def parser() -> tuple[argparse.ArgumentParser, Commands]:
     )
     top.add_argument("--version", action=Version, nargs=0, help="print the version")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    train.add(commands)
-    translate.add(commands)
-    evaluate.add(commands)
-    average.add(commands)
-    export.add(commands)
-    export.add_import(commands)
-    generate.add(commands)
-    fill.add(commands)
-    gradcheck.add(commands)
-    doctor.add(commands)
-    plot.add(commands)
-    heads.add(commands)
-    explore.add(commands)
-    data.add(commands)
-    config.add(commands)
-    learn.add(commands)
-    demo.add(commands)
+    for module in dict.fromkeys("export" if name == "import" else name for name in names):
+        importlib.import_module(f"scratchformer.commands.{module}").add(commands)
     return top, commands

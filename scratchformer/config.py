@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -41,9 +41,7 @@ class ModelConfig:
     rope_theta: float = 10_000.0  # of rotary positions: the wavelengths are 2 pi to 2 pi rope_theta positions
     max_positions: int = 256  # rows of the table of learned positions
     target_vocab_size: int = 0  # 0: one vocabulary for both sides; otherwise `tied` must be "none"
-    n_tags: int = (
-        0  # for parsing; any but 0 tells the decoder the next word, and becomes the number of tags in the data
-    )
+    n_tags: int = 0  # parsing: any but 0 tells the decoder the next word, and becomes the number of tags in the data
     architecture: Literal["encoder-decoder", "decoder", "encoder", "vision"] = "encoder-decoder"  # a run's task sets it
     attention: str = "multi-head"  # or a registered name
     h_kv: int = 0  # heads of keys and values, which groups of query heads share; 0: as many as h
@@ -70,8 +68,6 @@ class ModelConfig:
         if self.target_vocab_size and (self.tied != "none" or self.architecture != "encoder-decoder"):
             wanted = "an encoder and a decoder, with model.tied='none'"
             raise UserError(f"model.target_vocab_size={self.target_vocab_size}: two vocabularies need {wanted}")
-        if self.n_tags and self.n_tags > self.n_outputs - 4:
-            raise UserError(f"model.n_tags={self.n_tags}: the target has {self.n_outputs} ids, four of them special")
         if self.h_kv and self.h % self.h_kv:
             raise UserError(f"model.h={self.h} is not a multiple of model.h_kv={self.h_kv}")
         if self.positions == "rotary" and (self.d_k or self.d_model // self.h) % 2:
@@ -228,16 +224,6 @@ PARTS: dict[str, type] = get_type_hints(Config)
 HINTS = {kind: get_type_hints(kind) for kind in PARTS.values()}
 """Dataclass of a table -> name of a field -> its type."""
 
-# Checks ---------------------------------------------------------------------------------------------------------------
-
-
-def part_of(config: Any) -> str:
-    """The name of the table that this dataclass is for: "model", "data", ..."""
-    return next(name for name, kind in PARTS.items() if kind is type(config))
-
-
-LARGEST = 2**63 - 1
-
 RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("d_model", "d_ff", "d_k", "d_v", "max_positions", "max_length"), (1, 2**20)),
     **dict.fromkeys(("N", "beam", "bucket_fineness"), (1, 1000)),
@@ -255,7 +241,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "h_kv": (0, 2**16),
     "weight_decay": (0, 10),
     "max_tokens": (0, 10**15),
-    "seed": (0, LARGEST),
+    "seed": (0, 2**63 - 1),
     "threads": (0, 1024),
     "alpha": (0, 10),
     "extra_length": (0, 10_000),
@@ -265,25 +251,26 @@ RANGES: dict[str, tuple[float, float]] = {
 
 def check(config: Any) -> None:
     """Refuse a field whose value has another type or lies outside its range; integers become floats."""
+    part = next(name for name, kind in PARTS.items() if kind is type(config))
     for name, hint in HINTS[type(config)].items():
-        value, key = getattr(config, name), f"{part_of(config)}.{name}"
+        value, kinds = getattr(config, name), get_args(hint) or (hint,)
         if get_origin(hint) is Literal:
-            choices = [choice for choice in get_args(hint) if choice]
-            if value not in get_args(hint):
-                hint = nearest(value, choices) if isinstance(value, str) else ""
-                raise UserError(f"{key} must be one of {', '.join(choices)}, not {shown(value)}{hint}")
+            if value not in kinds:
+                choices = [choice for choice in kinds if choice]
+                wanted = f"one of {', '.join(choices)}, not {shown(value)}{nearest(str(value), choices)}"
+                raise UserError(f"{part}.{name} must be {wanted}")
             continue
-        if get_origin(hint) is tuple and isinstance(value, (list, tuple)) and all(type(each) is str for each in value):
-            value, hint = tuple(value), tuple  # TOML has lists
-            object.__setattr__(config, name, value)
-        kinds = get_args(hint) or (hint,)
-        if type(value) is int and float in kinds and abs(value) <= LARGEST:
+        if get_origin(hint) is tuple and isinstance(value, (list, tuple)):  # of strings; TOML has lists
+            kinds, value = (tuple,), tuple(map(str, value))
+        elif type(value) is int and float in kinds:
             value = float(value)
-            object.__setattr__(config, name, value)
-        if type(value) in (int, float) and name in RANGES and not RANGES[name][0] <= value <= RANGES[name][1]:
-            raise UserError(f"{key}={shown(value)} {must_lie(*RANGES[name])}")
+        if type(value) in (int, float) and name in RANGES:
+            low, high = RANGES[name]
+            if not low <= value <= high:
+                raise UserError(f"{part}.{name}={shown(value)} {must_lie(low, high)}")
         if type(value) not in kinds:
-            raise UserError(f"{key} must be of type {kinds[0].__name__}, not {shown(value)}")
+            raise UserError(f"{part}.{name} must be of type {kinds[0].__name__}, not {shown(value)}")
+        object.__setattr__(config, name, value)
 
 
 def must_lie(low: float, high: float) -> str:
@@ -292,27 +279,23 @@ def must_lie(low: float, high: float) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value in a message: short, whatever it is."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    """A value in a message, cut after 60 characters."""
+    return f"{value!r:.60}"
 
 
 # Settings and files ---------------------------------------------------------------------------------------------------
 
+ALL_KEYS = [f"{part}.{name}" for part, kind in PARTS.items() for name in HINTS[kind] if name not in OF_TASK]
+"""The full key of every setting: "model.vocab_size", ..."""
 
-def all_keys() -> list[str]:
-    """The full key of every setting: "model.vocab_size", ..."""
-    return [f"{part}.{item.name}" for part, kind in PARTS.items() for item in fields(kind) if item.name not in OF_TASK]
-
-
-KEYS = {key: key for key in all_keys()} | {key.split(".")[1]: key for key in all_keys()}
+KEYS = {key: key for key in ALL_KEYS} | {key.split(".")[1]: key for key in ALL_KEYS}
 """Full key or name of every setting -> its full key; each name occurs in only one part."""
 
 
 def full_key(key: str) -> str:
     """`P_drop` -> `model.P_drop`"""
     if key not in KEYS:
-        raise UserError(f"no setting {shown(key)}{nearest(key, list(KEYS))}")
+        raise UserError(f"no setting {shown(key)}{nearest(key, KEYS)}")
     return KEYS[key]
 
 
@@ -343,41 +326,42 @@ def with_settings(config: Config, settings: dict[str, Any]) -> Config:
 
 def parse_setting(text: str) -> tuple[str, Any]:
     """`model.P_drop=0.3` -> full key and value. The value is parsed as TOML; if that fails, it is a string."""
-    key, equals, value = text.partition("=")
-    if not equals or len(text.splitlines()) > 1:
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or "\n" in text:
         raise UserError(f"--set {shown(text)}: expected key=value, in one line")
-    key = full_key(key.strip())
-    value, default = value.strip(), flat(BASE)[key]
-    with suppress(ValueError):
-        parsed = tomllib.loads(f"value = {value}")["value"]
-        return key, value if isinstance(default, str) and not isinstance(parsed, str) else parsed
+    key = full_key(key)
+    default = flat(BASE)[key]
+    if isinstance(default, str):
+        return key, value.strip("\"'")
     with suppress(ValueError):  # TOML does not know .3 and 2.
-        return key, float(value) if isinstance(default, float) else value
+        return key, float(value) if isinstance(default, float) else tomllib.loads(f"value = {value}")["value"]
     return key, value
 
 
-PATHS = {f"data.{name}" for name in ("directory", "train_source", "train_target", "val_source", "val_target", "text")}
+def keys_of(part: str, names: str) -> set[str]:
+    return {f"{part}.{name}" for name in names.split()}
+
+
+PATHS = keys_of("data", "directory train_source train_target val_source val_target text")
 PATHS |= {"training.pretrained", "model.defined_in"}
 """Settings that name files. They are stored as absolute paths, so that a run can be resumed from anywhere."""
+
+NEEDS_VALIDATION = keys_of("training", "patience validate_every score_every")
+SEARCH = keys_of("decoding", "beam alpha extra_length")
+OF_TEXT = keys_of("model", "vocab_size tied max_positions") | {"data.max_length", "data.byte_fallback"}
+OF_IMAGES = keys_of("model", "image_size patch_size")
+
+MAY_CHANGE = PATHS | SEARCH | NEEDS_VALIDATION  # and when to stop, what to save, and the hardware
+MAY_CHANGE |= keys_of("training", "steps max_tokens minutes save_every keep average_last")
+MAY_CHANGE |= keys_of("training", "threads device precision gradient_dtype")
+"""Settings with which a run may be resumed even if they differ (a checksum verifies that the text is the same). Any
+other difference would make it another run."""
 
 
 def named_paths(config: Config) -> list[str]:
     """The files and directories that a configuration names."""
     values = [value for key, value in flat(config).items() if key in PATHS and value]
     return [path for value in values for path in ([value] if isinstance(value, str) else value)]
-
-
-WHEN_TO_STOP = {f"training.{name}" for name in ("steps", "max_tokens", "minutes", "patience")}
-WHEN_TO_SAVE = {f"training.{name}" for name in ("validate_every", "score_every", "save_every", "keep", "average_last")}
-HARDWARE = {f"training.{name}" for name in ("threads", "device", "precision", "gradient_dtype")}
-SEARCH = {f"decoding.{item.name}" for item in fields(DecodingConfig)}
-
-MAY_CHANGE = PATHS | WHEN_TO_STOP | WHEN_TO_SAVE | HARDWARE | SEARCH
-"""Settings with which a run may be resumed even if they differ (a checksum verifies that the text is the same). Any
-other difference would make it another run."""
-
-
-NEEDS_VALIDATION = {f"training.{name}" for name in ("patience", "validate_every", "score_every")}
 
 
 def require_effect(config: Config, named: Collection[str], has_validation: bool) -> None:
@@ -387,35 +371,28 @@ def require_effect(config: Config, named: Collection[str], has_validation: bool)
     has_validation  whether there is anything to validate with
     """
     model, training, task = config.model, config.training, config.data.task
-    reasons: dict[str, str] = {}
-    if not has_validation:
-        advice = "give --val-source and --val-target (for prepared text, to `scratchformer data`), or leave it out"
-        reasons |= dict.fromkeys(NEEDS_VALIDATION, f"there is no validation text; {advice}")
-    if model.architecture != "encoder-decoder":
-        reasons |= dict.fromkeys(SEARCH, f"data.task={task} has no search; leave it out")
-    if model.architecture == "vision":
-        of_text = ("model.vocab_size", "model.tied", "model.max_positions", "data.max_length", "data.byte_fallback")
-        reasons |= dict.fromkeys(of_text, f"data.task={task} reads no text; leave it out")
-    else:
-        of_images = ("model.image_size", "model.patch_size")
-        reasons |= dict.fromkeys(of_images, f"data.task={task} reads no images; leave it out")
-        if model.positions != "learned":
-            reasons["model.max_positions"] = (
-                "only learned positions have a limit; give model.positions=learned, or leave it out"
-            )
-    if not training.eps_ls:
-        reasons["training.spread"] = (
-            "nothing is spread without label smoothing; give training.eps_ls above 0, or leave it out"
-        )
-    if training.average_last > training.keep:
-        reasons["training.average_last"] = (
-            f"fewer checkpoints are kept; give training.keep={training.average_last}, or leave it out"
-        )
-    values = flat(config)
-    given = {*named, "training.patience"}  # no preset stops early
-    for key in sorted(given & reasons.keys()):
-        if values[key] not in (0, False, "none"):  # these ask for nothing
-            raise UserError(f"{key}={values[key]} has no effect: {reasons[key]}")
+    without_validation = (
+        "there is no validation text; give --val-source and --val-target (for prepared text, to `scratchformer data`)"
+    )
+    too_few_kept = f"fewer checkpoints are kept; give training.keep={training.average_last}"
+    rules = [
+        (not has_validation, NEEDS_VALIDATION, without_validation),
+        (model.architecture != "encoder-decoder", SEARCH, f"data.task={task} has no search"),
+        (not model.reads_text, OF_TEXT, f"data.task={task} reads no text"),
+        (model.reads_text, OF_IMAGES, f"data.task={task} reads no images"),
+        (
+            model.reads_text and model.positions != "learned",
+            {"model.max_positions"},
+            "only learned positions have a limit; give model.positions=learned",
+        ),
+        (not training.eps_ls, {"training.spread"}, "without label smoothing; give training.eps_ls above 0"),
+        (training.average_last > training.keep, {"training.average_last"}, too_few_kept),
+    ]
+    values, given = flat(config), {*named, "training.patience"}  # no preset stops early
+    for applies, keys, reason in rules:
+        for key in sorted(given & keys if applies else ()):
+            if values[key] not in (0, False, "none"):  # these ask for nothing
+                raise UserError(f"{key}={values[key]} has no effect: {reason}, or leave it out")
 
 
 def require_same(made_with: Config, config: Config, path: Path, may_change: Collection[str] = MAY_CHANGE) -> None:
@@ -435,20 +412,17 @@ def flat(config: Config) -> dict[str, Any]:
 def from_dict(parts: dict[str, Any], where: str) -> Config:
     """Make a Config from nested dictionaries, with defaults for what is missing; error messages begin with `where`."""
     settings = {}
-    if not isinstance(parts, dict):
-        raise UserError(f"{where}: not a configuration, but {shown(parts)}")
-    for part, values in parts.items():
-        if part not in PARTS:
-            raise UserError(f"{where}: no table [{part}]{nearest(part, list(PARTS))}")
-        if not isinstance(values, dict):
-            raise UserError(f"{where}: {part} must be a table, not {shown(values)}")
-        for name, value in values.items():
-            key = f"{part}.{name}"
-            if key not in KEYS:
-                names = [each.split(".")[1] for each in all_keys() if each.startswith(f"{part}.")]
-                raise UserError(f"{where}: no setting {name!r} in [{part}]{nearest(name, names)}")
-            settings[key] = value
     try:
+        for part, values in parts.items():
+            if part not in PARTS:
+                raise UserError(f"no table [{part}]{nearest(part, PARTS)}")
+            if not isinstance(values, dict):
+                raise UserError(f"{part} must be a table, not {shown(values)}")
+            names = [key.split(".")[1] for key in ALL_KEYS if key.startswith(f"{part}.")]
+            for name, value in values.items():
+                if name not in names:
+                    raise UserError(f"no setting {name!r} in [{part}]{nearest(name, names)}")
+                settings[f"{part}.{name}"] = value
         return with_settings(Config(), settings)
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
@@ -523,11 +497,8 @@ def require_work_for(config: Config, nproc: int) -> None:
     settings = config.training
     if nproc > settings.accumulation:
         positions = max(1, settings.tokens_per_batch * settings.accumulation // nproc)
-        remedy = ""
-        if positions >= config.data.max_length:  # so that each pair fits into a batch
-            remedy = f"--set training.accumulation={nproc} --set training.tokens_per_batch={positions}"
-            remedy = f"; a step of the same size with one for each would be {remedy}"
+        remedy = f"--set training.accumulation={nproc} --set training.tokens_per_batch={positions}"
         raise UserError(
             f"{nproc} processes, but training.accumulation={settings.accumulation}: a step has fewer micro-batches "
-            f"than that{remedy}"
+            f"than that; a step of the same size with one for each would be {remedy}"
         )

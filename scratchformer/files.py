@@ -1,15 +1,15 @@
 """Write files atomically: a reader never sees an incomplete file, even if the writing process is killed.
 
-Nothing is written through a link: its target may be a file of somebody else.
+Nothing is written through a link: its target may be a file of somebody else. A lock keeps two processes from training
+in the same run, or from writing the same prepared corpus.
 """
 
 import fcntl
-import io
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from scratchformer.errors import UserError
 
@@ -21,22 +21,23 @@ def whole_file(path: Path, complaint: str = "cannot write") -> Iterator[BinaryIO
     Until then it is called .NAME.partial. An exception deletes it; one that a killed process has left is
     overwritten by the next attempt.
 
-    Raises UserError, "PATH: complaint: reason", if the file cannot be written, or another process is writing it. Other
-    exceptions of the block pass through, so that a failure to read an input is not reported as a failure to write.
+    Raises UserError, "PATH: complaint: reason", if the file cannot be written. Other exceptions of the block pass
+    through: the OSError of an input has that file's name, or no number.
     """
     temporary = path.with_name(f".{path.name}.partial")
-    raw = _RawFile(temporary, path, complaint)
     try:
-        with io.BufferedWriter(raw) as file:
+        temporary.unlink(missing_ok=True)
+        with open(temporary, "xb") as file:  # fails if the name exists, so it follows no link
             yield file
             file.flush()
-            with user_error(path, complaint):
-                os.fsync(file.fileno())
-        with user_error(path, complaint):
-            os.replace(temporary, path)
-    finally:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException as error:
         with suppress(OSError):  # the first error is the one to report
             temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno and Path(error.filename or temporary) == temporary:
+            raise UserError(f"{path}: {complaint}: {error.strerror}") from error
+        raise
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -62,7 +63,7 @@ def append_line(path: Path, line: str) -> None:
     with user_error(path, "cannot write"):
         if path.is_symlink() or path.exists() and not path.is_file():
             raise UserError(f"{path}: cannot write: not a plain file")
-        with open(path, "a+b", opener=open_plainly) as file:
+        with open(path, "a+b") as file:
             if file.tell():
                 file.seek(-1, os.SEEK_END)
                 if file.read() != b"\n":
@@ -96,45 +97,28 @@ def is_our_output(path: Path) -> bool:
     return False
 
 
-def open_plainly(path: str, flags: int) -> int:
-    """Open a file as `open` does, but follow no link and do not wait for the other end of a pipe."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+def lock(directory: Path, complaint: str) -> int:
+    """Lock the directory until the file descriptor that is returned is closed; the system does so if the process dies.
 
-
-def _try_lock(descriptor: int) -> bool:
-    """Lock an open file -> whether no other process has locked it. The system unlocks it when the process ends."""
+    Raises UserError, "DIRECTORY: complaint", if another process holds the lock.
+    """
+    with user_error(directory, "cannot lock it"):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return False
+        os.close(descriptor)
+        raise UserError(f"{directory}: {complaint}") from None
     except OSError:  # this file system has no locks
         pass
-    return True
+    return descriptor
 
 
-def _remove_abandoned(temporary: Path, path: Path) -> None:
-    """Remove the temporary file that a killed process has left, unless a process is still writing it."""
-    with suppress(FileNotFoundError):
-        if not temporary.is_symlink():
-            descriptor = os.open(temporary, os.O_RDONLY | os.O_NONBLOCK)
-            is_free = _try_lock(descriptor)
-            os.close(descriptor)
-            if not is_free:
-                raise UserError(f"{path}: another process is writing it")
-        temporary.unlink()
-
-
-class _RawFile(io.FileIO):
-    """The unbuffered file; its errors name the path that the file will have in the end."""
-
-    def __init__(self, temporary: Path, path: Path, complaint: str):
-        self.path = path
-        self.complaint = complaint
-        with user_error(path, complaint):
-            _remove_abandoned(temporary, path)
-            super().__init__(str(temporary), "xb")  # fails if the name exists, so it follows no link
-            _try_lock(self.fileno())
-
-    def write(self, data: Any) -> int:  # called whenever the buffer is full or flushed
-        with user_error(self.path, self.complaint):
-            return super().write(data)
+@contextmanager
+def locked(directory: Path, complaint: str) -> Iterator[None]:
+    """Hold the lock for the duration of a block."""
+    descriptor = lock(directory, complaint)
+    try:
+        yield
+    finally:
+        os.close(descriptor)

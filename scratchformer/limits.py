@@ -6,6 +6,7 @@ directories above it hold as well.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -31,6 +32,18 @@ def memory_limit(root: Path = ROOT) -> int | None:
         with suppress(OSError, ValueError):  # no such file, or "max"
             limits.append(int((group / "memory.max").read_text()))
     return min(limits, default=None)
+
+
+def machine_memory_bytes(root: Path = ROOT) -> int | None:
+    """Memory of this machine, or the limit of the container we run in. None if the system does not say.
+
+    root  where the files of the system are
+    """
+    try:
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not a POSIX system
+        return None
+    return min(there, memory_limit(root) or there)
 
 
 def groups(root: Path) -> Iterator[Path]:

@@ -27,18 +27,12 @@ from scratchformer.text.corpora import CorpusFiles, ParallelFiles
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory
 
-WORDS = {
-    "the": "der",
-    "dog": "Hund",
-    "cat": "Kater",
-    "sees": "sieht",
-    "hears": "hört",
-    "a": "ein",
-    "big": "großer",
-    "bird": "Vogel",
-    "old": "alter",
-    "and": "und",
-}
+WORDS = dict(
+    zip(
+        "the dog cat sees hears a big bird old and".split(),
+        "der Hund Kater sieht hört ein großer Vogel alter und".split(),
+    )
+)
 SMALL = {
     "vocab_size": 60,
     "N": 1,

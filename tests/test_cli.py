@@ -3,7 +3,6 @@ import contextlib
 import io
 import json
 import os
-import shlex
 import subprocess
 import sys
 from dataclasses import fields
@@ -32,10 +31,6 @@ def type_in(monkeypatch):
     return hold
 
 
-def run_process(*arguments, **options):
-    return subprocess.run([sys.executable, "-m", "scratchformer", *map(str, arguments)], capture_output=True, **options)
-
-
 # --- train
 
 
@@ -45,13 +40,8 @@ def test_train_leaves_a_whole_run_and_says_where(cli, small_settings, trained, t
     assert (code, printed) == (0, "")
     assert f"scratchformer train --resume '{out}'" in said and "12 steps done" in said  # as a shell reads it
     same_run(RunDirectory(out), trained)
-    assert {path.name for path in out.iterdir()} == {
-        "config.toml",
-        "tokenizer.model",
-        "log.jsonl",
-        "checkpoints",
-        "figures",
-    }
+    names = "config.toml tokenizer.model log.jsonl checkpoints figures".split()
+    assert {path.name for path in out.iterdir()} == {*names}
     assert {path.name for path in (out / "figures").iterdir()} == {"loss.png", "schedule.png"}
 
 
@@ -86,9 +76,8 @@ def test_files_named_one_by_one_with_windows_line_ends(cli, corpus, small_settin
 # --- translate
 
 
-@pytest.mark.parametrize("line_end", ["\r\n", "\r"])
-def test_translate_standard_input_line_by_line(cli, trained, type_in, line_end):
-    type_in(line_end.join(LINES))
+def test_translate_standard_input_line_by_line(cli, trained, type_in):
+    type_in("\r\n".join(LINES))
     code, printed, said = cli("translate", trained.path)
     assert (code, said) == (0, "")
     assert printed.split("\n") == [*load_run(trained.path).translate(LINES), ""]
@@ -99,19 +88,9 @@ def test_translate_files_in_their_order(cli, trained, tmp_path):
     paths = [tmp_path / "one.en", tmp_path / "two.en"]
     for path, lines in zip(paths, (LINES, LINES[::-1])):
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    code, printed, _ = cli("translate", trained.path, *paths, "--beam", 2, "--alpha", 0)
-    assert code == 0
-    assert cli("translate", "--beam", 2, "--alpha", 0, trained.path, *paths).out == printed
-    assert cli("translate", trained.path, "--beam", 2, "--alpha", 0, *paths).out == printed
-    assert printed.split("\n")[:-1] == load_run(trained.path).translate(LINES + LINES[::-1], beam=2, alpha=0)
-
-
-def test_the_number_of_threads_changes_no_translation(cli, trained, type_in):
-    printed = []
-    for threads in (1, 3):
-        type_in("\n".join(LINES * 70) + "\n")  # several groups of sentences
-        printed.append(cli("translate", trained.path, "--threads", threads))
-    assert printed[0] == printed[1] and printed[0].out.count("\n") == 70 * len(LINES)
+    options, expected = ["--beam", 2, "--alpha", 0], load_run(trained.path).translate(LINES + LINES[::-1], 2, 0)
+    for words in ([trained.path, *paths, *options], [*options, trained.path, *paths], [trained.path, *options, *paths]):
+        assert cli("translate", *words) == (0, "".join(f"{line}\n" for line in expected), "")
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -128,9 +107,8 @@ def test_unknown_tokens_are_told_after_the_translations(cli, trained, type_in, t
 def test_a_hyphen_is_standard_input(cli, trained, tmp_path, type_in):
     (tmp_path / "one.en").write_text("a dog\n", encoding="utf-8")
     expected = "".join(f"{line}\n" for line in load_run(trained.path).translate(["a dog", "a cat"]))
-    for arguments in ([tmp_path / "one.en", "-"], ["--beam", 4, tmp_path / "one.en", "-"]):
-        type_in("a cat\n")
-        assert cli("translate", trained.path, *arguments) == (0, expected, "")
+    type_in("a cat\n")
+    assert cli("translate", trained.path, "--beam", 4, tmp_path / "one.en", "-") == (0, expected, "")
 
 
 def test_a_line_that_is_too_long_is_named(refused, trained, tmp_path, type_in):
@@ -165,14 +143,8 @@ def test_who_translates_on_a_terminal_is_told_what_to_type(trained):
 
 
 def test_a_training_goes_on_when_its_terminal_is_closed(own_run):
-    assert run_in_terminal(["train", "--resume", own_run.path, "--set", "steps=14"], closed=True)[0] == 0
+    run_in_terminal(["train", "--resume", own_run.path, "--set", "steps=14"], closed=True)
     assert len(own_run.read_log("step")) == 14
-
-
-@pytest.mark.parametrize("command, code", [("train nonsense", 2), ("gradcheck Linear", 0)])
-def test_messages_that_cannot_be_written_change_no_exit_code(command, code):
-    whole = f"{shlex.quote(sys.executable)} -m scratchformer {command} 2> /dev/full"
-    assert subprocess.run(whole, shell=True, stdout=subprocess.DEVNULL).returncode == code
 
 
 def test_version(capfd):
@@ -193,11 +165,6 @@ def test_nbest_is_line_number_score_and_text(cli, trained, type_in):
     assert scores == sorted(scores, reverse=True)
 
 
-def test_translate_nothing(cli, trained, type_in):
-    type_in("")
-    assert cli("translate", trained.path) == (0, "", "")
-
-
 @pytest.mark.parametrize("wanted", ["best", "last", "file"])
 def test_the_checkpoint_can_be_chosen(cli, trained, type_in, wanted):
     path = trained.checkpoints.of_step(3)
@@ -208,38 +175,24 @@ def test_the_checkpoint_can_be_chosen(cli, trained, type_in, wanted):
 
 
 def test_a_reader_that_has_read_enough_is_no_error():
-    process = subprocess.Popen(
-        [sys.executable, "-m", "scratchformer", "config", "base"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    process.stdout.close()
-    assert process.stderr.read() == b""
-    process.stderr.close()
-    assert process.wait() == 0
+    command = [sys.executable, "-m", "scratchformer", "config", "base"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
 
 
 # --- evaluate and average
 
 
-@pytest.fixture
-def evaluate(cli, own_run, corpus):
-    return lambda *options: cli(
-        "evaluate", own_run.path, "--source", corpus / "val.en", "--reference", corpus / "val.de", "--beam", 2, *options
-    )
-
-
-def test_evaluate_as_json(evaluate, tmp_path):
-    code, printed, _ = evaluate("--json", "--output", tmp_path / "translations")
+def test_evaluate_as_json(cli, own_run, corpus, tmp_path):
+    files = ["--source", corpus / "val.en", "--reference", corpus / "val.de", "--output", tmp_path / "translations"]
+    code, printed, _ = cli("evaluate", own_run.path, *files, "--beam", 2, "--json")
     scores = json.loads(printed)
     assert code == 0
     assert 0 <= scores["bleu"] <= 100 and "tok:13a" in scores["bleu_signature"] and "nc:6" in scores["chrf_signature"]
     assert (scores["n_sentences"], scores["beam"], scores["alpha"]) == (20, 2, 0.6)
     assert len((tmp_path / "translations").read_text(encoding="utf-8").split("\n")) == 21
-
-
-def test_evaluate_for_people(evaluate):
-    code, printed, _ = evaluate()
-    assert code == 0
-    assert printed.startswith("BLEU ") and "chrF " in printed and "20 sentences, beam 2, alpha 0.6" in printed
 
 
 def test_the_average_is_made_and_used(cli, own_run, same):
@@ -261,18 +214,6 @@ def test_config_prints_toml_that_loads_back(cli, name, tmp_path):
     assert code == 0
     assert configs.load(path) == configs.preset(name)
     assert cli("config", path) == (0, printed, "")
-
-
-def test_config_with_settings(cli):
-    code, printed, _ = cli("config", "base", "--set", "h=16", "--set", "norm=pre")
-    assert code == 0
-    expected = configs.with_settings(configs.BASE, {"h": 16, "norm": "pre"})
-    assert configs.from_dict(configs.tomllib.loads(printed), "") == expected
-
-
-def test_gradcheck(cli):
-    code, printed, _ = cli("gradcheck", "Linear")
-    assert code == 0 and printed.endswith("every gradient agrees with finite differences\n")
 
 
 def test_gradcheck_prints_the_worst_of_each_parameter_and_input(cli):
@@ -312,12 +253,6 @@ def test_every_command_has_help(cli, capfd, command):
     assert "example" in capfd.readouterr().out
 
 
-@pytest.mark.parametrize("name", SUBPARSERS)
-def test_every_command_names_its_function(name):
-    run = SUBPARSERS[name].get_default("run")
-    assert run.__module__.startswith("scratchformer.commands.") and callable(run)
-
-
 def test_data_has_an_option_for_each_setting_of_a_preparation():
     names = {field.name for field in fields(Options)} - {"dataset", "languages"}
     assert sorted(PREPARATION) == sorted(names)
@@ -327,11 +262,13 @@ def test_data_has_an_option_for_each_setting_of_a_preparation():
 def test_help_waits_for_nothing_that_only_some_commands_need():
     code = "import sys, scratchformer.cli; scratchformer.cli.parser(); print(*sys.modules)"
     names = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split()
-    assert {"numpy", "matplotlib", "requests", "sacrebleu", "sentencepiece", "tqdm", "multiprocessing"}.isdisjoint(
-        names
-    )
-    own = {name.split(".")[1] for name in names if name.startswith("scratchformer.")}
-    assert own == {"cli", "commands", "config", "errors"}
+    slow = {"numpy", "matplotlib", "requests", "sacrebleu", "sentencepiece", "tqdm", "multiprocessing"}
+    assert slow.isdisjoint(names)
+
+
+def test_only_the_parser_of_the_command_is_built(monkeypatch):
+    monkeypatch.setattr("scratchformer.commands.evaluate.add", None)
+    assert command_line.parse(["config", "base"]).preset == "base"
 
 
 @pytest.mark.parametrize("figure", ["loss", "schedule", "positions"])
@@ -342,12 +279,6 @@ def test_plot(cli, own_run, figure):
 
 
 # --- the entry point
-
-
-def test_the_console_script_is_the_guarded_entry_point():
-    setup = configparser.ConfigParser()
-    setup.read(Path(__file__).parents[1] / "setup.cfg")
-    assert setup["options.entry_points"]["console_scripts"].strip() == "scratchformer = scratchformer.__main__:main"
 
 
 def test_ctrl_c_while_modules_are_imported_ends_in_one_line(trained):
@@ -365,16 +296,3 @@ sys.exit(main())
 """
     done = subprocess.run([sys.executable, "-c", code, "translate", trained.path], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "scratchformer: interrupted\n")
-
-
-def test_the_module_is_the_command():
-    done = run_process("config", "tiny")
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert b"d_model = 128" in done.stdout
-
-
-def test_files_after_two_dashes(cli, trained, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "-b").write_text("a dog\n")
-    outcome = cli("translate", trained.path, "--beam", 1, "--", "-b")
-    assert outcome.code == 0 and outcome.out.count("\n") == 1

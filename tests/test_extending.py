@@ -15,7 +15,16 @@ PAGE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding=
 FILE, CHECK, TRAIN = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 NAMES = {"norm": "my-rms", "feed_forward": "my-swiglu", "attention": "my-rotary", "positions": "none"}
 SENTENCE = "sentence.en"
-SMALL = {"vocab_size": 300, "d_model": 16, "d_ff": 24, "h": 2, "N": 1, "warmup": 5, "save_every": 2, "validate_every": 4}
+SMALL = {
+    "vocab_size": 300,
+    "d_model": 16,
+    "d_ff": 24,
+    "h": 2,
+    "N": 1,
+    "warmup": 5,
+    "save_every": 2,
+    "validate_every": 4,
+}
 
 
 @pytest.fixture(autouse=True)

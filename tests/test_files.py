@@ -1,15 +1,17 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and directories that one process has for itself."""
 
 import errno
 import os
 import resource
+import subprocess
+import sys
 from contextlib import suppress
 
 import pytest
 
 from scratchformer import files
 from scratchformer.errors import UserError
-from scratchformer.files import append_line, make_directory, replace_text, whole_file
+from scratchformer.files import append_line, lock, locked, make_directory, replace_text, whole_file
 
 
 def content(directory):
@@ -24,7 +26,9 @@ def test_the_old_file_is_there_until_the_new_one_is_whole(tmp_path):
     assert content(tmp_path) == {"a": "neü"}
 
 
-@pytest.mark.parametrize("failure", [ZeroDivisionError, KeyboardInterrupt, FileNotFoundError(2, "not this file")])
+@pytest.mark.parametrize(
+    "failure", [ZeroDivisionError, KeyboardInterrupt, FileNotFoundError(2, "No such file", "other")]
+)
 def test_an_exception_passes_and_leaves_the_old_file(tmp_path, failure):
     replace_text(tmp_path / "a", "old")
     with pytest.raises(failure if isinstance(failure, type) else FileNotFoundError):
@@ -83,15 +87,20 @@ def test_an_appended_line_begins_on_a_line_of_its_own(tmp_path):
 
 
 def test_a_place_where_nothing_can_be_written(tmp_path):
-    with pytest.raises(UserError, match="nowhere/a: cannot write: No such file"):
-        replace_text(tmp_path / "nowhere" / "a", "text")
     replace_text(tmp_path / "a", "text")
+    make_directory(tmp_path / "b" / "c")
+    for place, complaint in (("nowhere/a", "No such file"), ("a/b", "Not a directory"), ("b", "Is a directory")):
+        with pytest.raises(UserError, match=f"{place}: cannot write: {complaint}"):
+            replace_text(tmp_path / place, "text")
     with pytest.raises(UserError, match="a/b: cannot make the directory: Not a directory"):
         make_directory(tmp_path / "a" / "b")
-    make_directory(tmp_path / "b" / "c")
-    with pytest.raises(UserError, match="b: cannot write: Is a directory"):
-        replace_text(tmp_path / "b", "text")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_what_a_killed_process_left_is_replaced(tmp_path):
+    (tmp_path / ".a.partial").write_text("half a fi")
+    replace_text(tmp_path / "a", "text")
+    assert content(tmp_path) == {"a": "text"}
 
 
 def test_others_may_read_it_as_they_may_read_other_files(tmp_path):
@@ -100,11 +109,17 @@ def test_others_may_read_it_as_they_may_read_other_files(tmp_path):
     assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
 
 
-def test_a_file_that_is_being_written_is_left_to_its_writer(tmp_path):
-    with whole_file(tmp_path / "a") as file:
-        file.write(b"first")
-        with pytest.raises(UserError, match="a: another process is writing it"):
-            replace_text(tmp_path / "a", "second")
-    assert content(tmp_path) == {"a": "first"}
-    replace_text(tmp_path / "a", "second")
-    assert content(tmp_path) == {"a": "second"}
+def test_one_at_a_time(tmp_path):
+    with locked(tmp_path, "somebody is here"):
+        with pytest.raises(UserError, match=f"^{tmp_path}: somebody is here$"):
+            lock(tmp_path, "somebody is here")
+    os.close(lock(tmp_path, "somebody is here"))
+
+
+def test_a_lock_ends_with_its_process(tmp_path):
+    code = (
+        "import sys, os, signal; from pathlib import Path; from scratchformer.files import lock; "
+        "lock(Path(sys.argv[1]), 'mine'); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, tmp_path]).returncode == -9
+    os.close(lock(tmp_path, "somebody is here"))

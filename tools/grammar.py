@@ -40,7 +40,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate, chain, cycle
+from itertools import accumulate, chain, cycle, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,25 +89,19 @@ class Token(NamedTuple):
 class Agreement(NamedTuple):
     """Person and number of a subject, which its verb takes."""
 
-    person: int
-    plural: bool
+    person: int = 3
+    plural: bool = False
 
 
-class NounPhrase(NamedTuple):
+class Phrase(NamedTuple):
+    """A part of a clause: in English after the verb, in German in its slot of a field. Subjects are noun phrases."""
+
     english: Node
     german: list[Token]
-    agreement: Agreement
-    slot: str  # the place of such an object in the German middle field
+    slot: str = "object"
+    agreement: Agreement = Agreement()
     gender: str = ""  # m, f or n; of the head noun
-    head: Node | None = None
-
-
-class Complement(NamedTuple):
-    """A part beside verb and subject: in English after the verb, in German in its slot of a field."""
-
-    english: Node
-    german: list[Token]
-    slot: str
+    head: Node | None = None  # of a noun phrase
 
 
 # The order of the German middle field, its subject apart; then the field behind the right bracket.
@@ -123,12 +117,10 @@ def phrase(label: str, *children: Node | None) -> Node:
     return Node(label, [child for child in children if child is not None])
 
 
-def one_word(
-    tag: str, english: str, german: str, agreement: Agreement, slot: str = "", gender: str = "", label: str = "NP"
-) -> NounPhrase:
+def one_word(tag: str, english: str, german: str, label: str = "NP", **features: Any) -> Phrase:
     """A noun phrase of one word: a name or a pronoun."""
     node = leaf(tag, english)
-    return NounPhrase(phrase(label, node), [Token(german, (node,))], agreement, slot, gender, node)
+    return Phrase(phrase(label, node), [Token(german, (node,))], head=node, **features)
 
 
 # --- the lexicon -----------------------------------------------------------------------------------------------------
@@ -156,12 +148,12 @@ class Verb:
     past: str
     participle: str
     auxiliary: str  # haben or sein, under its English name
-    subjects: tuple[str, ...] = ()
-    objects: tuple[str, ...] = ()
+    subjects: tuple[str, ...]
+    objects: tuple[str, ...]
+    places: tuple[str, ...]  # the prepositions that make sense after it
     stative: bool = False
     passive: bool = False
     habitual: bool = False  # not an event: no modals, no perfect, no date
-    places: tuple[str, ...] = ()  # the prepositions that make sense after it
     preposition: str = ""
     complementizer: str = ""
 
@@ -244,6 +236,7 @@ def read_verb(name: str, frame: str, entry: dict[str, Any], lexicon: Lexicon) ->
     prefix, bar, stem = infinitive.rpartition("|")
     auxiliary, german_participle = perfect.split()
     subjects, objects = (lexicon.expand(entry.get(role, "")) for role in ("subject", "object"))
+    optional = ("stative", "passive", "habitual", "preposition", "complementizer")
     return Verb(
         name,
         frame,
@@ -257,18 +250,15 @@ def read_verb(name: str, frame: str, entry: dict[str, Any], lexicon: Lexicon) ->
         {"hat": "have", "ist": "be"}[auxiliary],
         subjects,
         objects,
-        stative=entry.get("stative", False),
-        passive=entry.get("passive", False),
-        habitual=entry.get("habitual", False),
-        places=split(entry.get("places", "")),
-        preposition=entry.get("preposition", ""),
-        complementizer=entry.get("complementizer", ""),
+        split(entry.get("places", "")),
+        **{key: entry[key] for key in optional if key in entry},
     )
 
 
 def read_lexicon() -> Lexicon:
     """Read `lexicon.toml`, which lies beside this module, also in an installed wheel."""
     data = tomllib.loads(LEXICON.read_text(encoding="utf-8"))
+    data["numerals"] = {name: text.split() for name, text in data["numerals"].items()}
     groups = data.pop("nouns")
     nouns = {english: read_noun(english, entry) for group in groups.values() for english, entry in group.items()}
     noun_of = {form: name for name, noun in nouns.items() for form in (noun.english, noun.english_plural)}
@@ -341,34 +331,29 @@ def relative_pronoun(gender: str, plural: bool, case: str) -> str:
 
 def english_number(lexicon: Lexicon, n: int) -> list[str]:
     """342 -> three hundred and forty-two; n from 1 to 999."""
-    small, tens = lexicon.data["numerals"]["en_small"].split(), lexicon.data["numerals"]["en_tens"].split()
+    small, tens = lexicon.data["numerals"]["en_small"], lexicon.data["numerals"]["en_tens"]
     if n >= 100:
-        rest = ["and"] + english_number(lexicon, n % 100) if n % 100 else []
-        return [small[n // 100], "hundred"] + rest
-    if n < 20:
-        return [small[n]]
-    return [tens[n // 10 - 2] + (f"-{small[n % 10]}" if n % 10 else "")]
+        rest = ["and", *english_number(lexicon, n % 100)] if n % 100 else []
+        return [small[n // 100], "hundred", *rest]
+    return [small[n] if n < 20 else tens[n // 10 - 2] + (f"-{small[n % 10]}" if n % 10 else "")]
 
 
 def german_number(lexicon: Lexicon, n: int) -> str:
     """342 -> dreihundertzweiundvierzig: one word, units before tens; n from 2 to 999, and not ending in 01."""
-    small, tens = lexicon.data["numerals"]["de_small"].split(), lexicon.data["numerals"]["de_tens"].split()
+    small, tens = lexicon.data["numerals"]["de_small"], lexicon.data["numerals"]["de_tens"]
     if n >= 100:
         return (small[n // 100] if n >= 200 else "") + "hundert" + (german_number(lexicon, n % 100) if n % 100 else "")
-    if n < 20:
-        return small[n]
-    return (f"{small[n % 10]}und" if n % 10 else "") + tens[n // 10 - 2]
+    return small[n] if n < 20 else (f"{small[n % 10]}und" if n % 10 else "") + tens[n // 10 - 2]
 
 
 def ordinal(lexicon: Lexicon, n: int) -> tuple[str, str]:
     """The n-th day of a month, n from 1 to 31: 21 -> (twenty-first, einundzwanzigsten)."""
     table = lexicon.data["numerals"]
     if n <= 20:
-        return table["en_ordinals"].split()[n - 1], table["de_ordinals"].split()[n - 1]
+        return table["en_ordinals"][n - 1], table["de_ordinals"][n - 1]
     if n == 30:
         return "thirtieth", "dreißigsten"
-    tens = table["en_tens"].split()[n // 10 - 2]
-    return f"{tens}-{table['en_ordinals'].split()[n % 10 - 1]}", german_number(lexicon, n) + "sten"
+    return f"{table['en_tens'][n // 10 - 2]}-{table['en_ordinals'][n % 10 - 1]}", german_number(lexicon, n) + "sten"
 
 
 def numerals(lexicon: Lexicon) -> frozenset[str]:
@@ -388,7 +373,7 @@ class Clause:
     The methods arrange the same material as the sentence kind demands; none of them chooses a word.
     """
 
-    subject: NounPhrase
+    subject: Phrase
     auxiliaries: list[Node]  # English, the finite one first
     negation: Node | None
     adverb: Node | None  # often, always, ...: before the English main verb
@@ -397,7 +382,7 @@ class Clause:
     finite: Token
     prefix: Token | None  # of a separable verb in a simple tense
     bracket: list[Token]  # participles and infinitives
-    complements: list[Complement]
+    complements: list[Phrase]
 
     def english_predicate(self) -> Node:
         """The verb phrase: each auxiliary takes the rest as its complement, "not" follows the first one."""
@@ -445,6 +430,9 @@ class Clause:
 
 
 COMMA = Token(",")
+CONJUNCTIONS = dict(
+    zip("and but because although if that whether".split(), "und aber weil obwohl wenn dass ob".split())
+)
 
 
 class Sentence(NamedTuple):
@@ -459,7 +447,18 @@ class Sentence(NamedTuple):
 
 TENSE_WEIGHTS = {"present": 4, "past": 6, "progressive": 3, "perfect": 3, "future": 2, "can": 1, "must": 1, "could": 1}
 TENSES = tuple(TENSE_WEIGHTS)
+COMPOUND_TENSES = {  # the English auxiliary, its tense, and the form of the main verb
+    "progressive": ("be", "present", "VBG"),
+    "perfect": ("have", "present", "VBN"),
+    "future": ("will", "present", "VB"),
+    "can": ("can", "present", "VB"),
+    "must": ("must", "present", "VB"),
+    "could": ("can", "past", "VB"),
+}
 NEGATIVE_TENSES = ("present", "past", "past", "perfect", "future", "could")
+
+
+POSSESSIVES = ("my", "our", "his", "her")
 
 
 class Derivation:
@@ -495,8 +494,8 @@ class Derivation:
         adjectives: Sequence[str] = (),
         not_leaf: Node | None = None,
         number: int = 0,
-        relative: Callable[[Noun, bool], Complement] | None = None,
-    ) -> NounPhrase:
+        relative: Callable[[Noun, bool], Phrase] | None = None,
+    ) -> Phrase:
         """Determiner or number, adjectives, noun, relative clause.
 
         determiner  a key of the lexicon's table, or "" for none
@@ -510,17 +509,14 @@ class Derivation:
         english: list[Node] = []
         german: list[Token] = []
         endings = STRONG
-        spoken = determiner
-        if determiner == "a" and (list(adjectives) + [name])[0][0] in "aeiou":
-            spoken = "an"
         if determiner:
-            english.append(leaf("PRP$" if determiner in ("my", "our", "his", "her") else "DT", spoken))
+            before_vowel = determiner == "a" and [*adjectives, name][0][0] in "aeiou"
+            english.append(leaf("PRP$" if determiner in POSSESSIVES else "DT", "an" if before_vowel else determiner))
         if determiner or not_leaf:
             entry = self.lexicon.data["determiners"][determiner or "a"]
             own, endings = DECLENSIONS[entry["declension"]]
             stem = "kein" if not_leaf else entry["de"]
-            sources = tuple(node for node in (not_leaf, english[0] if english else None) if node is not None)
-            german.append(Token(stem + ending(own, case, column), sources))
+            german.append(Token(stem + ending(own, case, column), (*filter(None, [not_leaf]), *english)))
         if number:
             numerals = [leaf("CC" if word == "and" else "CD", word) for word in english_number(self.lexicon, number)]
             english.append(numerals[0] if len(numerals) == 1 else phrase("QP", *numerals))
@@ -540,7 +536,7 @@ class Derivation:
             german += clause.german
         indefinite = bool(not_leaf) or determiner in ("a", "", "some", "many")
         slot = "indefinite" if indefinite else "object"
-        return NounPhrase(tree, german, Agreement(3, plural), slot, noun.gender, head)
+        return Phrase(tree, german, slot, Agreement(3, plural), noun.gender, head)
 
     def free_noun_phrase(
         self,
@@ -551,8 +547,8 @@ class Derivation:
         not_leaf: Node | None = None,
         adjectives: float = 0.35,
         plural: float = 0.25,
-        relative: Callable[[Noun, bool], Complement] | None = None,
-    ) -> NounPhrase:
+        relative: Callable[[Noun, bool], Phrase] | None = None,
+    ) -> Phrase:
         """A noun phrase with everything but its head noun's class left to chance.
 
         owner     "his" or "her" if such a possessive can refer to the subject
@@ -584,28 +580,29 @@ class Derivation:
             if not definite:
                 determiner = self.rng.choice([determiner] * 5 + ["a"] * 4 + ["every"])
         elsewhere = self.lexicon.expand("person, way, outdoors, passage")  # nobody's own
-        if determiner in ("my", "our", "his", "her") and name in elsewhere:
+        if determiner in POSSESSIVES and name in elsewhere:
             determiner = "the"
         return self.noun_phrase(name, case, determiner, is_plural, chosen, not_leaf, relative=relative)
 
-    def proper_name(self, name: str) -> NounPhrase:
-        return one_word("NNP", name, name, Agreement(3, False), "object")
+    def proper_name(self, name: str) -> Phrase:
+        return one_word("NNP", name, name)
 
-    def person_name(self, other_than: NounPhrase | None = None) -> NounPhrase:
+    def person_name(self, other_than: Phrase | None = None) -> Phrase:
         taken = other_than.head.word if other_than and other_than.head else ""
         gender, group = self.rng.choice([("m", "male"), ("f", "female")])
         names = [name for name in self.lexicon.data["proper"][group] if name != taken]
         return self.proper_name(self.rng.choice(names))._replace(gender=gender)
 
-    def personal_pronoun(self, name: str, case: str = "nom") -> NounPhrase:
+    def personal_pronoun(self, name: str, case: str = "nom") -> Phrase:
         entry = self.lexicon.data["pronouns"][name]
-        agreement, gender = Agreement(entry["person"], entry["plural"]), {"he": "m", "she": "f"}.get(name, "")
-        return one_word("PRP", name if case == "nom" else entry["object"], entry[case], agreement, "pronoun", gender)
+        features = {"agreement": Agreement(entry["person"], entry["plural"]), "slot": "pronoun"}
+        features["gender"] = {"he": "m", "she": "f"}.get(name, "")
+        return one_word("PRP", name if case == "nom" else entry["object"], entry[case], **features)
 
     def is_person(self, name: str) -> bool:
         return name in self.lexicon.persons
 
-    def subject(self, names: Sequence[str], plain: bool = False, definite: bool = False) -> NounPhrase:
+    def subject(self, names: Sequence[str], plain: bool = False, definite: bool = False) -> Phrase:
         """The subject of a verb that takes these nouns. Persons may also be a name, a relative or a pronoun."""
         if not self.lexicon.persons.isdisjoint(names) and not self.wanted.intersection(names):
             kind = self.rng.random()
@@ -617,7 +614,7 @@ class Derivation:
                 names = self.lexicon.classes["relative"]
         return self.free_noun_phrase(names, definite=definite or self.chance(0.7), adjectives=0.3, plural=0.2)
 
-    def owner(self, subject: NounPhrase) -> str:
+    def owner(self, subject: Phrase) -> str:
         """The possessive that refers to this subject: his, her, or none if the noun's gender is not its sex."""
         if subject.agreement.plural or subject.agreement.person == 1 or subject.head is None:
             return ""
@@ -627,8 +624,8 @@ class Derivation:
         return {"m": "his", "f": "her"}.get(subject.gender, "")
 
     def verb_object(
-        self, verb: Verb, subject: NounPhrase, case: str = "acc", not_leaf: Node | None = None, definite: bool = False
-    ) -> NounPhrase:
+        self, verb: Verb, subject: Phrase, case: str = "acc", not_leaf: Node | None = None, definite: bool = False
+    ) -> Phrase:
         """The object of a verb: a noun of the right class, or a name or a pronoun if that is a person.
 
         A name is not an object beside a noun as subject: "dass meine Tante Anna sah" would be about Aunt Anna.
@@ -651,7 +648,7 @@ class Derivation:
         self.links.add((verb.name, self.lexicon.noun_of[found.head.word]))
         return found._replace(slot="dative") if case == "dat" else found
 
-    def object_pronoun(self, subject: NounPhrase) -> str:
+    def object_pronoun(self, subject: Phrase) -> str:
         """A pronoun that cannot be mistaken for the subject itself."""
         if subject.agreement.person == 1:
             return self.rng.choice(["he", "she", "they"])
@@ -660,7 +657,7 @@ class Derivation:
 
     # adverbials and prepositional phrases
 
-    def prepositional_phrase(self, english: str, german: str, noun_phrase: NounPhrase, slot: str) -> Complement:
+    def prepositional_phrase(self, english: str, german: str, noun_phrase: Phrase, slot: str) -> Phrase:
         """A preposition and its noun phrase; in German they may contract, im for in dem."""
         nodes = [leaf("IN", word) for word in english.split()]
         tree = phrase("PP", *nodes, noun_phrase.english)
@@ -677,23 +674,21 @@ class Derivation:
             tokens = [Token(contraction, (*nodes, *first.of)), *rest]
         else:
             tokens = [Token(german, tuple(nodes)), first, *rest]
-        return Complement(tree, tokens, slot)
+        return Phrase(tree, tokens, slot)
 
-    def place(self, case: str, prepositions: Sequence[str], moving: bool = False) -> Complement:
+    def place(self, case: str, prepositions: Sequence[str], moving: bool = False) -> Phrase:
         """A place (dative) or a direction (accusative). After a verb of moving oneself, English has into and onto."""
         table = self.lexicon.data["places"]
         english = self.rng.choice(prepositions)
         name = self.one_of(self.lexicon.expand(table[english]["of"]))
-        adjectives = (
-            [self.one_of(self.lexicon.modifiers[name])] if self.chance(0.25) and name in self.lexicon.modifiers else []
-        )
-        plural = self.chance(0.08)
-        noun_phrase = self.noun_phrase(name, case, "the", plural, adjectives)
+        modifiers = self.lexicon.modifiers.get(name) if self.chance(0.25) else None
+        adjectives = [self.one_of(modifiers)] if modifiers else []
+        noun_phrase = self.noun_phrase(name, case, "the", self.chance(0.08), adjectives)
         spoken = {"in": "into", "on": "onto"}.get(english, english) if moving else english
         slot = "direction" if case == "acc" else "place"
         return self.prepositional_phrase(spoken, table[english]["de"], noun_phrase, slot)
 
-    def fixed_adverbial(self, english: str, german: str, label: str, links: str = "") -> Complement:
+    def fixed_adverbial(self, english: str, german: str, label: str, links: str = "") -> Phrase:
         """An adverbial of the lexicon; `label` is its category and the tags of its words: "PP: IN NN"."""
         category, _, tags = label.partition(": ")
         nodes = [leaf(tag, word) for tag, word in zip(tags.split(), english.split(), strict=True)]
@@ -705,9 +700,9 @@ class Derivation:
             for index, word in enumerate(german_words)
         ]
         inner = nodes if category != "PP" else [nodes[0], phrase("NP", *nodes[1:])]
-        return Complement(phrase(category, *inner), tokens, "time")
+        return Phrase(phrase(category, *inner), tokens, "time")
 
-    def time(self, tense: str) -> Complement | None:
+    def time(self, tense: str) -> Phrase | None:
         """An adverbial of time that goes with the tense, if there is one."""
         table, fitting = self.lexicon.data["times"], self.lexicon.times(tense)
         if tense in ("past", "future") and self.chance(0.2):
@@ -717,11 +712,11 @@ class Derivation:
         name = self.rng.choice(fitting)
         return self.fixed_adverbial(name, table[name]["de"], table[name]["label"], table[name].get("links", ""))
 
-    def weekday(self) -> Complement:
+    def weekday(self) -> Phrase:
         english, german = self.rng.choice(list(self.lexicon.data["calendar"]["weekdays"].items()))
         return self.fixed_adverbial(f"on {english}", f"am {german}", "PP: IN NNP")
 
-    def date(self) -> Complement:
+    def date(self) -> Phrase:
         """on the third of May -> am dritten Mai; "of" has no counterpart."""
         lexicon, month = self.lexicon, self.rng.randrange(12)
         days = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)[month]
@@ -732,7 +727,7 @@ class Derivation:
         )
         inner = phrase("NP", phrase("NP", the, day), phrase("PP", of, phrase("NP", may)))
         tokens = [Token("am", (on, the)), Token(german_day, (day,)), Token(german_month, (may,))]
-        return Complement(phrase("PP", on, inner), tokens, "time")
+        return Phrase(phrase("PP", on, inner), tokens, "time")
 
     # clauses
 
@@ -746,10 +741,10 @@ class Derivation:
 
     def clause(
         self,
-        subject: NounPhrase,
+        subject: Phrase,
         verb: Verb,
         tense: str,
-        complements: Sequence[Complement | None] = (),
+        complements: Sequence[Phrase | None] = (),
         negation: Node | None = None,
         question: bool = False,
         frequency: str = "",
@@ -768,7 +763,7 @@ class Derivation:
             node = leaf("RB", frequency)
             adverb = phrase("ADVP", node)
             german_word = self.lexicon.data["frequency"][frequency]
-            parts.append(Complement(adverb, [Token(german_word, (node,))], "time"))
+            parts.append(Phrase(adverb, [Token(german_word, (node,))], "time"))
         auxiliaries, main, finite, bracket = self.verb_group(verb, tense, agreement, bool(negation) or question)
         particle = leaf("RP", verb.particle) if verb.particle else None
         # the particle belongs to whatever renders the verb
@@ -784,31 +779,39 @@ class Derivation:
         predicate = phrase("VP", main, *in_order[:pronoun_first], *after_verb, *in_order[pronoun_first:])
         return Clause(subject, auxiliaries, negation, adverb, predicate, tense, finite, prefix, bracket, parts)
 
+    def any_clause(
+        self, subject: Phrase, verb: Verb, tenses: Sequence[str] = TENSES, parts: Sequence[Phrase] | None = None
+    ) -> Clause:
+        """A clause with one of these tenses and, if no `parts` are given, the complements that the verb demands."""
+        tense = self.tense(verb, tenses, subject.agreement)
+        return self.clause(subject, verb, tense, self.arguments(verb, subject, None) if parts is None else parts)
+
+    def polar_clause(self, subject: Phrase, verb: Verb, tense: str, part: Phrase, polarity: str) -> Clause:
+        """A clause with one complement, negated if the polarity is "-"."""
+        not_leaf = leaf("RB", "not") if polarity == "-" else None
+        return self.clause(subject, verb, tense, [part, german_not(not_leaf) if not_leaf else None], not_leaf)
+
     def verb_group(
         self, verb: Verb, tense: str, agreement: Agreement, support: bool
     ) -> tuple[list[Node], Node, Token, list[Token]]:
         """English auxiliaries and main verb, German finite verb and right bracket, in one tense."""
         if tense in ("present", "past"):
-            tag = "VBD" if tense == "past" else "VBZ" if agreement == Agreement(3, False) else "VBP"
+            tag = "VBD" if tense == "past" else "VBZ" if agreement == Agreement() else "VBP"
             main = leaf("VB" if support else tag, verb.english["VB" if support else tag])
             auxiliaries = [self.auxiliary("do", tense, agreement)[0]] if support else []
             return auxiliaries, main, Token(conjugate(verb, tense, agreement), (*auxiliaries, main)), []
-        if tense == "progressive":
-            be, _ = self.auxiliary("be", "present", agreement)
-            main = leaf("VBG", verb.english["VBG"])
-            return [be], main, Token(conjugate(verb, "present", agreement), (be, main)), []
-        if tense == "perfect":
-            have, _ = self.auxiliary("have", "present", agreement)
-            main = leaf("VBN", verb.english["VBN"])
+        name, time, tag = COMPOUND_TENSES[tense]
+        auxiliary, finite = self.auxiliary(name, time, agreement, "MD" if tag == "VB" else "")
+        main = leaf(tag, verb.english[tag])
+        if tag == "VBG":
+            return [auxiliary], main, Token(conjugate(verb, "present", agreement), (auxiliary, main)), []
+        if tag == "VBN":
             _, finite = self.auxiliary(verb.auxiliary, "present", agreement)
-            return [have], main, Token(finite, (have,)), [Token(verb.participle, (main,))]
-        name, time = {"future": ("will", "present"), "could": ("can", "past")}.get(tense, (tense, "present"))
-        modal, finite = self.auxiliary(name, time, agreement, "MD")
-        main = leaf("VB", verb.english["VB"])
-        return [modal], main, Token(finite, (modal,)), [Token(verb.prefix + verb.infinitive, (main,))]
+        infinite = verb.participle if tag == "VBN" else verb.prefix + verb.infinitive
+        return [auxiliary], main, Token(finite, (auxiliary,)), [Token(infinite, (main,))]
 
     def copula(
-        self, subject: NounPhrase, tense: str, adjective: str, degree: str = "", negation: Node | None = None
+        self, subject: Phrase, tense: str, adjective: str, degree: str = "", negation: Node | None = None
     ) -> Clause:
         """subject is (not) (too, very) adjective; predicate adjectives do not inflect in German."""
         self.lemmas.add(adjective)
@@ -819,7 +822,7 @@ class Derivation:
         if adverb:
             tokens.insert(0, Token({"too": "zu", "very": "sehr"}[degree], (adverb,)))
         predicate = phrase("ADJP", adverb, node)
-        parts = [Complement(predicate, tokens, "predicate")]
+        parts = [Phrase(predicate, tokens, "predicate")]
         if negation:
             parts.append(german_not(negation))
         return Clause(subject, [be], negation, None, predicate, tense, Token(finite, (be,)), None, [], parts)
@@ -829,7 +832,7 @@ class Derivation:
         options = [tense for tense in allowed if not (verb.stative and tense == "progressive")]
         if verb.habitual:
             options = [tense for tense in options if tense in ("present", "past")]
-        if verb.english["VB"] == verb.english["VBD"] and agreement != Agreement(3, False):
+        if verb.english["VB"] == verb.english["VBD"] and agreement != Agreement():
             options = [tense for tense in options if tense not in ("present", "past")]
         return options
 
@@ -842,7 +845,7 @@ class Derivation:
         self,
         frames: Sequence[str] = ("transitive", "transitive", "transitive", "intransitive", "prepositional", "dative"),
         tenses: Sequence[str] = TENSES,
-        subject: NounPhrase | None = None,
+        subject: Phrase | None = None,
         negated: bool = False,
         question: bool = False,
         timed: float = 0.2,
@@ -863,7 +866,7 @@ class Derivation:
                 break
         tense = self.tense(verb, allowed, chosen.agreement)
         not_leaf = leaf("RB", "not") if negated else None
-        parts: list[Complement | None] = list(self.arguments(verb, chosen, not_leaf))
+        parts: list[Phrase | None] = list(self.arguments(verb, chosen, not_leaf))
         said = any(not_leaf in token.of for part in parts if part for token in part.german)  # as "kein"
         if not_leaf and not said:
             parts.append(german_not(not_leaf))
@@ -875,14 +878,14 @@ class Derivation:
                 parts.append(self.time(tense))
         return self.clause(chosen, verb, tense, parts, not_leaf, question, frequency)
 
-    def choose_verb(self, frame: str, subject: NounPhrase | None, separable: bool) -> Verb:
+    def choose_verb(self, frame: str, subject: Phrase | None, separable: bool) -> Verb:
         table = self.lexicon.verbs[frame]
         names: Sequence[str] = self.lexicon.with_subjects(frame, separable)
         if subject is not None:
             names = [name for name in names if self.fits(subject, table[name])]
         return table[self.one_of(names)]
 
-    def fits(self, subject: NounPhrase, verb: Verb) -> bool:
+    def fits(self, subject: Phrase, verb: Verb) -> bool:
         """Can this be a subject of the verb? Names and pronouns are people."""
         assert subject.head is not None
         if subject.head.label in ("NNP", "PRP"):
@@ -890,15 +893,15 @@ class Derivation:
         head = self.lexicon.noun_of[subject.head.word]
         return head in verb.subjects or ("king" in verb.subjects and self.is_person(head))
 
-    def arguments(self, verb: Verb, subject: NounPhrase, not_leaf: Node | None) -> list[Complement]:
+    def arguments(self, verb: Verb, subject: Phrase, not_leaf: Node | None) -> list[Phrase]:
         """The complements that the verb's frame demands, in English order."""
         frame = verb.frame
         as_kein = not_leaf if not_leaf and self.chance(0.5) else None
         definite = not_leaf is not None
         if frame == "transitive":
-            return [as_complement(self.verb_object(verb, subject, "acc", as_kein, definite))]
+            return [self.verb_object(verb, subject, "acc", as_kein, definite)]
         if frame == "dative":
-            return [as_complement(self.verb_object(verb, subject, "dat"))]
+            return [self.verb_object(verb, subject, "dat")]
         if frame == "prepositional":
             english, german, case = read_preposition(verb.preposition)
             target = self.verb_object(verb, subject, case, None, definite)
@@ -910,25 +913,19 @@ class Derivation:
             if self.chance(0.3):
                 receiver = self.person_name(subject)
             given = self.verb_object(verb, subject, "acc", as_kein, definite)
-            return [as_complement(receiver._replace(slot="dative")), as_complement(given)]
+            return [receiver._replace(slot="dative"), given]
         if frame == "position":
             return [self.place("dat", verb.places)]
         if frame == "motion":
             return [self.place("acc", verb.places, moving=True)]
         if frame == "placement":
             thing = self.verb_object(verb, subject)
-            return [as_complement(thing), self.place("acc", verb.places)]
+            return [thing, self.place("acc", verb.places)]
         return []
 
     # subordinate clauses
 
-    def subordinate(self, english: str, german: str, clause: Clause) -> Complement:
-        """Conjunction and verb-final clause, behind the main clause."""
-        node = leaf("IN", english)
-        tree = phrase("SBAR", node, clause.english_statement())
-        return Complement(tree, [COMMA, Token(german, (node,)), *clause.german_final(), COMMA], FIELD_BEHIND)
-
-    def relative_clause(self, noun: Noun, plural: bool) -> Complement:
+    def relative_clause(self, noun: Noun, plural: bool) -> Phrase:
         """who bought the car / whom the woman saw / that the woman bought, after this noun."""
         name = noun.english
         pronoun_word = "who" if self.is_person(name) else "that"
@@ -939,13 +936,13 @@ class Derivation:
             node = leaf("WP" if pronoun_word == "who" else "WDT", "whom" if pronoun_word == "who" else "that")
             subject = self.subject([other for other in verb.subjects if other != name])
             self.links.add((verb.name, name))
-            clause = self.clause(subject, verb, self.tense(verb, ("past", "past", "perfect"), subject.agreement))
+            clause = self.any_clause(subject, verb, ("past", "past", "perfect"), [])
             tree = phrase("SBAR", phrase("WHNP", node), clause.english_statement())
             german = Token(relative_pronoun(noun.gender, plural, "acc"), (node,))
-            return Complement(tree, [COMMA, german, *clause.german_final(), COMMA], FIELD_BEHIND)
+            return Phrase(tree, [COMMA, german, *clause.german_final(), COMMA], FIELD_BEHIND)
         nominative = relative_pronoun(noun.gender, plural, "nom")
         tag = "WP" if pronoun_word == "who" else "WDT"
-        subject = one_word(tag, pronoun_word, nominative, Agreement(3, plural), label="WHNP")
+        subject = one_word(tag, pronoun_word, nominative, "WHNP", agreement=Agreement(3, plural))
         tables = [self.lexicon.verbs[frame] for frame in ("transitive", "intransitive", "position")]
         tables = [table for table in tables if any(name in verb.subjects for verb in table.values())]
         if tables:
@@ -959,21 +956,35 @@ class Derivation:
                 subject, self.rng.choice(["present", "past"]), self.one_of(self.lexicon.modifiers[name])
             )
         tree = phrase("SBAR", subject.english, phrase("S", clause.english_predicate()))
-        return Complement(tree, [COMMA, *clause.german_final(), COMMA], FIELD_BEHIND)
+        return Phrase(tree, [COMMA, *clause.german_final(), COMMA], FIELD_BEHIND)
+
+    def person_is(self, tense: str, adjectives: str) -> Clause:
+        """the man is tired"""
+        return self.copula(
+            self.noun_phrase(self.one_of(self.lexicon.classes["person"])), tense, self.one_of(adjectives.split())
+        )
+
+    def weather_is(self, tense: str) -> Clause:
+        """the weather is good"""
+        return self.copula(self.noun_phrase("weather"), tense, self.rng.choice(["good", "bad", "cold"]))
 
     def weather(self, tense: str) -> Clause:
         """it is raining, it was snowing: the German verb has the same empty subject."""
-        subject = one_word("PRP", "it", "es", Agreement(3, False))
+        subject = one_word("PRP", "it", "es")
         verb = self.lexicon.verbs["intransitive"][self.rng.choice(["rain", "snow"])]
         return self.clause(subject, verb, tense)
 
 
-def german_not(negation: Node) -> Complement:
-    return Complement(negation, [Token("nicht", (negation,))], "negation")
+def subordinate(conjunction: str, clause: Clause) -> Phrase:
+    """Conjunction and verb-final clause, behind the main clause."""
+    node = leaf("IN", conjunction)
+    tree = phrase("SBAR", node, clause.english_statement())
+    german = [COMMA, Token(CONJUNCTIONS[conjunction], (node,)), *clause.german_final(), COMMA]
+    return Phrase(tree, german, FIELD_BEHIND)
 
 
-def as_complement(noun_phrase: NounPhrase) -> Complement:
-    return Complement(noun_phrase.english, noun_phrase.german, noun_phrase.slot)
+def german_not(negation: Node) -> Phrase:
+    return Phrase(negation, [Token("nicht", (negation,))], "negation")
 
 
 def read_preposition(entry: str) -> tuple[str, str, str]:
@@ -982,7 +993,7 @@ def read_preposition(entry: str) -> tuple[str, str, str]:
     return english, german, case
 
 
-def statement(clause: Clause, front: Complement | None = None) -> Sentence:
+def statement(clause: Clause, front: Phrase | None = None) -> Sentence:
     """A main clause with its full stop; German has what stands in front before the finite verb."""
     if front is None:
         return end(clause.english_statement(), clause.german_statement())
@@ -1023,8 +1034,7 @@ def plural(d: Derivation) -> Sentence:
     verb = d.choose_verb(d.rng.choice(["transitive", "intransitive", "dative"]), None, False)
     names = [name for name in verb.subjects if d.lexicon.nouns[name].german_plural]
     subject = d.free_noun_phrase(names, plural=1.0, adjectives=0.4)
-    tense = d.tense(verb, TENSES, subject.agreement)
-    return statement(d.clause(subject, verb, tense, d.arguments(verb, subject, None)))
+    return statement(d.any_clause(subject, verb))
 
 
 def verb_second(d: Derivation) -> Sentence:
@@ -1040,23 +1050,22 @@ def because(d: Derivation) -> Sentence:
     main = d.simple_clause(tenses=("past", "progressive"), timed=0)
     tense = "past" if main.tense == "past" else "present"
     if reason < 0.3:
-        name = d.one_of([name for name in d.lexicon.classes["person"]])
-        clause = d.copula(d.noun_phrase(name), tense, d.one_of(["tired", "sick", "hungry", "sad", "happy"]))
+        clause = d.person_is(tense, "tired sick hungry sad happy")
     elif reason < 0.45:
-        clause = d.copula(d.noun_phrase("weather"), tense, d.rng.choice(["good", "bad", "cold"]))
+        clause = d.weather_is(tense)
     elif reason < 0.55 and tense == "present":
         clause = d.weather("progressive")
     else:
         clause = d.simple_clause(tenses=("past",) if tense == "past" else ("perfect", "must"), timed=0)
-    return subordinated(d, main, "because", "weil", clause)
+    return subordinated(main, "because", clause)
 
 
-def subordinated(d: Derivation, main: Clause, english: str, german: str, clause: Clause) -> Sentence:
+def subordinated(main: Clause, conjunction: str, clause: Clause) -> Sentence:
     """Main clause, then subordinate clause, attached to the English verb phrase."""
-    return statement(extended(main, d.subordinate(english, german, clause)))
+    return statement(extended(main, subordinate(conjunction, clause)))
 
 
-def extended(main: Clause, part: Complement) -> Clause:
+def extended(main: Clause, part: Phrase) -> Clause:
     main.complements.append(part)
     main.predicate.children.append(part.english)
     return main
@@ -1066,37 +1075,35 @@ def although(d: Derivation) -> Sentence:
     """obwohl: verb last."""
     main = d.simple_clause(tenses=("past",), timed=0)
     clause = d.simple_clause(tenses=("past",), timed=0, negated=d.chance(0.5))
-    return subordinated(d, main, "although", "obwohl", clause)
+    return subordinated(main, "although", clause)
 
 
 def attitude(d: Derivation) -> Sentence:
     """knows that, asks whether: a clause as object, verb last."""
     verb = d.lexicon.verbs["attitude"][d.one_of(list(d.lexicon.verbs["attitude"]))]
-    english, german = split(verb.complementizer, ":")
     subject = d.subject(d.lexicon.classes["person"])
     tense = d.rng.choice(["present", "present", "past"])
     later = {"hope": ("future",), "ask": ("perfect", "future", "present")}.get(verb.english["VB"])
     inner_tenses = ("past",) if tense == "past" else later or ("present", "progressive", "perfect", "future", "can")
     inner = d.simple_clause(tenses=inner_tenses, timed=0, negated=False)
     main = d.clause(subject, verb, tense)
-    return subordinated(d, main, english, german, inner)
+    return subordinated(main, split(verb.complementizer, ":")[0], inner)
 
 
 def condition(d: Derivation) -> Sentence:
     """If it is raining, ...: the subordinate clause is the German front field, the main verb follows at once."""
     kind = d.rng.random()
     if kind < 0.35:
-        inner = d.copula(d.noun_phrase("weather"), "present", d.rng.choice(["good", "bad", "cold"]))
+        inner = d.weather_is("present")
     elif kind < 0.5:
         inner = d.weather("present")
     elif kind < 0.75:
-        name = d.one_of(d.lexicon.classes["person"])
-        inner = d.copula(d.noun_phrase(name), "present", d.one_of(["tired", "sick", "hungry", "happy", "sad"]))
+        inner = d.person_is("present", "tired sick hungry happy sad")
     else:
         inner = d.simple_clause(("transitive", "intransitive", "motion"), ("present",), timed=0)
     frames = ("transitive", "intransitive", "motion", "position", "prepositional")
     main = d.simple_clause(frames, ("future", "must", "can", "present"), timed=0)
-    part = d.subordinate("if", "wenn", inner)
+    part = subordinate("if", inner)
     comma = leaf(",", ",")
     german = [*part.german[1:-1], Token(",", (comma,)), *main.german_inverted()]
     return end(main.english_statement(part.english, comma), german)
@@ -1111,15 +1118,13 @@ def relative(d: Derivation) -> Sentence:
         if verb.name == "take place":
             verb = d.lexicon.verbs["intransitive"]["arrive"]
         subject = d.free_noun_phrase(names, definite=True, adjectives=0.15, relative=d.relative_clause)
-        tense = d.tense(verb, ("past", "progressive", "perfect", "future"), subject.agreement)
-        return statement(d.clause(subject, verb, tense, d.arguments(verb, subject, None)))
+        return statement(d.any_clause(subject, verb, ("past", "progressive", "perfect", "future")))
     subject = d.subject(verb.subjects)
     names = [name for name in verb.objects if name in d.lexicon.modifiers and subject.english.leaves()[-1].word != name]
     name = d.one_of([name for name in names if name not in d.lexicon.classes["relative"]])
     d.links.add((verb.name, name))
     target = d.free_noun_phrase([name], "acc", definite=True, adjectives=0.15, relative=d.relative_clause)
-    tense = d.tense(verb, ("present", "past"), subject.agreement)
-    return statement(d.clause(subject, verb, tense, [as_complement(target)]))
+    return statement(d.any_clause(subject, verb, ("present", "past"), [target]))
 
 
 def separable(d: Derivation) -> Sentence:
@@ -1130,14 +1135,10 @@ def separable(d: Derivation) -> Sentence:
 
 def city(d: Derivation) -> Sentence:
     """Names of places: nach Berlin, in Berlin."""
-    data = d.lexicon.data
-    name = d.proper_name(d.rng.choice(data["proper"]["city"]))
-    if d.chance(0.5):
-        verb = d.lexicon.verbs["cities"]["travel"]
-        part = d.prepositional_phrase("to", "nach", name, "direction")
-    else:
-        verb = d.lexicon.verbs["cities"]["live"]
-        part = d.prepositional_phrase("in", "in", name, "direction")
+    name = d.proper_name(d.rng.choice(d.lexicon.data["proper"]["city"]))
+    verb_name, english, german = ("travel", "to", "nach") if d.chance(0.5) else ("live", "in", "in")
+    verb = d.lexicon.verbs["cities"][verb_name]
+    part = d.prepositional_phrase(english, german, name, "direction")
     subject = d.subject(d.lexicon.expand("person"))
     tense = d.tense(verb, TENSES, subject.agreement)
     when = d.time(tense) if d.chance(0.4) and not verb.habitual else None
@@ -1155,7 +1156,7 @@ def number(d: Derivation) -> Sentence:
     d.links.add((name, counted))
     target = d.noun_phrase(counted, "acc", "", True, (), None, n)
     tenses = ("present", "past") if name in ("have", "need") else ("past", "past", "perfect", "future")
-    return statement(d.clause(subject, verb, d.tense(verb, tenses, subject.agreement), [as_complement(target)]))
+    return statement(d.any_clause(subject, verb, tenses, [target]))
 
 
 def random_number(d: Derivation) -> int:
@@ -1186,34 +1187,37 @@ def question(d: Derivation) -> Sentence:
     return end(clause.english_question(), clause.german_inverted(), "?")
 
 
+WHERE_WHEN_WHY = {
+    "where": ("wo", ("transitive", "intransitive"), ("past", "future", "perfect")),
+    "when": ("wann", ("transitive", "motion", "prepositional"), ("past", "future")),
+    "why": (
+        "warum",
+        ("transitive", "intransitive", "motion", "position", "dative"),
+        ("past", "progressive", "perfect"),
+    ),
+}
+
+
 def who_question(d: Derivation) -> Sentence:
     """Wer, was, wo, wann, warum."""
     kind = d.rng.choice(["who", "what", "where", "when", "why", "why"])
     if kind == "who":
-        subject = one_word("WP", "Who", "wer", Agreement(3, False), label="WHNP")
+        subject = one_word("WP", "Who", "wer", "WHNP")
         verb = d.choose_verb(d.rng.choice(["transitive", "dative", "prepositional"]), d.proper_name("Anna"), False)
-        tense = d.tense(verb, TENSES, subject.agreement)
-        clause = d.clause(subject, verb, tense, d.arguments(verb, subject, None))
+        clause = d.any_clause(subject, verb)
         return end(phrase("SBARQ", subject.english, clause.english_predicate()), clause.german_statement(), "?")
     if kind == "what":
         names = d.lexicon.data["what"]["verbs"]
         table = d.lexicon.verbs["transitive"]
         verb = table[d.one_of(names.split())]
         subject = d.subject(d.lexicon.classes["person"])
-        tense = d.tense(verb, ("present", "past", "past", "progressive", "perfect", "future"), subject.agreement)
-        clause = d.clause(subject, verb, tense, [], None, True)
+        tenses = ("present", "past", "past", "progressive", "perfect", "future")
+        clause = d.clause(subject, verb, d.tense(verb, tenses, subject.agreement), question=True)
         node, german, label = leaf("WP", "What"), "was", "WHNP"
     else:
-        frames = {"where": ("transitive", "intransitive"), "when": ("transitive", "motion", "prepositional")}
-        chosen = frames.get(kind, ("transitive", "intransitive", "motion", "position", "dative"))
-        tenses: dict[str, tuple[str, ...]] = {
-            "where": ("past", "future", "perfect"),
-            "when": ("past", "future"),
-            "why": ("past", "progressive", "perfect"),
-        }
-        clause = d.simple_clause(chosen, tenses[kind], question=True, timed=0, event=True)
+        german, frames, tenses = WHERE_WHEN_WHY[kind]
+        clause = d.simple_clause(frames, tenses, question=True, timed=0, event=True)
         node, label = leaf("WRB", kind.capitalize()), "WHADVP"
-        german = {"where": "wo", "when": "wann", "why": "warum"}[kind]
     tree = phrase("SBARQ", phrase(label, node), clause.english_question())
     return end(tree, [Token(german, (node,)), *clause.german_inverted()], "?")
 
@@ -1229,7 +1233,7 @@ def passive(d: Derivation) -> Sentence:
     _, finite = d.auxiliary("become", tense, subject.agreement)
     main = leaf("VBN", verb.english["VBN"])
     particle = leaf("RP", verb.particle) if verb.particle else None
-    parts: list[Complement] = []
+    parts: list[Phrase] = []
     by_animal = "king" not in verb.subjects  # then German needs to hear it: gefressen, not gegessen
     if by_animal or d.chance(0.6):
         taken = {node.word for node in subject.english.leaves()}
@@ -1257,8 +1261,8 @@ def past_clause(d: Derivation) -> Clause:
     """A main clause, perhaps with a subordinate clause: the links of a long sentence."""
     clause = d.simple_clause(tenses=("past",), timed=0, negated=d.chance(0.15))
     if d.chance(0.6):
-        english, german = d.rng.choice([("because", "weil"), ("although", "obwohl")])
-        clause = extended(clause, d.subordinate(english, german, d.simple_clause(tenses=("past",), timed=0)))
+        conjunction = d.rng.choice(["because", "although"])
+        clause = extended(clause, subordinate(conjunction, d.simple_clause(tenses=("past",), timed=0)))
     return clause
 
 
@@ -1272,19 +1276,10 @@ def joined_subjects(d: Derivation) -> Sentence:
     if first.head.word == second.head.word:
         return joined_subjects(d)
     node = leaf("CC", "and")
-    subject = NounPhrase(
-        phrase("NP", first.english, node, second.english),
-        [*first.german, Token("und", (node,)), *second.german],
-        Agreement(3, True),
-        "object",
-        "",
-        second.head,
-    )
-    tense = d.tense(verb, TENSES, subject.agreement)
-    return statement(d.clause(subject, verb, tense, d.arguments(verb, subject, None)))
-
-
-CONJUNCTIONS = {"and": "und", "but": "aber"}
+    both = phrase("NP", first.english, node, second.english)
+    german = [*first.german, Token("und", (node,)), *second.german]
+    subject = Phrase(both, german, agreement=Agreement(3, True), head=second.head)
+    return statement(d.any_clause(subject, verb))
 
 
 def join(clauses: Sequence[Clause], conjunctions: Sequence[str]) -> Sentence:
@@ -1320,29 +1315,25 @@ def pronoun_sentence(d: Derivation, plan: PronounPlan) -> Sentence:
     name = re.split(" (?:into|through): ", rest)[0]
     verb = next(table[name] for table in d.lexicon.verbs.values() if name in table)
     subject = d.noun_phrase(plan.subject)
-    d.links.update([("pronoun", f"{plan.subject} {plan.object}")])
+    d.links.add(("pronoun", f"{plan.subject} {plan.object}"))
     if rest != name:
         english, german, case = read_preposition(rest.removeprefix(name + " "))
         target = d.noun_phrase(plan.object, case)
         part = d.prepositional_phrase(english, german, target, "direction")
     else:
-        target = d.noun_phrase(plan.object, "acc")
-        part = as_complement(target)
-    not_leaf = leaf("RB", "not") if polarity == "-" else None
-    main = d.clause(subject, verb, plan.tense, [part], not_leaf)
-    if not_leaf:
-        main.complements.append(german_not(not_leaf))
+        part = target = d.noun_phrase(plan.object, "acc")
+    main = d.polar_clause(subject, verb, plan.tense, part, polarity)
     antecedent, rival = (subject, target) if plan.of_subject else (target, subject)
     return pronoun_reason(d, main, antecedent, plan.adjective, rival)
 
 
 def pronoun_reason(
-    d: Derivation, main: Clause, antecedent: NounPhrase, adjective: str, rival: NounPhrase | None, word: str = "it"
+    d: Derivation, main: Clause, antecedent: Phrase, adjective: str, rival: Phrase | None, word: str = "it"
 ) -> Sentence:
     """main because it was too adjective, where "it" means the antecedent."""
-    it = one_word("PRP", word, PERSONAL[antecedent.gender], Agreement(3, False), "pronoun", antecedent.gender)
+    it = one_word("PRP", word, PERSONAL[antecedent.gender])
     tense = "present" if main.tense == "present" else "past"
-    sentence = subordinated(d, main, "because", "weil", d.copula(it, tense, adjective, "too" if word == "it" else ""))
+    sentence = subordinated(main, "because", d.copula(it, tense, adjective, "too" if word == "it" else ""))
     return sentence._replace(pronoun=it.head, antecedent=antecedent.head, rival=rival.head if rival else None)
 
 
@@ -1365,13 +1356,8 @@ def pronoun_choice(d: Derivation) -> Sentence:
 def pronoun_plain(d: Derivation) -> Sentence:
     """Only one noun can be meant: it for the thing, he or she for the person."""
     if d.chance(0.35):
-        subject = (
-            d.person_name()
-            if d.chance(0.4)
-            else d.noun_phrase(
-                d.one_of([name for name in d.lexicon.classes["person"] if d.lexicon.nouns[name].gender != "n"])
-            )
-        )
+        grown_up = [name for name in d.lexicon.classes["person"] if d.lexicon.nouns[name].gender != "n"]
+        subject = d.person_name() if d.chance(0.4) else d.noun_phrase(d.one_of(grown_up))
         clause = d.simple_clause(("transitive", "intransitive", "position"), ("past",), subject, d.chance(0.4), timed=0)
         rivals = {leaf.word for part in clause.complements for leaf in part.english.leaves()}
         if any(d.is_person(word) or word in ("him", "her", "them", "me", "us") for word in rivals):
@@ -1379,16 +1365,12 @@ def pronoun_plain(d: Derivation) -> Sentence:
         adjective = d.one_of(["tired", "sick", "hungry", "happy", "sad", "thirsty"])
         return pronoun_reason(d, clause, subject, adjective, None, {"m": "he", "f": "she"}[subject.gender])
     entry = d.lexicon.data["agreement"]
-    subject = d.subject([name for name in d.lexicon.classes["person"]])
+    subject = d.subject(d.lexicon.classes["person"])
     target_name = d.one_of(d.lexicon.expand(entry["object"]))
     polarity, name = d.rng.choice(entry["verbs"]).split()
     target = d.noun_phrase(target_name, "acc")
     d.links.add((name, target_name))
-    not_leaf = leaf("RB", "not") if polarity == "-" else None
-    verb = d.lexicon.verbs["transitive"][name]
-    main = d.clause(subject, verb, "past", [as_complement(target)], not_leaf)
-    if not_leaf:
-        main.complements.append(german_not(not_leaf))
+    main = d.polar_clause(subject, d.lexicon.verbs["transitive"][name], "past", target, polarity)
     return pronoun_reason(d, main, target, d.one_of(split(entry["adjectives"])), None)
 
 
@@ -1435,7 +1417,7 @@ def realise(construction: str, sentence: Sentence, pair: int | None = None) -> E
     german = without_double_punctuation(sentence.german)
     position = {node: index for index, node in enumerate(leaves)}
     alignment = sorted([position[node], index] for index, token in enumerate(german) for node in token.of)
-    coreference: dict | None = None
+    coreference: dict[str, Any] | None = None
     if sentence.pronoun is not None and sentence.antecedent is not None:
         target = next(index for index, token in enumerate(german) if sentence.pronoun in token.of)
         coreference = {
@@ -1444,9 +1426,7 @@ def realise(construction: str, sentence: Sentence, pair: int | None = None) -> E
             "rival": None if sentence.rival is None else position[sentence.rival],
             "target_pronoun": target,
             "expected": german[target].text,
-        }
-        if pair is not None:
-            coreference["pair"] = pair
+        } | ({} if pair is None else {"pair": pair})
     source = as_text(node.word for node in leaves)
     target_text = as_text(token.text for token in german)
     return Example(source, target_text, construction, sentence.english.bracketing(), alignment, coreference)
@@ -1488,12 +1468,12 @@ def hold_out(lexicon: Lexicon, rng: random.Random) -> HeldOut:
 
     The nouns of a pair differ in German gender. A word is in one compositional pair at most, so it stays frequent.
     """
-    noun_pairs = []
-    for number, pattern in enumerate(lexicon.pronoun_patterns()):
-        for subject in pattern["subject"]:
-            for target in pattern["object"]:
-                if lexicon.nouns[subject].gender != lexicon.nouns[target].gender:
-                    noun_pairs.append((number, subject, target))
+    noun_pairs = [
+        (number, subject, target)
+        for number, pattern in enumerate(lexicon.pronoun_patterns())
+        for subject, target in product(pattern["subject"], pattern["object"])
+        if lexicon.nouns[subject].gender != lexicon.nouns[target].gender
+    ]
     rng.shuffle(noun_pairs)
     chosen = {(subject, target): (number, subject, target) for number, subject, target in noun_pairs}
     in_use = Counter(noun for names in lexicon.modifiers.values() for noun in names)
@@ -1507,13 +1487,11 @@ def hold_out(lexicon: Lexicon, rng: random.Random) -> HeldOut:
     verb_links = [(verb.name, noun) for verb in verbs for noun in verb.objects if noun not in verb.subjects]
     rng.shuffle(verb_links)
     kept: list[tuple[str, str]] = []
-    used: Counter[str] = Counter()
     for candidates, count in ((links, 28), (verb_links, 22)):
-        for one, other in candidates:
-            if count and not used[one] and not used[other]:
-                kept.append((one, other))
-                used.update([one, other])
-                count -= 1
+        enough = len(kept) + count
+        for pair in candidates:
+            if len(kept) < enough and not set(pair) & set(chain.from_iterable(kept)):
+                kept.append(pair)
     nouns = list(chosen.values())[:NOUN_PAIRS]
     partners = {one: other for pair in kept for one, other in (pair, pair[::-1])}
     noun_links = frozenset(("pronoun", f"{subject} {target}") for _, subject, target in nouns)
@@ -1547,13 +1525,7 @@ class Corpus:
         """Sentences of all constructions without the held-out pairs, and without rare word forms."""
         names = list(CONSTRUCTIONS)
         weights = list(accumulate(weight for _, weight in CONSTRUCTIONS.values()))
-        examples: list[Example] = []
-        while len(examples) < count * SURPLUS:
-            name = self.rng.choices(names, cum_weights=weights)[0]
-            derivation = Derivation(self.lexicon, self.rng)
-            sentence = CONSTRUCTIONS[name][0](derivation)
-            if not self.held_out.excludes(derivation):
-                self.add(examples, realise(name, sentence), MAX_WORDS)
+        examples = self.drawn(count * SURPLUS, lambda: self.rng.choices(names, cum_weights=weights)[0], MAX_WORDS)
         forms = {example.source: self.forms(words(example.source), words(example.target)) for example in examples}
         examples = without_rare_forms(examples, forms)[:count]
         if len(examples) < count:
@@ -1595,12 +1567,16 @@ class Corpus:
         return examples
 
     def long(self, count: int) -> list[Example]:
+        return self.drawn(count, lambda: "long", MAX_WORDS_LONG, MAX_WORDS + 1)
+
+    def drawn(self, count: float, draw: Callable[[], str], longest: int, shortest: int = MIN_WORDS) -> list[Example]:
+        """So many sentences, each of the construction that `draw` names, without the held-out pairs."""
         examples: list[Example] = []
         while len(examples) < count:
-            derivation = Derivation(self.lexicon, self.rng)
-            sentence = long_sentence(derivation)
+            name, derivation = draw(), Derivation(self.lexicon, self.rng)
+            sentence = CONSTRUCTIONS[name][0](derivation) if name in CONSTRUCTIONS else long_sentence(derivation)
             if not self.held_out.excludes(derivation):
-                self.add(examples, realise("long", sentence), MAX_WORDS_LONG, MAX_WORDS + 1)
+                self.add(examples, realise(name, sentence), longest, shortest)
         return examples
 
 
@@ -1637,11 +1613,8 @@ def generate(seed: int = SEED) -> dict[str, list[Example]]:
     corpus = Corpus(lexicon, rng, held_out)
     splits: dict[str, list[Example]] = {}
     ordinary = corpus.ordinary(SIZES["train"] + SIZES["val"] + SIZES["test"])
-    start = 0
     for split_name in ("train", "val", "test"):
-        end_of_split = start + SIZES[split_name]
-        splits[split_name] = ordinary[start:end_of_split]
-        start = end_of_split
+        splits[split_name], ordinary = ordinary[: SIZES[split_name]], ordinary[SIZES[split_name] :]
     splits["test_coreference"] = corpus.coreference(SIZES["test_coreference"])
     splits["test_compositional"] = corpus.compositional(SIZES["test_compositional"])
     splits["test_long"] = corpus.long(SIZES["test_long"])

@@ -21,7 +21,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
 
 from lesson_run import Cell, Item, LessonError, cells_of, in_project, is_lab
 
@@ -403,14 +402,6 @@ def index_row(name: str, text: str) -> str:
 # Building ------------------------------------------------------------------------------------------------------------
 
 
-class Made(NamedTuple):
-    """The pages and figures that the lessons make today."""
-
-    pages: dict[str, str]
-    """The name of each page in docs/lessons/ -> its text."""
-    figures: list[Path]
-
-
 def made(lesson: Path, folder: Path) -> dict[str, str]:
     """Run a lesson and its lab notes. -> their two pages; the figures are in the folder"""
     lab = lab_of(lesson)
@@ -422,45 +413,36 @@ def made(lesson: Path, folder: Path) -> dict[str, str]:
     return {f"{lesson.stem}.md": page(lesson, outputs), f"lab/{lesson.stem}.md": lab_page(lesson, lab_outputs, outputs)}
 
 
-def make(root: Path, only: Sequence[str], folder: Path) -> Made:
-    """Run the lessons, two at a time."""
+def build(root: Path, only: Sequence[str] = ()) -> None:
+    """Run the lessons, two at a time, and write docs/lessons/; if a lesson fails, write nothing.
+
+    Pages and figures that no lesson makes any more are removed.
+    """
+    docs, paths = root / "docs" / "lessons", lessons_of(root, only)
     labs_of(root)
-    paths = lessons_of(root, only)
-    with ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(made, paths, [folder / path.stem for path in paths]))
-    pages = {name: text for result in results for name, text in result.items()}
-    others = committed_pages(root / "docs" / "lessons")
-    names = {f"{path.stem}.md" for path in lessons_of(root)}
-    pages["README.md"] = index({name: text for name, text in (others | pages).items() if name in names})
-    return Made(pages, sorted(folder.glob("*/*/*.svg")))
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(made, paths, [Path(folder) / path.stem for path in paths]))
+        pages = {name: text for result in results for name, text in result.items()}
+        names = {f"{path.stem}.md" for path in lessons_of(root)}
+        of_lessons = {name: text for name, text in (committed_pages(docs) | pages).items() if name in names}
+        pages["README.md"] = index(of_lessons)
+        figures = sorted(Path(folder).glob("*/*/*.svg"))
+        for name in "figures", "lab":
+            (docs / name).mkdir(parents=True, exist_ok=True)
+        kept = {*(docs / name for name in pages), *(docs / "figures" / figure.name for figure in figures)}
+        for kind in "[0-9][0-9]_*.md", "lab/*.md", "figures/*":
+            for path in docs.glob(kind):
+                if path not in kept and (not only or path.name[:2] in only):
+                    path.unlink()
+        for name, text in pages.items():
+            (docs / name).write_text(text, encoding="utf-8")
+        for figure in figures:
+            shutil.copyfile(figure, docs / "figures" / figure.name)
 
 
 def committed_pages(docs: Path) -> dict[str, str]:
     """The pages of the lessons in docs/lessons/: name -> text."""
     return {path.name: path.read_text(encoding="utf-8") for path in docs.glob("[0-9][0-9]_*.md")}
-
-
-def left_over(root: Path, only: Sequence[str], made: Made) -> list[Path]:
-    """Pages and figures that no lesson makes any more."""
-    docs = root / "docs" / "lessons"
-    there = [path for kind in ("[0-9][0-9]_*.md", "lab/*.md", "figures/*") for path in sorted(docs.glob(kind))]
-    names = {*(docs / name for name in made.pages), *(docs / "figures" / figure.name for figure in made.figures)}
-    return [path for path in there if path not in names and (not only or path.name[:2] in only)]
-
-
-def build(root: Path, only: Sequence[str] = ()) -> None:
-    """Write docs/lessons/, or nothing if a lesson fails."""
-    docs = root / "docs" / "lessons"
-    with tempfile.TemporaryDirectory() as folder:
-        made = make(root, only, Path(folder))
-        for name in "figures", "lab":
-            (docs / name).mkdir(parents=True, exist_ok=True)
-        for path in left_over(root, only, made):
-            path.unlink()
-        for name, text in made.pages.items():
-            (docs / name).write_text(text, encoding="utf-8")
-        for figure in made.figures:
-            shutil.copyfile(figure, docs / "figures" / figure.name)
 
 
 def main() -> int:

@@ -10,16 +10,14 @@ moment for each new row, so that one can read it. It is made of CSS only; who pr
 from __future__ import annotations
 
 import argparse
-import fcntl
+import codecs
 import html
 import json
 import os
 import pty
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
 import time
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple
@@ -45,29 +43,22 @@ def record() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["git", "clone", "--quiet", str(ROOT), folder], check=True)
         subprocess.run(["make", "--silent", ".venv/installed"], cwd=folder, check=True)
-        began = time.perf_counter()
-        child, terminal = pty.fork()
-        if child == 0:
-            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-            os.chdir(folder)
-            os.execvp("make", ["make", "demo"])
-        events = [[round(time.perf_counter() - began, 2), text] for text in printed(terminal)]
-        if os.waitpid(child, 0)[1]:
-            sys.exit("the demo has failed:\n" + "".join(str(text) for _, text in events[-20:]))
+        events = printed(f"cd '{folder}' && make demo")
     return {"surroundings": surroundings(), "columns": COLUMNS, "events": thinned(events)}
 
 
-def printed(terminal: int) -> Iterator[str]:
-    """Yield the text that arrives in the terminal until its program has ended."""
-    rest = b""
-    while True:
-        try:
-            data = rest + os.read(terminal, 65536)
-        except OSError:  # so Linux reports the end
-            return
-        whole = data.decode("utf-8", "ignore")  # a character may be cut in two
-        rest = data[len(whole.encode()) :]
-        yield whole
+def printed(command: str) -> list[list[Any]]:
+    """Run a command in a terminal -> [second, text] for everything that it printed"""
+    began, decoder, events = time.perf_counter(), codecs.getincrementaldecoder("utf-8")(), []
+
+    def read(terminal: int) -> bytes:
+        data = os.read(terminal, 65536)
+        events.append([round(time.perf_counter() - began, 2), decoder.decode(data)])
+        return data
+
+    if pty.spawn(["sh", "-c", f"stty rows {ROWS} cols {COLUMNS}; {command}"], read):
+        sys.exit("the command has failed")
+    return events
 
 
 def thinned(events: list[list[Any]]) -> list[list[Any]]:

@@ -33,40 +33,30 @@ PICTURES = {0: "01_forward", 2: "04_lookup", 8: "09_one_hand", 14: "15_ravine"}
 
 LESSON = re.compile(r"lessons/\d\d_\w+")
 
-TAUGHT = {
-    "01": "linear check",
-    "04": "softmax attention",
-    "06": "attention",
-    "07": "multi_head_attention",
-    "08": "embed",
-    "09": "embed",
-    "11": "feed_forward",
-    "12": "layer_norm add_and_norm",
-    "13": "encode decode new_model",
-    "14": "log_softmax cross_entropy dropout loss_of",
-    "15": "adam",
-    "18": "batches",
-    "19": "train",
-    "20": "beam_search translate",
+THE_FILE = {
+    "linear": ("01", "nn.layers.Linear"),
+    "check": ("01", "nn.gradcheck"),
+    "softmax": ("04", ""),
+    "attention": ("04 06", "nn.attention.ScaledDotProductAttention"),
+    "multi_head_attention": ("07", "nn.attention.CrossAttention"),
+    "embed": ("08 09", "nn.layers.Embedding"),
+    "feed_forward": ("11", "nn.layers.FeedForward"),
+    "layer_norm": ("12", "nn.layers.LayerNorm"),
+    "add_and_norm": ("12", "nn.layers.AddNorm"),
+    "encode": ("13", "nn.transformer.Encoder"),
+    "decode": ("13", "nn.transformer.Decoder"),
+    "new_model": ("13", ""),
+    "log_softmax": ("14", ""),
+    "cross_entropy": ("14", "nn.loss.cross_entropy"),
+    "dropout": ("14", ""),
+    "loss_of": ("14", ""),
+    "adam": ("15", "nn.optim.Adam"),
+    "batches": ("18", ""),
+    "train": ("19", ""),
+    "beam_search": ("20", "decoding.search.search"),
+    "translate": ("20", ""),
 }
-"""The number of a lesson -> the functions of lessons/transformer.py that it is about."""
-
-LIBRARY = {
-    "linear": "nn.layers.Linear",
-    "layer_norm": "nn.layers.LayerNorm",
-    "attention": "nn.attention.ScaledDotProductAttention",
-    "multi_head_attention": "nn.attention.CrossAttention",
-    "feed_forward": "nn.layers.FeedForward",
-    "embed": "nn.layers.Embedding",
-    "add_and_norm": "nn.layers.AddNorm",
-    "encode": "nn.transformer.Encoder",
-    "decode": "nn.transformer.Decoder",
-    "cross_entropy": "nn.loss.cross_entropy",
-    "adam": "nn.optim.Adam",
-    "beam_search": "decoding.search.search",
-    "check": "nn.gradcheck",
-}
-"""A function of lessons/transformer.py -> its counterpart in the library."""
+"""A function of lessons/transformer.py -> the lessons about it, and its counterpart in the library."""
 
 # Before a page is parsed ----------------------------------------------------------------------------------------------
 
@@ -78,7 +68,7 @@ def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
     elif docname.startswith("api/"):
         source[0] = re.sub("<!-- modules of (.+) -->", lambda found: site_api.directives(found[1]), source[0])
     elif LESSON.fullmatch(docname):
-        names = TAUGHT.get(posixpath.basename(docname)[:2], "").split()
+        names = [name for name, (lessons, _) in THE_FILE.items() if posixpath.basename(docname)[:2] in lessons]
         links = ", ".join(f"[`{name}`](../transformer.md#{name})" for name in names)
         source[0] += f"\n\nIn the file: {links}.\n" if links else ""
         source[0] += "\n" + toctree([f"Lab notes <lab/{posixpath.basename(docname)}>"])
@@ -92,8 +82,9 @@ def the_file(docs: Path) -> Iterator[str]:
     for part in (ROOT / "lessons" / "transformer.py").read_text(encoding="utf-8").split("\n\n\n"):
         name = re.search(r"^def (\w+)", part, re.MULTILINE)
         if name:
-            links = [f"[lesson {n}](lessons/{pages[n]}.md)" for n in TAUGHT if name[1] in TAUGHT[n].split()]
-            links += [f"in the library: {{py:obj}}`scratchformer.{LIBRARY[name[1]]}`"] if name[1] in LIBRARY else []
+            lessons, counterpart = THE_FILE.get(name[1], ("", ""))
+            links = [f"[lesson {number}](lessons/{pages[number]}.md)" for number in lessons.split()]
+            links += [f"in the library: {{py:obj}}`scratchformer.{counterpart}`"] if counterpart else []
             yield f"## {name[1]}\n\n" + " · ".join(links)
         yield f"```python\n{part.strip()}\n```"
 
@@ -137,8 +128,6 @@ class Page(SphinxTransform):
                 self.link(node)
         for node in [*self.document.findall(nodes.image)]:
             self.figure(node)
-        for node in [*self.document.findall(addnodes.pending_xref)]:
-            self.margin_note(node)
 
     def comment(self, node: nodes.raw) -> None:
         """Leave comments out, and make room for a widget where one is named."""
@@ -172,46 +161,16 @@ class Page(SphinxTransform):
         return addnodes.pending_xref("", *node.children, refdomain=domain, reftype=kind, reftarget=target, **where)
 
     def figure(self, node: nodes.image) -> None:
-        """Make a figure of an image that stands alone, with the paragraph after it if that is its caption. A tap on
-        the image shows it alone, where a phone can enlarge it."""
+        """Make a figure of an image that stands alone, with the paragraph after it if that is its caption."""
         paragraph = node.parent
         if not isinstance(paragraph, nodes.paragraph) or len(paragraph) > 1:
             return
-        link = nodes.reference("", "", node.deepcopy(), refuri=node["uri"], classes=["enlarge"], internal=True)
-        figure = nodes.figure("", link)
+        figure = nodes.figure("", node.deepcopy())
         following = paragraph.next_node(descend=False, siblings=True)
         if isinstance(following, nodes.paragraph) and re.match(r"Figure \d+\.", following.astext()):
             figure += nodes.caption("", "", *following.children)
             following.parent.remove(following)
         paragraph.replace_self(figure)
-
-    def margin_note(self, node: addnodes.pending_xref) -> None:
-        """Let "(lab notes 05, experiment 2)" stand in the margin where there is one."""
-        before, after = node.previous_sibling(), node.next_node(descend=False, siblings=True)
-        if not (node["reftarget"].startswith("lessons/lab/") and isinstance(before, nodes.Text)):
-            return
-        if before.endswith("(") and isinstance(after, nodes.Text) and after.startswith(")"):
-            text = before[:-1].rstrip()  # the space goes with the note
-            parts = nodes.Text(before[len(text) :]), node.deepcopy(), nodes.Text(")")
-            note = nodes.inline("", "", *parts, classes=["margin-note"])
-            before.parent.replace(before, nodes.Text(text))
-            after.parent.replace(after, nodes.Text(after[1:]))
-            node.replace_self(note)
-
-
-# When all pages are known ---------------------------------------------------------------------------------------------
-
-
-class EnlargedImages(SphinxPostTransform):
-    """An image's link leads to the copy of the image, whose place is known only now."""
-
-    default_priority = 200
-
-    def run(self, **kwargs: Any) -> None:
-        for link in self.document.findall(nodes.reference):
-            if "enlarge" in link["classes"]:
-                copy = f"_images/{self.env.images[link[0]['uri']][1]}"
-                link["refuri"] = posixpath.relpath(copy, posixpath.dirname(self.env.docname) or ".")
 
 
 class CodeToApi(SphinxPostTransform):
@@ -280,6 +239,5 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", read_source)
     app.add_transform(Page)
     app.add_post_transform(CodeToApi)
-    app.add_post_transform(EnlargedImages)
     app.connect("html-page-context", page_context)
     app.connect("build-finished", finish)

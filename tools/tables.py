@@ -41,9 +41,21 @@ def table_of(cells: Iterable[dict[str, Any]], columns: Sequence[Column]) -> str:
     return table([head for head, _ in columns], ([entry(cell) for _, entry in columns] for cell in cells))
 
 
+def at(*path: str, form: str = "") -> Callable[[dict[str, Any]], Any]:
+    """The entry of a column: the value at this path of the cell, as a number in this form; a dash if it is missing."""
+
+    def entry(cell: dict[str, Any]) -> Any:
+        value: Any = cell
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        return number(value, form) if form or value is None else value
+
+    return entry
+
+
 def key(*names: str) -> list[Column]:
     """Columns that show a setting of the cell as it is."""
-    return [(name, lambda cell, name=name: cell[name]) for name in names]
+    return [(name, at(name)) for name in names]
 
 
 # One function for each table, from a result to Markdown ---------------------------------------------------------------
@@ -55,39 +67,32 @@ AIMS = {"tiny": (1.2, 1.2), "multi30k": (1.35, 1.35), "small": (1.15, 1.35), "ba
 def step_time(result: dict[str, Any]) -> str:
     measured = {name for cell in result["cells"] for name in cell["seconds"]}
     others = [name for name in ("pytorch_cut", "compile", "bf16", "one_batch") if name in measured]
-
-    def over_ours(cell: dict[str, Any], name: str, of: str = "minimum") -> str:
-        return number(cell["time_over_ours"][of].get(name))
-
+    ratio = at("time_over_ours", "minimum", EAGER, form=".2f")
     columns: list[Column] = [
         *key("model", "padding", "threads"),
         ("ours, ms", lambda cell: number(1000 * cell["seconds"][OURS]["minimum"], ".0f")),
-        ("**pytorch / ours**", lambda cell: f"**{over_ours(cell, EAGER)}**"),
-        ("medians", lambda cell: over_ours(cell, EAGER, "median")),
+        ("**pytorch / ours**", lambda cell: f"**{ratio(cell)}**"),
+        ("medians", at("time_over_ours", "median", EAGER, form=".2f")),
         ("aim", lambda cell: number(AIMS[cell["model"]][cell["padding"] == "with"])),
-        *((f"{name} / ours", lambda cell, name=name: over_ours(cell, name)) for name in others),
-        ("tokens/s", lambda cell: f"{cell['target_tokens_per_second'][OURS]:,}"),
-        ("of sgemm's peak", lambda cell: number(cell["share_of_sgemm_peak"], ".0%")),
+        *((f"{name} / ours", at("time_over_ours", "minimum", name, form=".2f")) for name in others),
+        ("tokens/s", at("target_tokens_per_second", OURS, form=",")),
+        ("of sgemm's peak", at("share_of_sgemm_peak", form=".0%")),
     ]
     return table_of(result["cells"], columns)
 
 
 def step_memory(result: dict[str, Any]) -> str:
     rivals = EAGER, "pytorch_cut"
-    heads = [f"{name}, MB" for name in (OURS, *rivals)]
-    heads += [f"ours / {name}{what}" for name in rivals for what in ("", ", beyond imports")]
-    heads += [f"page faults, {name}" for name in (OURS, *rivals)]
-    settings = key("model", "padding", "threads")
-    rows = [
-        [
-            *(entry(cell) for _, entry in settings),
-            *(number(cell["alone"][name]["peak"] / 1e6, ",.0f") for name in (OURS, *rivals)),
-            *(number(ratio) for name in rivals for ratio in cell["our_memory_over_theirs"][name].values()),
-            *(f"{cell['alone'][name]['page_faults']:,}" for name in (OURS, *rivals)),
-        ]
-        for cell in result["cells"]
-    ]
-    return table([*(head for head, _ in settings), *heads], rows)
+    columns = key("model", "padding", "threads")
+    for name in (OURS, *rivals):
+        columns.append((f"{name}, MB", lambda cell, name=name: number(cell["alone"][name]["peak"] / 1e6, ",.0f")))
+    for name in rivals:
+        over = "our_memory_over_theirs", name
+        ratios = list(result["cells"][0][over[0]][name])
+        heads = (f"ours / {name}", f"ours / {name}, beyond imports")
+        columns += [(head, at(*over, ratio, form=".2f")) for head, ratio in zip(heads, ratios)]
+    columns += [(f"page faults, {name}", at("alone", name, "page_faults", form=",")) for name in (OURS, *rivals)]
+    return table_of(result["cells"], columns)
 
 
 def decode(result: dict[str, Any]) -> str:
@@ -97,19 +102,10 @@ def decode(result: dict[str, Any]) -> str:
     pairs = dict.fromkeys(pair for cell in result["cells"] for pair in cell.get("fastest_over_fastest", {}))
     columns: list[Column] = [
         *key("model", "weights", "beam", "threads"),
-        ("ours, sentences/s", lambda cell: number(cell["sentences_per_second"][OURS], ".0f")),
-        *(
-            (head, lambda cell, of=of, name=name: number(cell["time_over_ours"][of].get(name)))
-            for head, (of, name) in sorted(timed.items())
-        ),
-        *(
-            (
-                f"**fastest PyTorch / ours, {pair}**",
-                lambda cell, pair=pair: number(cell.get("fastest_over_fastest", {}).get(pair)),
-            )
-            for pair in pairs
-        ),
-        ("same translations", lambda cell: number(cell["identical_share"], ".1%")),
+        ("ours, sentences/s", at("sentences_per_second", OURS, form=".0f")),
+        *((head, at("time_over_ours", *which, form=".2f")) for head, which in sorted(timed.items())),
+        *((f"**fastest PyTorch / ours, {pair}**", at("fastest_over_fastest", pair, form=".2f")) for pair in pairs),
+        ("same translations", at("identical_share", form=".1%")),
     ]
     return table_of(sorted(result["cells"], key=lambda cell: (cell["model"], cell["threads"], cell["beam"])), columns)
 
@@ -134,23 +130,18 @@ def run(result: dict[str, Any]) -> str:
 
 
 def scaling(result: dict[str, Any]) -> str:
-    def exponents(of: dict[str, float]) -> str:
-        return f"{of['measured']:.2f} ({of['predicted']:.2f})"
+    def exponent(of: str) -> Callable[[dict[str, Any]], str]:
+        return lambda row: f"{row[of]['measured']:.2f} ({row[of]['predicted']:.2f})"
 
-    return table(
-        ["", "over", "from", "to", "time, measured (counted)", "memory, measured (counted)"],
-        (
-            [
-                row["subject"],
-                row["axis"],
-                row["sizes"][0],
-                row["sizes"][-1],
-                exponents(row["time_exponent"]),
-                exponents(row["memory_exponent"]),
-            ]
-            for row in result["results"]
-        ),
-    )
+    columns: list[Column] = [
+        ("", at("subject")),
+        ("over", at("axis")),
+        ("from", lambda row: row["sizes"][0]),
+        ("to", lambda row: row["sizes"][-1]),
+        ("time, measured (counted)", exponent("time_exponent")),
+        ("memory, measured (counted)", exponent("memory_exponent")),
+    ]
+    return table_of(result["results"], columns)
 
 
 def tricks(result: dict[str, Any]) -> str:
@@ -273,41 +264,28 @@ def ablations_rows(results: dict[str, Any]) -> str:
     rows = []
     for row, described in results["rows"].items():
         loss, bleu = ([run[metric] for run in results["runs"] if run["row"] == row] for metric in METRICS)
+        changes = ", ".join(f"{name} = {value}" for name, value in described["changes"].items()) or "–"
+        ours = [f"{mean(loss):.3f} ({min(loss):.3f} to {max(loss):.3f})", f"{math.exp(mean(loss)):.3f}"]
+        ours.append(f"{mean(bleu):.1f} ({min(bleu):.1f} to {max(bleu):.1f})")
+        paper = PAPER_TABLE3[row]
         rows.append(
-            {
-                "row": row,
-                "changes": ", ".join(f"{name} = {value}" for name, value in described["changes"].items()) or "–",
-                "parameters": f"{described['parameters']:,}",
-                "runs": len(loss),
-                "loss, nats": f"{mean(loss):.3f} ({min(loss):.3f} to {max(loss):.3f})",
-                "perplexity": f"{math.exp(mean(loss)):.3f}",
-                "BLEU": f"{mean(bleu):.1f} ({min(bleu):.1f} to {max(bleu):.1f})",
-                "the paper's perplexity": f"{PAPER_TABLE3[row].ppl:.2f}",
-                "the paper's BLEU": f"{PAPER_TABLE3[row].bleu:.1f}",
-            }
+            [row, changes, f"{described['parameters']:,}", len(loss), *ours, f"{paper.ppl:.2f}", f"{paper.bleu:.1f}"]
         )
-    return table(rows[0], [row.values() for row in rows])
+    head = ["row", "changes", "parameters", "runs", "loss, nats", "perplexity", "BLEU"]
+    return table([*head, "the paper's perplexity", "the paper's BLEU"], rows)
 
 
 def ablations_claims(results: dict[str, Any]) -> str:
     """The paper's claims, how large the differences are there and here, and the verdicts."""
     rows = []
-    for judgement in judge_claims(results):
-        digits = 3 if judgement["metric"] == "loss" else 1
-        here = f"{judgement['difference']:+.{digits}f}"
-        if math.isfinite(judgement["margin"]):
-            here += f" ± {judgement['margin']:.{digits}f}"
-        emphasis = "" if judgement["verdict"] == INCONCLUSIVE else "**"
-        rows.append(
-            [
-                judgement["claim"],
-                " : ".join(judgement["rows"]),
-                METRICS[judgement["metric"]],
-                f"{judgement['paper']:+.{digits}f}",
-                here,
-                f"{emphasis}{judgement['verdict']}{emphasis}",
-            ]
-        )
+    for judged in judge_claims(results):
+        form = "+.3f" if judged["metric"] == "loss" else "+.1f"
+        here = number(judged["difference"], form)
+        if math.isfinite(judged["margin"]):
+            here += f" ± {number(judged['margin'], form[1:])}"
+        verdict = judged["verdict"] if judged["verdict"] == INCONCLUSIVE else f"**{judged['verdict']}**"
+        metric, paper = METRICS[judged["metric"]], number(judged["paper"], form)
+        rows.append([judged["claim"], " : ".join(judged["rows"]), metric, paper, here, verdict])
     return table(["claim", "rows", "measured in", "in the paper", "here", "verdict"], rows)
 
 

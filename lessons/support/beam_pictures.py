@@ -70,52 +70,44 @@ def tree() -> Drawing:
     return drawing
 
 
-def beam() -> Drawing:
-    """A beam of 2 on the same tree: what is kept, with its row, and what is struck out."""
+def beam(is_confused: bool = False) -> Drawing:
+    """A beam of 2 on the same tree: what is kept, with its row, and what is struck out.
+
+    is_confused  the caches stay in their rows when the hypotheses swap: each continues a struck-out one
+    """
     drawing = plain_tree()
     for words in PLACES:
         if words and words not in DROPPED:
-            edge(drawing, words, "forward", 2.4, dashed=False)
+            wrong = is_confused and len(words) == 3
+            edge(drawing, words, "ink" if wrong else "forward", 2.4, dashed=wrong)
     for words in PLACES:
-        label(drawing, words)
-        ends = words[-1:] == (END,)
-        node(drawing, words, "plain" if words in DROPPED or not words or ends else "forward")
+        ends, p, product = words[-1:] == (END,), "", None
+        remark = "finished" if ends else "alive"
+        if is_confused and len(words) == 3:
+            read = NEXT[CONFUSED[words[:2]]][words[2]]
+            p, product, remark = f"{read:g}", probability(words[:2]) * read, f"should be {probability(words):.3g}"
+        label(drawing, words, p)
+        is_plain = words in DROPPED or not words or ends or product is not None
+        node(drawing, words, "plain" if is_plain else "forward", product)
         if words in DROPPED:
             strike(drawing, words)
         if words in RANKS:
             badge(drawing, words)
         if len(words) == 3:
-            drawing.text(706, PLACES[words][1], "finished" if ends else "alive", "soft", 13, anchor="start")
+            drawing.text(706, PLACES[words][1], remark, "soft", 13, anchor="start")
     return drawing
 
 
 def confused() -> Drawing:
-    """The same beam if the caches stay in their rows when the hypotheses swap: each continues a struck-out one."""
-    drawing = plain_tree()
-    for words in PLACES:
-        if words and words not in DROPPED:
-            ends = len(words) == 3
-            edge(drawing, words, "ink" if ends else "forward", 2.4, dashed=ends)
-    for words in PLACES:
-        if len(words) == 3:
-            p = NEXT[CONFUSED[words[:2]]][words[2]]
-            label(drawing, words, f"{p:g}")
-            node(drawing, words, "plain", probability(words[:2]) * p)
-            drawing.text(706, PLACES[words][1], f"should be {probability(words):.3g}", "soft", 13, anchor="start")
-            continue
-        label(drawing, words)
-        node(drawing, words, "plain" if words in DROPPED or not words else "forward")
-        if words in DROPPED:
-            strike(drawing, words)
-        if words in RANKS:
-            badge(drawing, words)
+    """The beam if the caches stay in their rows, and what each row reads."""
+    drawing = beam(is_confused=True)
     for words, read in CONFUSED.items():
         (x, y), (to_x, to_y) = PLACES[read], PLACES[words]
         down = 1 if to_y > y else -1
         start, end = (x + WIDE / 2 + 4, y + 4 * down), (to_x + WIDE / 2 + 4, to_y - 12 * down)
         drawing.arrow(start, end, "ink", bend=13 if down > 0 else -32)
-        drawing.text(x + WIDE / 2 + 40, y - 8, f"row {RANKS[words]}", size=13, anchor="start", bold=True)
-        drawing.text(x + WIDE / 2 + 40, y + 8, "reads this", size=13, anchor="start", bold=True)
+        for above, line in (-8, f"row {RANKS[words]}"), (8, "reads this"):
+            drawing.text(x + WIDE / 2 + 40, y + above, line, size=13, anchor="start", bold=True)
     return drawing
 
 
@@ -141,12 +133,11 @@ def edge(drawing: Drawing, words: Words, role: Role, width: float, dashed: bool)
     drawing.line([(start, y), (to_x - WIDE / 2 - 34, to_y), (to_x - WIDE / 2, to_y)], role, width, dashed)
 
 
-def label(drawing: Drawing, words: Words, p: str = "", role: Role = "ink") -> None:
+def label(drawing: Drawing, words: Words, p: str = "") -> None:
     """The probability of the last piece, on its line."""
     if words:
         x, y = PLACES[words]
-        shown = p or f"{NEXT[words[:-1]][words[-1]]:g}"
-        drawing.text(x - WIDE / 2 - 17, y - 11, shown, role, 14, italic=role == "gradient")
+        drawing.text(x - WIDE / 2 - 17, y - 11, p or f"{NEXT[words[:-1]][words[-1]]:g}", "ink", 14)
 
 
 def node(drawing: Drawing, words: Words, role: Role, product: float | None = None) -> None:

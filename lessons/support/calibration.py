@@ -17,17 +17,14 @@ from scratchformer.nn.loss import Smoothing, cross_entropy
 def smoothed_target(V: int, smoothing: float, spread: Smoothing = "others") -> np.ndarray:
     """The distribution that a smoothed loss asks for: q (V,), sum 1, the right class being the last.
 
-    Taken from the loss itself, whose gradient is p - q. Raises ValueError if the loss does.
+    Taken from the loss itself, whose gradient is p - q.
     """
     _, _, dlogits = cross_entropy(np.zeros((1, V)), np.array([V - 1]), smoothing, spread)
     return 1 / V - dlogits[0]
 
 
 def loss_floor(V: int, smoothing: float, spread: Smoothing = "others") -> float:
-    """The lowest value that the smoothed loss of one token can have, in nats: the entropy of its target (0 ln 0 = 0).
-
-    Raises ValueError if the loss does.
-    """
+    """The lowest smoothed loss of one token, in nats: the entropy of its target (0 ln 0 = 0)."""
     q = smoothed_target(V, smoothing, spread)
     q = q[q > 0]
     return float(-(q * np.log(q)).sum())
@@ -59,13 +56,8 @@ class Bins:
 def reliability(confidence: np.ndarray, right: np.ndarray, bins: int = 10) -> Bins:
     """Sort guesses into bins.   confidence (n,), 0 to 1: the probability of each guess;  right (n,) bool
 
-    A guess on a boundary belongs to the upper bin, one of probability 1 to the last. Raises ValueError without guesses,
-    or if the two differ in length or a probability lies outside 0 to 1.
+    A guess on a boundary belongs to the upper bin, one of probability 1 to the last.
     """
-    if confidence.shape != right.shape or confidence.ndim != 1 or not confidence.size:
-        raise ValueError(f"confidence {confidence.shape} and right {right.shape} must be two lists of one length")
-    if not (0 <= confidence.min() and confidence.max() <= 1):
-        raise ValueError(f"probabilities from {confidence.min()} to {confidence.max()}, but they lie between 0 and 1")
     at = np.minimum((confidence * bins).astype(int), bins - 1)
     count = np.bincount(at, minlength=bins)
     n = np.where(count, count, np.nan)

@@ -16,11 +16,11 @@ from scratchformer.nn.attention import Mask
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Embedding, PositionalEncoding, Unembedding
 from scratchformer.nn.loss import cross_entropy
-from scratchformer.nn.parameter import Array, Parameter, ParameterStore
+from scratchformer.nn.parameter import Array, Layer, Parameter, ParameterStore
 from scratchformer.nn.transformer import EncoderLayer
 from scratchformer.text.tokenizer import PAD
 from support import next_word
-from support.next_word import VOCABULARY, LanguageModel, shifted
+from support.next_word import VOCABULARY, shifted
 
 D, V = 64, len(VOCABULARY)
 ROOT_D = math.sqrt(D)
@@ -40,7 +40,7 @@ class Factors(NamedTuple):
 PAPER, NO_FACTOR = Factors(), Factors(1, 1, 1)
 
 
-class TiedNextWord(LanguageModel):
+class TiedNextWord(Layer):
     """One causal layer between reading and scoring with the same E.
 
         x = start E0[ids] + steps (E - E0)[ids] + positions,   logits = layer(x) E^T

@@ -10,10 +10,9 @@ import numpy as np
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention, SelfAttention, attention_weights
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Embedding, LearnedPositions, Linear, PositionalEncoding
-from scratchformer.nn.loss import cross_entropy
-from scratchformer.nn.optim import Adam
-from scratchformer.nn.parameter import Array, Layer, ParameterStore
+from scratchformer.nn.parameter import Array, Layer
 from support.positions import AlibiAttention, RotaryAttention, rotated
+from support.training import Chain, learn
 
 V, NAMES, LONGEST = 20, 9, 20
 """Names are the ids 1 to 8, other words 9 to 19. Training has sequences of 5 to 20 words."""
@@ -37,7 +36,7 @@ ADDED: dict[str, Callable[[np.random.Generator, int], Layer]] = {
 IN_ATTENTION: dict[str, type[ScaledDotProductAttention]] = {"ALiBi": AlibiAttention, "rotary": RotaryAttention}
 
 
-class Reader(Layer):
+class Reader(Chain):
     """Words, positions of a kind, one causal attention of four heads, scores of the answers.
 
     forward(ids (B, n)) -> scores (B, n, V), cache
@@ -49,19 +48,10 @@ class Reader(Layer):
         self.attention.attention = IN_ATTENTION.get(kind, ScaledDotProductAttention)()
         words = Embedding(Embedding.new_weight(V, d_model, random, "float32"))
         added = [ADDED[kind](random, d_model)] if kind in ADDED else []
-        self.stack: list[Layer] = [words, *added, self.attention, Linear(d_model, V, random)]
-        self.store = ParameterStore(self.parameters())
+        super().__init__([words, *added, self.attention, Linear(d_model, V, random)])
 
-    def forward(self, x: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        caches = []
-        for layer in self.stack:
-            x, cache = layer.forward(x, Mask(causal=True)) if layer is self.attention else layer.forward(x)
-            caches.append(cache)
-        return x, caches
-
-    def backward(self, dx: Array, caches: Any) -> None:
-        for layer, cache in zip(reversed(self.stack), reversed(caches)):
-            dx = layer.backward(dx, cache)
+    def mask(self, x: Array) -> Mask:
+        return Mask(causal=True)
 
     def accuracy(self, n: int) -> float:
         """The share of 200 sequences of n words whose last answer is right."""
@@ -71,15 +61,11 @@ class Reader(Layer):
 
 def trained(kind: str, seed: int, steps: int = 200) -> Reader:
     """A reader after training on 16 sequences of one length at each step."""
-    reader, random = Reader(kind, seed), np.random.default_rng(seed + 100)
-    optimizer = Adam(reader)
-    for step in range(1, steps + 1):
-        ids, answers = latest_name(random, 16, int(random.integers(5, LONGEST + 1)))
-        scores, cache = reader.forward(ids)
-        _, n_answers, dscores = cross_entropy(scores, answers)
-        reader.zero_grad()
-        reader.backward(dscores / n_answers, cache)
-        optimizer.step(0.015 * min(1, step / 30, (steps - step + 1) / 100))  # up, level, and down
+    random = np.random.default_rng(seed + 100)
+    lengths = (int(random.integers(5, LONGEST + 1)) for _ in range(steps))
+    batches = (((ids,), answers) for ids, answers in (latest_name(random, 16, n) for n in lengths))
+    reader = Reader(kind, seed)
+    learn(reader, batches, lambda step: 0.015 * min(1, step / 30, (steps - step + 1) / 100))  # up, level, and down
     return reader
 
 

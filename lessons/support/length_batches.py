@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from scratchformer.config import ModelConfig
-from scratchformer.nn.loss import batch_loss, batch_loss_backward
+from scratchformer.nn.loss import batch_loss
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch, EncodedPairs, encode_pairs
 from scratchformer.text.corpora import read_pairs
 from scratchformer.text.tokenizer import Tokenizer
 from support.lesson import ROOT
+from support.training import set_gradient
 
 TOKENIZER = Tokenizer.load(ROOT / "data" / "tiny_model" / "tokenizer.model")
 
@@ -45,8 +46,7 @@ def up_to(batches: Iterable[np.ndarray], target_lengths: np.ndarray, n_tokens: i
 
 def mean_gradient(model: Transformer, batch: Batch) -> None:
     """Set the gradient to that of the mean loss of a target token."""
-    batch_loss_backward(model, batch.inputs, batch.targets)
-    model.store.grad /= batch.n_target_tokens
+    set_gradient(model, batch.inputs, batch.targets)
 
 
 def trained(

@@ -10,12 +10,13 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, Callable, Iterable, NamedTuple, Protocol, Sequence
+from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from scratchformer.experiments import figures
+from support.drawing import Drawing
 
 QUICK = os.environ.get("SCRATCHFORMER_QUICK") == "1"
 """Asked to be quick, a lesson takes fewer repetitions; its bands hold all the same."""
@@ -115,10 +116,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 def recorded(name: str) -> dict[str, Any]:
-    """A result too long to wait for, from benchmarks/results/: show where it comes from. -> the file's contents
-
-    Raises FileNotFoundError if there is no such result.
-    """
+    """A result too long to wait for, from benchmarks/results/: show where it comes from. -> the file's contents"""
     path = ROOT / "benchmarks" / "results" / f"{name}.json"
     result = json.loads(path.read_text(encoding="utf-8"))
     source = result["provenance"]
@@ -129,14 +127,7 @@ def recorded(name: str) -> dict[str, Any]:
     return result
 
 
-class Drawn(Protocol):
-    """A drawing that gives itself as SVG: support.drawing.Drawing."""
-
-    def svg(self) -> str: ...
-
-
-Picture = Figure | Drawn
-"""A picture to show: a figure of matplotlib, or a drawing of `support.drawing`."""
+Picture = Figure | Drawing
 
 
 def show(figure: Picture, name: str, alt: str, caption: str) -> None:

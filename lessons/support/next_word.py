@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from scratchformer.config import ModelConfig
 from scratchformer.nn.attention import Mask, attention_weights
-from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Embedding, PositionalEncoding, Unembedding
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.ops import Ops
-from scratchformer.nn.optim import Adam
-from scratchformer.nn.parameter import Array, Layer, ParameterStore
+from scratchformer.nn.parameter import Array, Layer
 from scratchformer.nn.transformer import EncoderLayer
 from scratchformer.text.tokenizer import BOS, EOS, PAD
 from support.lesson import ROOT
+from support.training import Chain, learn, padded
 
 
 def sentences(split: str, at_most: int) -> list[list[str]]:
@@ -53,19 +52,7 @@ def not_shifted(some: Sequence[Sequence[str]]) -> tuple[Array, Array]:
     return write, write
 
 
-def padded(rows: Sequence[Sequence[int]]) -> Array:
-    """Lists of ids -> (B, T), the shorter rows filled up with padding at the end"""
-    longest = max(map(len, rows))
-    return np.array([[*row, *[PAD] * (longest - len(row))] for row in rows])
-
-
-class LanguageModel(Layer):
-    """forward(ids (B, T)) -> scores of each next word (B, T, V), cache"""
-
-    store: ParameterStore
-
-
-class NextWord(LanguageModel):
+class NextWord(Chain):
     """N layers of attention and feed-forward. forward(ids (B, T)) -> scores of each next word (B, T, V), cache"""
 
     def __init__(self, causal: bool, seed: int, d_model: int = 48, N: int = 1) -> None:
@@ -73,41 +60,21 @@ class NextWord(LanguageModel):
         config = ModelConfig(vocab_size=V, d_model=d_model, d_ff=2 * d_model, h=1, P_drop=0.0)
         vectors = Embedding.new_weight(V, d_model, random, "float64")
         layers = [EncoderLayer(config, random, "float64") for _ in range(N)]
-        self.stack: list[Layer] = [Embedding(vectors), PositionalEncoding(), *layers, Unembedding(vectors)]
-        self.causal, self.store = causal, ParameterStore(self.parameters())
+        self.causal = causal
+        super().__init__([Embedding(vectors), PositionalEncoding(), *layers, Unembedding(vectors)])
 
-    def forward(self, ids: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        x, caches, mask = ids, [], Mask(key_lengths=(ids != PAD).sum(axis=1), causal=self.causal)
-        for layer in self.stack:
-            x, cache = layer.forward(x, mask) if isinstance(layer, EncoderLayer) else layer.forward(x)
-            caches.append(cache)
-        return x, caches
-
-    def backward(self, dx: Array, caches: Any) -> None:
-        for layer, cache in zip(reversed(self.stack), reversed(caches)):
-            dx = layer.backward(dx, cache)
+    def mask(self, x: Array) -> Mask:
+        return Mask(key_lengths=(x != PAD).sum(axis=1), causal=self.causal)
 
 
 def train(
-    model: LanguageModel,
-    pairs: Pairs,
-    seed: int,
-    steps: int = 250,
-    batch: int = 24,
-    rate: float = 0.005,
-    warm_up: int = 50,
+    model: Layer, pairs: Pairs, seed: int, steps: int = 250, batch: int = 24, rate: float = 0.005, warm_up: int = 50
 ) -> list[float]:
     """Adam on `batch` sentences at a time. -> the loss of each step, in nats per word"""
-    random, optimizer, losses = np.random.default_rng(seed), Adam(model), []
-    for step in range(1, steps + 1):
-        read, write = pairs([TRAINING[i] for i in random.integers(0, len(TRAINING), batch)])
-        logits, cache = model.forward(read)
-        loss_sum, n_words, dlogits = cross_entropy(logits, write)
-        model.zero_grad()
-        model.backward(dlogits / n_words, cache)
-        optimizer.step(rate * min(1, step / warm_up))
-        losses.append(loss_sum / n_words)
-    return losses
+    random = np.random.default_rng(seed)
+    rows = (random.integers(0, len(TRAINING), batch) for _ in range(steps))
+    batches = (((read,), write) for read, write in (pairs([TRAINING[i] for i in each]) for each in rows))
+    return learn(model, batches, lambda step: rate * min(1, step / warm_up))
 
 
 def mean_loss(logits: Array, write: Array) -> float:

@@ -27,6 +27,7 @@ from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.parameter import Array, Parameter
 from scratchformer.nn.transformer import Decoder, Transformer
 from scratchformer.text.tokenizer import BOS, EOS, PAD
+from support.training import padded
 
 V = 11
 """Symbols: `<pad>`, `</s>`, `<s>` and eight letters."""
@@ -39,12 +40,6 @@ PEAK_FACTOR = 0.35
 
 def words(random: np.random.Generator, n: int) -> list[Array]:
     return [random.integers(3, V, random.integers(2, 6)) for _ in range(n)]
-
-
-def padded(rows: list[list[int]]) -> Array:
-    """Lists of ids -> (B, T), the shorter rows filled up with padding"""
-    longest = max(map(len, rows))
-    return np.array([[*row, *[PAD] * (longest - len(row))] for row in rows])
 
 
 class Batch:

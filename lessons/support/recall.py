@@ -13,10 +13,9 @@ import numpy as np
 from scratchformer.nn.attention import SelfAttention
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Linear
-from scratchformer.nn.loss import cross_entropy
-from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
 from support.recurrent import LSTM, RNN
+from support.training import Chain, learn
 
 SYMBOLS = 8
 """They are numbered from 1; 0 is the mark of the first position."""
@@ -41,7 +40,7 @@ def sequences(
     return x, ids[:, 0]
 
 
-class AttentionReader(Layer):
+class AttentionReader(Chain):
     """One linear map of each position on its own, then one attention with one head, in place of a recurrent layer.
 
     forward(x (B, T, d_in)) -> y (B, T, d_model), cache
@@ -49,17 +48,7 @@ class AttentionReader(Layer):
     """
 
     def __init__(self, d_in: int, d_model: int, init: np.random.Generator, dtype: str = "float32") -> None:
-        self.input = Linear(d_in, d_model, init, dtype)
-        self.attention = SelfAttention(d_model, 1, init, dtype)
-
-    def forward(self, x: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        z, input_cache = self.input.forward(x)  # (B, T, d_model)
-        y, attention_cache = self.attention.forward(z)
-        return y, (input_cache, attention_cache)
-
-    def backward(self, dy: Array, cache: Any) -> Array:
-        input_cache, attention_cache = cache
-        return self.input.backward(self.attention.backward(dy, attention_cache), input_cache)
+        super().__init__([Linear(d_in, d_model, init, dtype), SelfAttention(d_model, 1, init, dtype)])
 
 
 class FirstSymbol(Layer):
@@ -105,21 +94,10 @@ def train(
 
     It ends before `steps` if enough(how many steps were done) is true.
     """
-    random, losses = np.random.default_rng(seed), []
-    optimizer = Adam(model)  # all that it needs is a store
-    for step in range(1, steps + 1):
-        x, first = sequences(random, BATCH, n, blank, marked)
-        logits, cache = model.forward(x)
-        loss_sum, _, dlogits = cross_entropy(logits, first[:, None])
-        model.zero_grad()
-        model.backward(dlogits / BATCH, cache)
-        grad = model.store.grad
-        clip_by_global_norm_inplace(grad, np.sqrt(grad @ grad), LONGEST_GRADIENT)
-        optimizer.step(rate)
-        losses.append(float(loss_sum) / BATCH)
-        if enough(step):
-            break
-    return losses
+    random = np.random.default_rng(seed)
+    drawn = (sequences(random, BATCH, n, blank, marked) for _ in range(steps))
+    batches = (((x,), first[:, None]) for x, first in drawn)
+    return learn(model, batches, lambda step: rate, LONGEST_GRADIENT, enough)
 
 
 def accuracy(model: FirstSymbol, n: int, count: int = 400, blank: bool = False, marked: bool = True) -> float:
@@ -139,7 +117,7 @@ READERS: dict[str, tuple[type[RNN] | type[LSTM] | type[AttentionReader], int]] =
 
 
 def model_of(reader: str, seed: int) -> FirstSymbol:
-    """One of READERS, as it is before training. Raises KeyError for another name."""
+    """One of READERS, as it is before training."""
     kind, size = READERS[reader]
     model = FirstSymbol(kind, size, seed)
     parameters = model.parameters()

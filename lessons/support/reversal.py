@@ -13,10 +13,9 @@ import numpy as np
 
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Linear
-from scratchformer.nn.loss import cross_entropy
-from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
 from support.recurrent import RNN, context
+from support.training import learn
 
 SYMBOLS = 8
 """They are numbered from 1; 0 stands before the first symbol of an answer."""
@@ -149,16 +148,9 @@ class DotAttention(Layer):
 def train(model: EncoderDecoder, rate: float = 0.01, steps: int = 300) -> EncoderDecoder:
     """Adam at one learning rate, every step with new sequences. -> the model"""
     random = np.random.default_rng(100)
-    optimizer = Adam(model)  # all that it needs is a store
-    for _ in range(steps):
-        source, read, target = pairs(random, BATCH, model.n)
-        logits, cache = model.forward(source, read)
-        _, count, dlogits = cross_entropy(logits, target)
-        model.zero_grad()
-        model.backward(dlogits / count, cache)
-        grad = model.store.grad
-        clip_by_global_norm_inplace(grad, np.sqrt(grad @ grad), LONGEST_GRADIENT)
-        optimizer.step(rate)
+    drawn = (pairs(random, BATCH, model.n) for _ in range(steps))
+    batches = (((source, read), target) for source, read, target in drawn)
+    learn(model, batches, lambda step: rate, LONGEST_GRADIENT)
     return model
 
 

@@ -12,12 +12,13 @@ from typing import Literal
 import numpy as np
 
 from scratchformer.config import ModelConfig
-from scratchformer.nn.loss import batch_loss, batch_loss_backward
+from scratchformer.nn.loss import batch_loss
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch, EncodedPairs, encode_pairs
 from scratchformer.text.bundled import read_text
 from scratchformer.text.tokenizer import PAD, Tokenizer
 from scratchformer.training.run import load_run
+from support import training
 from support.lesson import ROOT
 
 LONGEST, BATCH, NEW = 12, 16, 150
@@ -52,10 +53,7 @@ def random_batch(random: np.random.Generator) -> Batch:
 
 def set_gradient(model: Transformer, batch: Batch) -> float:
     """Set the gradient to that of the batch's mean loss. -> the loss, in nats per piece"""
-    model.zero_grad()
-    loss_sum, n = batch_loss_backward(model, batch.inputs, batch.targets)
-    model.store.grad /= n
-    return float(loss_sum) / n
+    return training.set_gradient(model, batch.inputs, batch.targets)
 
 
 def mean_loss(model: Transformer, batch: Batch | None = None) -> float:

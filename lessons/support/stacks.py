@@ -12,8 +12,9 @@ from scratchformer.nn.attention import ScaledDotProductAttention, SelfAttention
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import FeedForward, LayerNorm, Linear
 from scratchformer.nn.loss import cross_entropy
-from scratchformer.nn.parameter import Array, Layer, ParameterStore
+from scratchformer.nn.parameter import Array, Layer
 from support.constructions import Sentences, as_counts, labelled
+from support.training import Chain
 
 WAYS = ("bare", "norm only", "residual only", "post-LN", "pre-LN")
 """f(x),  LayerNorm(f(x)),  x + f(x),  LayerNorm(x + f(x)),  x + f(LayerNorm(x)) with one more LayerNorm at the end"""
@@ -59,7 +60,7 @@ def sentences() -> Sentences:
     return as_counts(labelled("val"), labelled("test"))
 
 
-class Classifier(Layer):
+class Classifier(Chain):
     """Word counts (B, V) -> scores (B, 1 + classes): a linear map, feed-forward networks in boxes, a linear map.
 
     The library counts class 0 as padding, so class i of the sentences is column 1 + i.
@@ -69,19 +70,7 @@ class Classifier(Layer):
         init, data = np.random.default_rng(seed), sentences()
         first = Linear(data.x.shape[1], D, init)
         middle = stack(way, [FeedForward(D, D, init) for _ in range(depth)], D)
-        self.layers = [first, *middle, Linear(D, 1 + len(data.classes), init)]
-        self.store = ParameterStore(self.parameters())
-
-    def forward(self, x: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        caches = []
-        for layer in self.layers:
-            x, cache = layer.forward(x)
-            caches.append(cache)
-        return x, caches
-
-    def backward(self, dy: Array, caches: Any) -> None:
-        for layer, cache in zip(reversed(self.layers), reversed(caches)):
-            dy = layer.backward(dy, cache)
+        super().__init__([first, *middle, Linear(D, 1 + len(data.classes), init)])
 
     def share_right(self, x: Array, t: Array) -> float:
         """Of the sentences (n, V) with the classes t (n,)."""

@@ -14,10 +14,9 @@ import numpy as np
 
 from scratchformer.nn.attention import CrossAttention
 from scratchformer.nn.layers import Embedding, LearnedPositions, Linear
-from scratchformer.nn.loss import cross_entropy
-from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Layer, ParameterStore
 from scratchformer.text.tokenizer import PAD
+from support.training import learn
 
 WORDS, TEXT, D, LEFT = 11, 24, 32, 3
 """Number of words (ids from 1), of words in a text, of numbers in a vector, and the largest distance that is asked."""
@@ -57,7 +56,7 @@ class Reader(Layer):
         self.output = Linear(d_model, V, random, "float64")
         self.store = ParameterStore(self.parameters())
 
-    def forward(self, ids: np.ndarray) -> tuple[np.ndarray, Any]:
+    def forward(self, ids: np.ndarray, rng: object = None) -> tuple[np.ndarray, Any]:
         words, word_cache = self.embedding.forward(ids)  # (B, T, D)
         x, x_cache = self.positions.forward(words)
         queries, query_cache = self.positions.forward(words * self.words_ask)
@@ -83,16 +82,14 @@ def train(
 
     watch(step) is called after every tenth step.
     """
-    optimizer = Adam(model)
-    for step in range(1, steps + 1):
-        ids, targets = batch()
-        scores, cache = model.forward(ids)
-        _, asked, dscores = cross_entropy(scores, targets)
-        model.zero_grad()
-        model.backward(dscores / asked, cache)
-        optimizer.step(0.01)
+    batches = (((ids,), targets) for ids, targets in (batch() for _ in range(steps)))
+
+    def watch_some(step: int) -> bool:
         if step % 10 == 0:
             watch(step)
+        return False
+
+    learn(model, batches, lambda step: 0.01, is_enough=watch_some)
 
 
 # Tables of positions --------------------------------------------------------------------------------------------------

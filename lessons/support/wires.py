@@ -13,7 +13,6 @@ import numpy as np
 from scratchformer.config import ModelConfig
 from scratchformer.nn.attention import Mask
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.ops import PAD, ops_of
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
@@ -21,6 +20,7 @@ from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import BOS
 from support.positions import NoPositions
 from support.reversal import SYMBOLS, pairs
+from support.training import set_gradient
 
 ROUNDING = 1e-9
 """Logits that differ by no more than this are the same; a longer sum may add up in another order."""
@@ -106,10 +106,7 @@ WIRES: dict[str, Wire] = {
 
 
 def cut(model: Transformer, wire: str) -> Transformer:
-    """Cut a wire of the model, in place; its parameters are then those that are left. -> the model
-
-    Raises KeyError for a name that is not in WIRES.
-    """
+    """Cut a wire of the model, in place; its parameters are then those that are left. -> the model"""
     WIRES[wire].cut(model)
     model.store = ParameterStore(model.parameters())
     return model
@@ -130,15 +127,12 @@ def train(wire: str | None, seed: int = 0, steps: int = 200) -> tuple[Transforme
     """Cut a wire (None: no wire), then train on reversals with Adam. -> the model, the loss of each step in nats"""
     random, config = np.random.default_rng(seed), ModelConfig(V, N=2, d_model=32, d_ff=64, h=4, P_drop=0.0)
     model = Transformer(config, seed)
-    model, losses = cut(model, wire) if wire else model, []
-    optimizer = Adam(model)
+    model = cut(model, wire) if wire else model
+    optimizer, losses = Adam(model), []
     for step in range(1, steps + 1):
-        model.zero_grad()
         *inputs, targets = reversals(random, 24)
-        loss, n_words = batch_loss_backward(model, tuple(inputs), targets)
-        model.store.grad /= n_words
+        losses.append(set_gradient(model, tuple(inputs), targets))
         optimizer.step(0.005 * min(1, step / 50, (steps + 1 - step) / 100))
-        losses.append(float(loss) / n_words)
     return model, losses
 
 

@@ -1,4 +1,4 @@
-"""The subcommands of `scratchformer`, a module for each.
+"""The subcommands of `scratchformer`, a module for each; `cli.COMMANDS` names them.
 
 `add(commands)` adds the subcommand: its arguments and the function that runs it. That function takes the parsed
 arguments and returns an exit code, or None for 0. Its docstring is the help text: a summary, and examples. It imports

@@ -2,12 +2,15 @@
 
 import argparse
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.errors import UserError
+
+OPTIONS = {f"training.{name}": name for name in ("seed", "minutes", "threads", "device", "precision")}
+OPTIONS |= {path: path.split(".")[1] for path in configs.PATHS}
+"""The key of a setting -> the name of its own option."""
 
 
 def load_config(name: str) -> Config:
@@ -18,12 +21,9 @@ def load_config(name: str) -> Config:
 def with_options(config: Config, args: argparse.Namespace) -> Config:
     """The configuration with the changes that --set and the options for single settings ask for."""
     settings = dict(configs.parse_setting(text) for text in args.settings)
-    options = {f"training.{name}": name for name in ("seed", "minutes", "threads", "device", "precision", "products")}
-    options |= {path: path.split(".")[1] for path in configs.PATHS}
-    given = {key: getattr(args, option) for key, option in options.items() if getattr(args, option, None) is not None}
-    for key in given:
-        if key in settings:
-            raise UserError(f"--set {key}: an option sets the same; give one of them")
+    given = {key: getattr(args, option) for key, option in OPTIONS.items() if getattr(args, option, None) is not None}
+    if both := sorted(given.keys() & settings):
+        raise UserError(f"--set {both[0]}: an option sets the same; give one of them")
     if "data.directory" in given and any(key.startswith("data.") for key in given if key != "data.directory"):
         raise UserError(
             "--data names a directory, --train-source, --text and the like single files: give one or the other"
@@ -33,12 +33,11 @@ def with_options(config: Config, args: argparse.Namespace) -> Config:
         settings.setdefault("training.precision", "")
     config = configs.with_settings(config, settings)
     named = {key: path for key, path in configs.flat(config).items() if key in configs.PATHS and path}
-    return configs.with_settings(config, {key: absolute(path) for key, path in named.items()})
-
-
-def absolute(path: str | Iterable[str]) -> str | tuple[str, ...]:
-    """The absolute path, or those of several files."""
-    return os.path.abspath(path) if isinstance(path, str) else tuple(map(os.path.abspath, path))
+    absolute = {
+        key: os.path.abspath(path) if isinstance(path, str) else tuple(map(os.path.abspath, path))
+        for key, path in named.items()
+    }
+    return configs.with_settings(config, absolute)
 
 
 def require_effect(config: Config, args: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ from scratchformer.commands.terminal import tell
 from scratchformer.errors import UserError
 
 if TYPE_CHECKING:
-    from scratchformer.preparation.pipeline import Options
+    from scratchformer.preparation.prepared import Options
     from scratchformer.text.corpora import CorpusFiles
 
 NUMBERS = {
@@ -28,14 +28,13 @@ NUMBERS = {
     ),
     "max_length": (setting("max_length"), "drop pairs with more tokens than this on a side (default: 256)"),
     "sample": (whole(1, 10**9), "pairs to train the vocabulary on (default: 1000000)"),
-    "workers": (whole(1, 1024), "processes (default: one for each core)"),
 }
 SWITCHES = {
     "byte_fallback": "spell characters that are not in the sample as bytes, instead of <unk>",
     "drop_overlap": "drop training pairs with a sentence of the validation or test text, instead of only counting them",
 }
 PREPARATION = [*NUMBERS, *SWITCHES]
-"""The options that say how text is prepared; fields of `preparation.pipeline.Options`, which has the defaults."""
+"""The options that say how text is prepared; fields of `preparation.prepared.Options`, which has the defaults."""
 
 FILES = ["source", "target", "val_source", "val_target", "test_source", "test_target", "languages"]
 """The options that say which files `data files` prepares."""
@@ -59,6 +58,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("--languages", type=word, nargs=2, metavar=("SOURCE", "TARGET"), help=endings)
     for name, (kind, summary) in NUMBERS.items():
         add_option(parser, f"{option(name)} N", kind, summary)
+    add_option(parser, "--workers N", whole(1, 1024), "processes (default: one for each core)")
     for name, summary in SWITCHES.items():
         parser.add_argument(option(name), action="store_true", default=None, help=summary)
 
@@ -77,18 +77,16 @@ def data(args: argparse.Namespace) -> None:
     scratchformer data files --source big.en.gz --target big.de.gz --val-source val.en --val-target val.de --out DIR
     """
     from scratchformer.preparation.datasets import DATASETS, fetch
-    from scratchformer.preparation.pipeline import require_no_corpus, require_no_run, require_own_directory
-    from scratchformer.text import bundled
 
     if args.name == "tiny":
-        refuse(args, *PREPARATION, *FILES, "mirror")
-        require_no_run(args.out)
-        require_no_corpus(args.out)
+        from scratchformer.text import bundled
+
+        refuse(args, *PREPARATION, "workers", *FILES, "mirror")
         print("\n".join(bundled.write_corpus(args.out, bundled.read_all())))
     elif args.name == "treebank":
         from scratchformer.preparation.treebank import prepare_treebank
 
-        refuse(args, *PREPARATION, *FILES)
+        refuse(args, *PREPARATION, "workers", *FILES)
         print("\n".join(prepare_treebank(args.out, args.mirror or "", tell)))
         print(f"train with: scratchformer train parsing-small --data {shlex.quote(str(args.out))} --out RUN")
     elif args.name == "files":
@@ -96,12 +94,15 @@ def data(args: argparse.Namespace) -> None:
         options = preparation_options(args, {"languages": tuple(args.languages)} if args.languages else {})
         prepare(args, named_files(args), options)
     else:
+        from scratchformer.preparation.pipeline import require_own_directory
+
         refuse(args, *FILES)
         dataset = DATASETS[args.name]
         languages = dataset.source_language, dataset.target_language
-        defaults: dict[str, Any] = {"dataset": args.name, "vocab_size": dataset.vocab_size, "languages": languages}
-        options = preparation_options(args, defaults)
-        require_own_directory(args.out, options.languages)  # before gigabytes are downloaded
+        options = preparation_options(
+            args, {"dataset": args.name, "vocab_size": dataset.vocab_size, "languages": languages}
+        )
+        require_own_directory(args.out)  # before gigabytes are downloaded
         prepare(args, fetch(dataset, args.out, args.mirror or "", tell), options)
 
 
@@ -131,18 +132,16 @@ def named_files(args: argparse.Namespace) -> CorpusFiles:
 
 
 def preparation_options(args: argparse.Namespace, defaults: dict[str, Any]) -> Options:
-    from scratchformer.parallel.cores import available_cores
-    from scratchformer.preparation.pipeline import Options
+    from scratchformer.preparation.prepared import Options
 
-    given = {name: getattr(args, name) for name in PREPARATION if getattr(args, name) is not None}
-    return Options(**{"workers": available_cores()} | defaults | given)
+    return Options(**defaults | {name: getattr(args, name) for name in PREPARATION if getattr(args, name) is not None})
 
 
 def prepare(args: argparse.Namespace, files: CorpusFiles, options: Options) -> None:
     """Prepare these files, and say how to train with them."""
+    from scratchformer.parallel.cores import available_cores
     from scratchformer.preparation import pipeline
 
-    manifest = pipeline.prepare(files, args.out, options, tell)
-    print(manifest.summary())
+    print(pipeline.prepare(files, args.out, options, tell, args.workers or available_cores()).summary())
     for preset in [name for name in configs.PRESETS if name.startswith(args.name)] or ["PRESET"]:
         print(f"train with: scratchformer train {preset} --data {shlex.quote(str(args.out))} --out RUN")

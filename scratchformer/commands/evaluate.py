@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from scratchformer import config as configs
 from scratchformer.commands.options import Commands, add_command, add_option, add_run, add_search, path, word
 from scratchformer.commands.terminal import tell
-from scratchformer.commands.translate import load_translator, machine_of, search_options
+from scratchformer.commands.translate import machine_of, search_options
 from scratchformer.errors import UserError, printable
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def evaluate(args: argparse.Namespace) -> None:
     if data.task != "translation":
         return evaluate_task(args, run, data.task)
     files = evaluation.find_test_set(data, args.source, args.reference)
-    sources, references = evaluation.read_parallel(*files)
+    sources, references = evaluation.read_parallel(files)
     runs = [(args.path, args.checkpoint)] + ([(args.against, args.against_checkpoint)] if args.against else [])
     if args.against:
         evaluation.require_same_languages(run, RunDirectory(args.against))
@@ -67,13 +67,13 @@ def evaluate(args: argparse.Namespace) -> None:
         systems = [load_system(args, *each) for each in runs]
         translations = [systems[0].translate(sources)]
         write(translations[0])
-        translations += [system.translate(sources) for system in systems[1:]]
+    translations += [system.translate(sources) for system in systems[1:]]
     language, results = data.target_language, []
     for system, lines in zip(systems, translations):
         results.append(system.evaluate(files, lines, references, language, args.paper))
         if remark := system.translator.unknown.remark():
             tell(f"{system.name}: {remark}")
-    for doubt in doubts(translations[0], references, language):
+    if doubt := doubts(references, language):
         tell(doubt)
     for system, result in zip(systems, results):
         record_scores(system.run, result.record)
@@ -98,7 +98,7 @@ def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> Non
     from threadpoolctl import threadpool_limits
 
     from scratchformer.experiments.evaluation import open_output
-    from scratchformer.tasks.table import task_named
+    from scratchformer.tasks.task import task_named
     from scratchformer.training.checkpoints import progress_of
     from scratchformer.training.run import load_model
 
@@ -126,12 +126,12 @@ def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> Non
 
 def require_same_data(trained: Trained) -> None:
     """Refuse a run whose files have changed since: text that validated then may have been trained on now."""
-    from scratchformer.tasks.table import task_of
+    from scratchformer.tasks.task import task_named
     from scratchformer.training.checkpoints import progress_of
 
     config, checksum = trained.config, progress_of(trained.file).data_checksum  # 0: imported, not trained here
     if checksum and config.data.names_text:
-        if task_of(config).resume(config, trained.tokenizer).checksum != checksum:
+        if task_named(config.data.task).resume(config, trained.tokenizer).checksum != checksum:
             raise UserError(
                 f"{trained.file}: was trained on other text than its files have now, so it cannot be scored"
             )
@@ -141,12 +141,13 @@ def load_system(args: argparse.Namespace, path: Path, checkpoint: str | None) ->
     """The model of a run with its checkpoint and its search options."""
     from scratchformer.experiments.evaluation import System
     from scratchformer.training.checkpoints import progress_of
-    from scratchformer.training.run import RunDirectory, checkpoint_file
+    from scratchformer.training.run import RunDirectory, checkpoint_file, load_run
 
     run = RunDirectory(path)
     run.require()
     file, options = checkpoint_file(run.checkpoints, checkpoint), search_options(args, path)
-    translator = load_translator(args, path, file)  # before `progress_of`, which needs a sound file
+    device, threads = machine_of(args)
+    translator = load_run(path, file, threads=threads, device=device)  # before `progress_of`, which needs a sound file
     return System(run, file, progress_of(file).step, translator, **options)
 
 

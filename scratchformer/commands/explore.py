@@ -47,11 +47,11 @@ def explore(args: argparse.Namespace) -> None:
     run.require()
     out = args.out or run.path / "explorer.html"
     require_page_place(out, run)
-    page = write_explorer(out, *describe(run, args.checkpoint, args.sentences))
+    html = write_explorer(out, *describe(run, args.checkpoint, args.sentences))
     print(out, flush=True)
-    tell(f"{out}: {len(page.html) / 1e6:.1f} MB; open it in a browser")
+    tell(f"{out}: {len(html) / 1e6:.1f} MB; open it in a browser")
     if args.serve:
-        with PageServer(page, args.port or 0) as server, suppress(KeyboardInterrupt):
+        with PageServer(html, args.port or 0) as server, suppress(KeyboardInterrupt):
             print(server.address, flush=True)
             tell("Ctrl-C stops the server")
             server.serve_forever()

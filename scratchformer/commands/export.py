@@ -13,12 +13,9 @@ def add(commands: Commands) -> None:
     torch = "torch: the state dict of nn.TransformerEncoder, nn.TransformerDecoder and the embeddings"
     parser.add_argument("--to", choices=["torch"], required=True, help=torch)
     parser.add_argument("file", type=path, metavar="FILE")
-
-
-def add_import(commands: Commands) -> None:
     parser = add_command(commands, "import", import_)
-    kinds = "torch: a file that `export` has written (default); gpt2: OpenAI's published weights; llama: a directory of "
-    kinds += "the Hugging Face Hub with a model of Llama's layout, or a .bin file of llama2.c"
+    llama = "llama: a directory of the Hugging Face Hub with a model of Llama's layout, or a .bin file of llama2.c"
+    kinds = f"torch: a file that `export` has written (default); gpt2: OpenAI's published weights; {llama}"
     parser.add_argument("--from", choices=["torch", "gpt2", "llama"], default="torch", dest="kind", help=kinds)
     parser.add_argument("file", type=path, metavar="FILE", help="a safetensors file; for llama its directory")
     add_option(parser, "--vocab FILE", path, "GPT-2's vocab.json")
@@ -50,9 +47,8 @@ def import_(args: argparse.Namespace) -> None:
     from scratchformer.training.run import RunDirectory
 
     run = RunDirectory(args.out)
-    for name in ("vocab", "merges", "heads"):
-        if args.kind != "gpt2" and getattr(args, name) is not None:
-            raise UserError(f"--{name} is for --from gpt2")
+    if args.kind != "gpt2" and (args.vocab or args.merges or args.heads):
+        raise UserError("--vocab, --merges and --heads are for --from gpt2")
     if args.kind == "llama":
         from scratchformer.training import llama_format
 

@@ -33,12 +33,11 @@ def heads(args: argparse.Namespace) -> None:
     scratchformer heads runs/tiny
     scratchformer heads runs/m30k --source test.en --reference test.de --sentences 50 --json
     """
-    import numpy as np
-
     from scratchformer.experiments import figures
     from scratchformer.experiments.evaluation import find_test_set
     from scratchformer.experiments.head_report import as_text, maps_figure, measure_heads, pruning_figure, text_of
     from scratchformer.text import bundled
+    from scratchformer.text.bundled import Example
     from scratchformer.text.corpora import read_pairs
     from scratchformer.training.run import RunDirectory, load_run, require_task
 
@@ -46,17 +45,17 @@ def heads(args: argparse.Namespace) -> None:
     require_task(run, "translation")
     data = configs.load(run.config_file).data
     is_bundled = not (data.directory or data.files or args.source or args.reference)
-    pairs = bundled.read_text("test") if is_bundled else read_pairs(*find_test_set(data, args.source, args.reference))
-    translator = load_run(args.path, args.checkpoint)
-    text = text_of(translator, pairs, args.sentences, data.target_language)
-    if len(text.encoded) < FEWEST:
-        raise UserError(f"{len(text.encoded)} sentence pairs that can be used; at least {FEWEST} are needed")
-    examples, pronouns = None, []
     if is_bundled:
-        annotated, pronouns = bundled.read("test"), bundled.read("test_coreference")
-        examples = [annotated[number - 1] for number in text.pairs.line_numbers]
-    is_even = np.arange(len(text.encoded)) % 2 == 0
-    record = measure_heads(translator, text, text.part(is_even), text.part(~is_even), examples, pronouns)
+        examples, pronouns = bundled.read("test"), bundled.read("test_coreference")
+    else:
+        pairs = read_pairs(*find_test_set(data, args.source, args.reference))
+        examples, pronouns = list(map(Example, pairs.source, pairs.target)), []
+    translator, language = load_run(args.path, args.checkpoint), data.target_language
+    text = text_of(translator, examples, args.sentences, language)
+    if len(text.examples) < FEWEST:
+        raise UserError(f"{len(text.examples)} sentence pairs that can be used; at least {FEWEST} are needed")
+    to_order, to_prune = (text_of(translator, text.examples[i::2], args.sentences, language) for i in (0, 1))
+    record = measure_heads(translator, text, to_order, to_prune, pronouns)
     if args.json:
         print(json.dumps(record))
         return

@@ -2,7 +2,6 @@
 
 import argparse
 import inspect
-import os
 import textwrap
 from argparse import ArgumentTypeError
 from collections.abc import Callable
@@ -73,9 +72,10 @@ def word(text: str) -> str:
 def sentence(text: str) -> str:
     """Text that can be translated: the command line may hold bytes that are not UTF-8."""
     try:
-        return word(os.fsencode(text).decode("utf-8"))  # in a locale without UTF-8, Python has decoded it otherwise
+        word(text).encode("utf-8")
     except UnicodeError:
         raise ArgumentTypeError(f"{shown(text)} is not valid UTF-8") from None
+    return text
 
 
 def path(text: str) -> Path:
@@ -140,19 +140,12 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     add_machine(parser, "fp32")
 
 
-def add_machine(parser: argparse.ArgumentParser, precision: str, resumed: str = "", threads: bool = True) -> None:
-    """--device, --precision and --threads.
-
-    precision  the default on a GPU
-    resumed    an addition to the help text about the defaults of a resumed run
-    threads    whether to add --threads
-    """
+def add_machine(parser: argparse.ArgumentParser, precision: str, resumed: str = "") -> None:
+    """--device, --precision and --threads; `resumed` says what a resumed run has by default."""
     add_option(parser, "--device D", word, f"cpu, gpu, or gpu:N for GPU number N from 0 (default: cpu{resumed})")
-    choices = "fp32, tf32, bf16 or fp16"
-    default = f"(default: {precision}{resumed})"
-    add_option(parser, "--precision P", word, f"on a GPU {choices} {default}; on the CPU fp32")
-    if threads:
-        add_option(parser, "--threads N", setting("threads"), f"cores to use, 0 for all (default: all{resumed})")
+    of_gpu = f"on a GPU fp32, tf32, bf16 or fp16 (default: {precision}{resumed}); on the CPU fp32"
+    add_option(parser, "--precision P", word, of_gpu)
+    add_option(parser, "--threads N", setting("threads"), f"cores to use, 0 for all (default: all{resumed})")
 
 
 def add_nproc(parser: argparse.ArgumentParser, summary: str) -> None:

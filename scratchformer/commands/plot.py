@@ -5,16 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from scratchformer import config as configs
 from scratchformer.commands.options import Commands, add_command, add_option, add_run, path, sentence
 from scratchformer.errors import UserError
 
 SENTENCE = "The animal did not cross the street because it was too tired."
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from scratchformer.experiments.training_log import Log
     from scratchformer.training.run import RunDirectory
 
 
@@ -34,7 +30,6 @@ def plot(args: argparse.Namespace) -> None:
     scratchformer plot runs/tiny loss --out loss.svg
     """
     from scratchformer.experiments import figures
-    from scratchformer.experiments.training_log import read_log
     from scratchformer.training.run import RunDirectory, load_run, require_place
 
     if args.sentence and args.figure != "attention":
@@ -45,8 +40,10 @@ def plot(args: argparse.Namespace) -> None:
     run.require()
     if args.out:
         require_place(args.out, run)
-    if args.figure in ("loss", "schedule"):
-        figure = training_figure(args.figure, run, read_log(run))
+    if args.figure == "loss":
+        figure = figures.loss_figure(run)
+    elif args.figure == "schedule":
+        figure = figures.schedule_figure(run)
     elif args.figure == "positions":
         figure = figures.positions_figure(load_run(args.path, args.checkpoint).model)
     else:
@@ -57,19 +54,6 @@ def plot(args: argparse.Namespace) -> None:
 def draw_training(run: RunDirectory) -> None:
     """Save the loss and learning-rate figures of a run that has taken at least one step."""
     from scratchformer.experiments import figures
-    from scratchformer.experiments.training_log import read_log
 
-    log = read_log(run)
-    for name in ("loss", "schedule") if log.steps else ():
-        figures.save_in_run(training_figure(name, run, log), run, name)
-
-
-def training_figure(name: str, run: RunDirectory, log: Log) -> Figure:
-    """Draw the loss or the learning rate ("schedule") of the steps in the run's log."""
-    from scratchformer.experiments import figures
-
-    if name == "loss":
-        return figures.loss_figure(log.steps, log.validations, log.bleus)
-    config = configs.load(run.config_file)
-    settings = config.training
-    return figures.schedule_figure(config.model.d_model, settings.warmup, settings.lr_factor, settings.steps, log.steps)
+    figures.save_in_run(figures.loss_figure(run), run, "loss")
+    figures.save_in_run(figures.schedule_figure(run), run, "schedule")

@@ -3,7 +3,7 @@
 import io
 import os
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 from scratchformer.errors import printable
 
@@ -11,7 +11,7 @@ from scratchformer.errors import printable
 class IgnoreUnwritable:
     """A text file that drops what cannot be written: a training goes on, for example, when its terminal is closed."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: TextIO) -> None:
         self.file = file
 
     def write(self, text: str) -> int:
@@ -33,11 +33,10 @@ def force_utf8() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
-def discard(stream: Any) -> None:
+def discard(stream: TextIO) -> None:
     """Discard what a stream still holds, and what follows: else Python would fail on it when it exits."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, stream.fileno())
-    os.close(null)
+    with open(os.devnull, "w") as null:
+        os.dup2(null.fileno(), stream.fileno())
 
 
 def tell(line: str) -> None:

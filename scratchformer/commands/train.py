@@ -95,7 +95,6 @@ def measure_cost(args: argparse.Namespace, config: Config) -> int:
 
 def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
     """The run's directory and the configuration that the arguments ask for."""
-    from scratchformer.nn.sizes import require_memory
     from scratchformer.training.run import RunDirectory
 
     if args.resume:
@@ -108,21 +107,14 @@ def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
     else:
         name = "tiny" if args.preset is None else args.preset
         run, config = RunDirectory(args.out or Path("runs") / Path(name).stem), load_config(name)
-        require_text(name, with_options(config, args))
+        for corpus in configs.PUBLIC_CORPORA:
+            if name.startswith(corpus) and not with_options(config, args).data.names_text:
+                own = f"`scratchformer data {corpus} --out DIR` prepares its own"
+                raise UserError(f"{name} needs text: {own}; then give --data DIR")
     config = with_options(config, args)
     require_effect(config, args)
     configs.require_work_for(config, args.nproc)
-    require_memory(config)
     return run, config
-
-
-def require_text(preset: str, config: Config) -> None:
-    """Refuse a preset for a public data set if the configuration names no text."""
-    if not config.data.names_text:
-        for corpus in configs.PUBLIC_CORPORA:
-            if preset.startswith(corpus):
-                own = f"`scratchformer data {corpus} --out DIR` prepares its own"
-                raise UserError(f"{preset} needs text: {own}; then give --data DIR")
 
 
 def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) -> int:
@@ -165,7 +157,6 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
     from scratchformer.backends.cpu import keep_freed_memory
     from scratchformer.parallel import job
     from scratchformer.tasks import start
-    from scratchformer.tasks.table import task_of
     from scratchformer.training import loop
 
     say = tell if ranks.rank == 0 else lambda line: None
@@ -200,6 +191,6 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
             say(f"{run.path}: no figures: {in_one_line(error)}")
     say(
         f"{run.path}: {reason}; step {trainer.progress.step}, {trainer.progress.target_tokens} target tokens. "
-        f"Now try: scratchformer {task_of(config).command} {shlex.quote(str(run.path))}; {how_to_resume(args, run)}"
+        f"Now try: scratchformer {trainer.goal.command} {shlex.quote(str(run.path))}; {how_to_resume(args, run)}"
     )
     return job.INTERRUPTED if reason == loop.INTERRUPTED else 0

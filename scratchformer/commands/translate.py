@@ -21,7 +21,6 @@ MAX_LINE_BYTES = 2**24
 
 if TYPE_CHECKING:
     from scratchformer.backends.device import Device
-    from scratchformer.decoding.translator import Translator
 
 
 def add(commands: Commands) -> None:
@@ -39,11 +38,16 @@ def translate(args: argparse.Namespace) -> None:
 
     scratchformer translate runs/tiny --beam 4 sentences.en > sentences.de
     """
-    from scratchformer.decoding.tree_parser import TreeParser
     from scratchformer.text.tokenizer import TokenizerPair
+    from scratchformer.training.run import load_run
 
-    loaded = load_translator(args, args.path, args.checkpoint)
-    translator = TreeParser(loaded) if isinstance(loaded.tokenizer, TokenizerPair) else loaded
+    device, threads = machine_of(args)
+    loaded = load_run(args.path, args.checkpoint, threads=threads, device=device)
+    translator: Any = loaded
+    if isinstance(loaded.tokenizer, TokenizerPair):
+        from scratchformer.decoding.tree_parser import TreeParser  # only a parser needs it
+
+        translator = TreeParser(loaded)
     options = search_options(args, args.path)
     if args.nbest > options["beam"]:
         raise UserError(f"--nbest {args.nbest} must be at most the beam, {options['beam']}")
@@ -87,11 +91,9 @@ class InputLines:
 
 
 def standard_input() -> Iterator[str]:
-    from scratchformer.text.corpora import lines_of
-
     if sys.stdin is None:
         raise UserError("standard input is closed")
-    for number, line in enumerate(lines_of(iter(lambda: sys.stdin.buffer.readline(MAX_LINE_BYTES), b"")), 1):
+    for number, line in enumerate(iter(lambda: sys.stdin.buffer.readline(MAX_LINE_BYTES), b""), 1):
         if len(line) == MAX_LINE_BYTES:
             raise UserError(f"standard input, line {number}: longer than {MAX_LINE_BYTES} bytes")
         try:
@@ -106,14 +108,6 @@ def search_options(args: argparse.Namespace, path: Path) -> dict[str, Any]:
     given = {name: getattr(args, name) for name in ("beam", "alpha") if getattr(args, name) is not None}
     decoding = replace(decoding, **given)
     return {"beam": decoding.beam, "alpha": decoding.alpha}
-
-
-def load_translator(args: argparse.Namespace, path: Path, checkpoint: str | Path | None) -> Translator:
-    """The model of a run, on the device, or on as many cores, as the options ask for."""
-    from scratchformer.training.run import load_run
-
-    device, threads = machine_of(args)
-    return load_run(path, checkpoint, threads=threads, device=device)
 
 
 def machine_of(args: argparse.Namespace) -> tuple[Device, int]:

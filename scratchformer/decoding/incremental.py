@@ -7,15 +7,17 @@ pass over n positions, instead of n passes.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from scratchformer.nn.attention import KeyValueCache, Mask
-from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
+
+if TYPE_CHECKING:
+    from scratchformer.nn.language_model import LanguageModel
 
 
 class DecodingState(NamedTuple):
@@ -57,7 +59,8 @@ def select_rows(caches: tuple[KeyValueCache, ...], index: np.ndarray) -> None:
     for cache in caches:
         cache.rows = len(index)
         if len(moved):
-            cache.copy_rows(source, to)
+            for array in cache.arrays:
+                array[to, : cache.t] = array[source, : cache.t]
 
 
 def begin_decoding(model: Transformer, source_ids: Array, beam: int = 1) -> DecodingState:

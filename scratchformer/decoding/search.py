@@ -115,14 +115,14 @@ def greedy_search(
     log_probability = np.zeros(len(source_ids))
     active = np.arange(len(source_ids))  # sentences that are not finished
     state = begin_decoding(model, source_ids)
-    ruled = begin_rules(rules, source_ids, longest)
+    ruled = begin_rules(rules, source_ids, longest) if rules else []
     last = np.full((len(active), 1), BOS)
     while len(active):
         logits, state = decoding_step(model, last, state)
         logits = logits[:, 0]  # (active, V)
         ops = ops_of(logits)
         log_sum = ops.log_sum_exp(logits)
-        forbid_inplace(logits[:, None], allowed_by(rules, ruled))
+        forbid_inplace(logits[:, None], allowed_by(rules, ruled) if rules else None)
         best = logits.argmax(axis=-1)
         log_probability[active] += ops.on_host(logits[ops.xp.arange(len(active)), best] - log_sum)
         tokens = ops.on_host(best)
@@ -168,10 +168,10 @@ def beam_search(
     ids = np.full((len(active), 1, 1), BOS)  # (active, W, t + 1), W = 1 at first
     alive = np.zeros((len(active), 1))  # log probabilities (active, W)
     state = begin_decoding(model, source_ids, beam)
-    ruled = begin_rules(rules, source_ids, longest)
+    ruled = begin_rules(rules, source_ids, longest) if rules else []
     while len(active):
         logits, state = decoding_step(model, ids[:, :, -1], state)
-        allowed = allowed_by(rules, ruled)
+        allowed = allowed_by(rules, ruled) if rules else None
         best, parents, tokens = best_continuations(logits, alive, 2 * beam, allowed)  # (active, 2 beam) each
         ends = tokens == EOS
 
@@ -179,7 +179,7 @@ def beam_search(
             whole = [*ids[row, parents[row, column], 1:].tolist(), EOS]
             done[active[row]].append(hypothesis_of(whole, best[row, column], alpha))
         for sentence in active[ends.any(axis=1)]:
-            done[sentence] = sorted(done[sentence], key=by_score)[:beam]
+            done[sentence] = sorted(done[sentence], key=lambda hypothesis: -hypothesis.score)[:beam]
 
         W = alive.shape[1]  # at most this many of `best` end in EOS
         survivors = np.argsort(ends, axis=1, kind="stable")[:, : min(beam, best.shape[1] - W)]
@@ -205,19 +205,14 @@ def beam_search(
     return [hypotheses[:nbest] for hypotheses in done]
 
 
-def begin_rules(rules: Rules | None, source_ids: np.ndarray, longest: np.ndarray) -> list[list[Any]]:
+def begin_rules(rules: Rules, source_ids: np.ndarray, longest: np.ndarray) -> list[list[Any]]:
     """For each sentence the states of its hypotheses, at first that of the empty one."""
-    return [[rules.begin(int(n), int(most))] for n, most in zip(lengths_of(source_ids), longest)] if rules else []
+    return [[rules.begin(int(n), int(most))] for n, most in zip(lengths_of(source_ids), longest)]
 
 
-def allowed_by(rules: Rules | None, ruled: list[list[Any]]) -> np.ndarray | None:
-    """The tokens that may follow each hypothesis, (B, W, V) bool; None: all of them."""
-    return np.array([[rules.allowed(state) for state in row] for row in ruled]) if rules else None
-
-
-def by_score(hypothesis: Hypothesis) -> float:
-    """A sorting key that puts the best first."""
-    return -hypothesis.score
+def allowed_by(rules: Rules, ruled: list[list[Any]]) -> np.ndarray:
+    """The tokens that may follow each hypothesis, (B, W, V) bool."""
+    return np.array([[rules.allowed(state) for state in row] for row in ruled])
 
 
 def best_continuations(

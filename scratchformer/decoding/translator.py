@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any, Callable, Iterable, Iterator, NamedTuple
+from typing import Callable, Iterable, Iterator, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -94,14 +94,6 @@ class Translator:
             yield from self._chunk(chunk, beam, alpha, nbest, lambda index: place(n_read + index), ops)
             n_read += len(chunk)
 
-    def _require_lengths(self, lengths: np.ndarray, place: Callable[[int], str]) -> None:
-        config, limit, name = self.model.config, MAX_TOKENS, "the limit"
-        if config.positions == "learned" and config.max_positions < limit:
-            limit, name = config.max_positions, "the model's max_positions"
-        if (too_long := np.flatnonzero(lengths > limit)).size:
-            index = int(too_long[0])
-            raise UserError(f"{place(index)}: a sentence of {lengths[index]} tokens; {name} is {limit}")
-
     def _groups(self, by_length: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
         """Cut sentences, shortest first, into groups to be translated together -> their indices, longest first
 
@@ -126,7 +118,12 @@ class Translator:
     ) -> list[list[Translation]]:
         translations = [[Translation("", 0.0)]] * len(sentences)
         sources = encode_sequences(self.tokenizer.encode, sentences)
-        self._require_lengths(sources.lengths, place)
+        config, limit, name = self.model.config, MAX_TOKENS, "the limit"
+        if config.positions == "learned" and config.max_positions < limit:
+            limit, name = config.max_positions, "the model's max_positions"
+        if (too_long := np.flatnonzero(sources.lengths > limit)).size:
+            index = int(too_long[0])
+            raise UserError(f"{place(index)}: a sentence of {sources.lengths[index]} tokens; {name} is {limit}")
         self.unknown.count(sentences, sources.ids)
         by_length = np.argsort(sources.lengths, kind="stable")
         by_length = by_length[[bool(sentences[index].strip()) for index in by_length]]
@@ -142,16 +139,13 @@ class Translator:
                 size = f"{len(indices)} sentences of up to {sources.lengths[longest]} tokens"
                 raise UserError(f"{place(longest)}: not enough memory to translate {size} together") from None
 
-        for indices, found in zip(groups, self._at_once(found_for, groups)):
+        at_once = max(1, min(self.threads, len(groups)))
+        with threadpool_limits(self.threads // at_once, "blas"):  # with fewer groups, products use the other cores
+            of_groups = list(map_in_processes(found_for, groups, at_once))
+        for indices, found in zip(groups, of_groups):
             for index, hypotheses in zip(indices, found):
                 texts = self.tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
                 translations[index] = [
                     Translation(in_one_line(text), hypothesis.score) for text, hypothesis in zip(texts, hypotheses)
                 ]
         return translations
-
-    def _at_once(self, work: Callable[[np.ndarray], Any], groups: list[np.ndarray]) -> list[Any]:
-        """Map over the groups, up to `threads` at once. With fewer groups, matrix products use the other cores."""
-        at_once = max(1, min(self.threads, len(groups)))
-        with threadpool_limits(self.threads // at_once, "blas"):
-            return map_in_processes(work, groups, at_once)

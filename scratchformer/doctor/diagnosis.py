@@ -17,8 +17,7 @@ from scratchformer.doctor.data_probes import Text, read_text
 from scratchformer.doctor.findings import COMPONENTS, CodeProbe, Finding, one_line, suspects
 from scratchformer.doctor.fixtures import small_config
 from scratchformer.errors import UserError
-from scratchformer.tasks.table import task_of
-from scratchformer.tasks.task import vocabulary_of
+from scratchformer.tasks.task import task_named, vocabulary_of
 from scratchformer.tasks.translation import open_prepared, prepared_directory
 from scratchformer.text.batches import Examples
 from scratchformer.text.tokenizer import Tokenizer
@@ -64,7 +63,7 @@ def read_data(config: Config, tokenizer: Tokenizer | None) -> Any:
     too_small = config.model.reads_text and config.model.vocab_size > data_probes.MAX_BUNDLED_VOCABULARY
     if too_small and not tokenizer and not config.data.names_text:
         return None
-    return read_text(config.data) if config.data.task == "translation" else task_of(config).read(config)
+    return read_text(config.data) if config.data.task == "translation" else task_named(config.data.task).read(config)
 
 
 def code_probes(config: Config) -> list[CodeProbe]:
@@ -126,7 +125,7 @@ def probe_text(config: Config, text: Text, tokenizer: Tokenizer | None) -> Probi
 
 def probe_task(config: Config, corpus: Any, tokenizer: Tokenizer | None) -> Probing:
     """Check the data of another task."""
-    task = task_of(config)
+    task = task_named(config.data.task)
     try:
         tokenizer = tokenizer or task.train_tokenizer(corpus, config)
         config = task.settled(config, tokenizer)

@@ -15,12 +15,13 @@ from scratchformer.config import Config, ModelConfig
 from scratchformer.doctor.findings import Finding, Verdict, verdict
 from scratchformer.errors import UserError
 from scratchformer.experiments.sizes import checkpoint_bytes, format_duration, kept_bytes
+from scratchformer.limits import machine_memory_bytes
 from scratchformer.nn.loss import batch_loss, batch_loss_backward
 from scratchformer.nn.models import new_model
 from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.optim import noam
 from scratchformer.nn.parameter import Array
-from scratchformer.nn.sizes import FLOAT_BYTES, machine_memory_bytes, parameter_counts
+from scratchformer.nn.sizes import FLOAT_BYTES, parameter_counts
 from scratchformer.tasks.digits import positions_of
 from scratchformer.text.batches import Batch
 from scratchformer.training.run import RunDirectory, load_model

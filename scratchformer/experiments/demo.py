@@ -8,13 +8,15 @@ from collections import defaultdict
 from pathlib import Path
 from shutil import which
 
+import numpy as np
+
 from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
 from scratchformer.experiments import figures
 from scratchformer.tasks import start
 from scratchformer.text import bundled
 from scratchformer.text.bleu import corpus_scores
-from scratchformer.text.bundled import Example, spoken_pronoun
+from scratchformer.text.bundled import Example, both_right, spoken_pronoun
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory, load_run
 
@@ -86,8 +88,7 @@ def print_by_construction(examples: list[Example], translations: list[str]) -> N
     for example, translation in zip(examples, translations):
         exact[example.construction].append(translation == example.target)
     print("construction              sentences   exactly right")
-    for construction in sorted(exact):
-        right = exact[construction]
+    for construction, right in sorted(exact.items()):
         print(f"{construction:25} {len(right):9} {sum(right) / len(right):15.0%}")
     print()
 
@@ -95,22 +96,13 @@ def print_by_construction(examples: list[Example], translations: list[str]) -> N
 def coreference_score(translations: list[str], examples: list[Example]) -> dict[str, float]:
     """Measure how often the German pronoun agrees with its antecedent; other errors do not count.
 
-    accuracy       share of correct sentences, among those with a coreference link
-    pair_accuracy  share of minimal pairs with both sentences correct; 0 if there are no pairs
-
-    Raises ValueError if the two lists differ in length, or no example has a coreference link.
+    accuracy       share of the sentences of test_coreference whose pronoun is right
+    pair_accuracy  share of the minimal pairs with both sentences right
     """
-    if len(translations) != len(examples):
-        raise ValueError(f"{len(translations)} translations for {len(examples)} examples")
-    right: list[bool] = []
-    pairs: dict[int, list[bool]] = {}
-    for translation, example in zip(translations, examples, strict=True):
-        if example.coreference is None:
-            continue
-        right.append(spoken_pronoun(translation) == example.coreference["expected"])
-        if "pair" in example.coreference:
-            pairs.setdefault(example.coreference["pair"], []).append(right[-1])
-    if not right:
-        raise ValueError("no example has a coreference link")
-    both = [all(members) for members in pairs.values()]
-    return {"accuracy": sum(right) / len(right), "pair_accuracy": sum(both) / len(both) if both else 0.0}
+    right = np.array(
+        [
+            spoken_pronoun(translation) == (example.coreference or {})["expected"]
+            for translation, example in zip(translations, examples, strict=True)
+        ]
+    )
+    return {"accuracy": float(right.mean()), "pair_accuracy": float(both_right(right, examples).mean())}

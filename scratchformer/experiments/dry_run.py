@@ -14,9 +14,9 @@ from scratchformer.backends.device import open_device
 from scratchformer.config import Config
 from scratchformer.experiments.flops import training_flops
 from scratchformer.experiments.sizes import format_duration
-from scratchformer.nn.sizes import machine_memory_bytes
+from scratchformer.limits import machine_memory_bytes
 from scratchformer.parallel.communicator import Communicator
-from scratchformer.tasks.table import task_of
+from scratchformer.tasks.task import task_named
 from scratchformer.text.batches import steps
 from scratchformer.training.run import RunDirectory
 from scratchformer.training.trainer import Trainer
@@ -28,7 +28,7 @@ def dry_run(config: Config) -> list[str]:
     """Take the largest step of the first epoch, then three steps -> lines on the memory and the time of the run."""
     settings = config.training
     device = open_device(settings.device, settings.precision)
-    tokenizer, config, data = task_of(config).begin(config, Communicator())
+    tokenizer, config, data = task_named(config.data.task).begin(config, Communicator())
     trainer = Trainer(RunDirectory(Path("nowhere")), config, data, tokenizer, device)
     memory = device.memory_bytes()
     there = machine_memory_bytes() if memory is None else memory

@@ -7,9 +7,9 @@ before it begins.
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Iterator, NamedTuple, Sequence
+from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 from tqdm import tqdm
 
@@ -18,17 +18,10 @@ from scratchformer.config import DataConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError, printable
 from scratchformer.experiments.paper_bleu import PaperScore, paper_bleu_and_gap
-from scratchformer.files import user_error, whole_file
+from scratchformer.files import whole_file
 from scratchformer.tasks.task import Evaluation
 from scratchformer.text.bleu import Scores, bleu_metric, corpus_scores, require_pairs
-from scratchformer.text.corpora import (
-    ParallelFiles,
-    find_split,
-    mixed_line_ends,
-    plain_or_gz,
-    read_lines,
-    require_distinct,
-)
+from scratchformer.text.corpora import ParallelFiles, find_split, read_lines, require_distinct
 from scratchformer.training.run import RunDirectory, require_place
 
 N_SAMPLES = 1000
@@ -49,15 +42,11 @@ def find_test_set(data: DataConfig, source: Path | None, reference: Path | None)
     if source or reference:
         raise UserError("a test set is two files: give both --source and --reference, or neither")
     if data.train_source:
-        raise UserError(
-            "the run was trained on files, not on a directory that might hold a test set: "
-            "give --source and --reference"
-        )
+        raise UserError("the run was trained on files, which name no test set: give --source and --reference")
     if not data.directory:
         raise UserError(
-            "the run was trained on the bundled corpus. To have its test set as files: "
-            "scratchformer data tiny --out text/tiny; then give "
-            "--source text/tiny/test.en --reference text/tiny/test.de"
+            "the run was trained on the bundled corpus. To have its test set as files: scratchformer data tiny "
+            "--out text/tiny; then give --source text/tiny/test.en --reference text/tiny/test.de"
         )
     try:
         return find_split(Path(data.directory), "test", data.source_language, data.target_language)
@@ -72,64 +61,32 @@ def texts_of(data: DataConfig) -> list[Path]:
     return [*map(Path, data.files), *(Path(data.directory) / name for name in names if data.directory)]
 
 
-def read_parallel(*files: Path) -> list[list[str]]:
-    """The lines of files that have equally many, blank ones included. Each file is read once: it may be a pipe."""
-    *others, last = lines = [read_lines(file) for file in files]
-    for file, other in zip(files, others):
-        if len(other) != len(last):
-            counts = f"{file} has {len(other)} lines, {files[-1]} has {len(last)}"
-            raise UserError(counts + mixed_line_ends([file, files[-1]]))
-    if not last:
-        raise UserError(f"{files[0]} and {files[-1]} are empty: no translations to score")
-    return lines
+def read_parallel(files: ParallelFiles) -> tuple[list[str], list[str]]:
+    """The lines of two files that have equally many, blank ones included."""
+    source, target = map(read_lines, files)
+    if len(source) != len(target):
+        raise UserError(f"{files.source} has {len(source)} lines, {files.target} has {len(target)}")
+    if not source:
+        raise UserError(f"{files.source} and {files.target} are empty: no translations to score")
+    return source, target
 
 
 @contextmanager
 def open_output(
     path: Path | None, texts: Sequence[Path] = (), runs: tuple[RunDirectory, ...] = ()
 ) -> Iterator[Callable[[list[str]], None]]:
-    """Open a file -> write(lines), which completes it: only then it gets its name. Without a path, nothing is written.
+    """Open a file -> write(lines). The file gets its name when the block ends. Without a path, nothing is written.
 
     A file that is one of the `texts`, or one of a run or a prepared corpus, is refused.
     """
     if path is None:
         yield lambda lines: None
         return
-    if any(is_same_text(path, each) for each in texts):
+    if path.resolve() in [text.resolve() for text in texts]:
         raise UserError(f"{path}: is a text of the run or of the test set; write the output elsewhere")
-    is_stream = path.exists() and not path.is_file() and not path.is_dir() or is_standard_output(path)
-    if not is_stream:
-        require_place(path, *runs)
-    with ExitStack() as until_written:
-        file = until_written.enter_context(open_stream(path) if is_stream else whole_file(path))
-
-        def write(lines: list[str]) -> None:
-            file.write("".join(line + "\n" for line in lines).encode("utf-8"))
-            until_written.close()  # now, so that the file survives a failure of what follows
-
-        yield write
-
-
-def is_same_text(path: Path, other: Path) -> bool:
-    """Return True for the same file, or if `path` would be read in place of `other`, as z.de is in place of z.de.gz."""
-    names = {other.resolve(), *(found.resolve() for found in [plain_or_gz(other)] if found)}
-    return path.resolve() in names or path.exists() and other.exists() and path.samefile(other)
-
-
-def is_standard_output(path: Path) -> bool:
-    """Return True for the file to which the scores are printed, such as /dev/stdout."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(1))
-    except OSError:
-        return False
-
-
-@contextmanager
-def open_stream(path: Path) -> Iterator[BinaryIO]:
-    """Open a pipe or a device."""
-    with user_error(path, "cannot write"):  # standard output is shared, so that the scores follow and replace nothing
-        with open(os.dup(1) if is_standard_output(path) else path, "wb") as file:
-            yield file
+    require_place(path, *runs)
+    with whole_file(path) as file:
+        yield lambda lines: file.writelines(f"{line}\n".encode() for line in lines)
 
 
 # Scores ---------------------------------------------------------------------------------------------------------------
@@ -142,14 +99,12 @@ def assess(hypotheses: list[str], references: list[str], language: str = "de", w
     """
     scores = corpus_scores(hypotheses, references, language)
     lines = [f"BLEU {scores.bleu:.2f}  ({scores.bleu_signature})", f"chrF {scores.chrf:.2f}  ({scores.chrf_signature})"]
-    paper: PaperScore | None = None
-    gap: dict[str, float] | None = None
+    record: dict[str, Any] = {"paper_bleu": None, "paper_signature": None, "paper": None, "gap": None}
     if with_paper:
-        language = printable(language)  # it will be printed, and may come from a run's file
         paper, gap = paper_bleu_and_gap(scores.bleu, hypotheses, references, language)
         lines += paper_lines(scores, paper, gap, language)
-    record = scores._asdict() | {"paper_bleu": paper and paper.bleu, "paper_signature": paper and paper.signature}
-    return Evaluation(record | {"paper": paper and paper._asdict(), "gap": gap}, "\n".join(lines))
+        record = {"paper_bleu": paper.bleu, "paper_signature": paper.signature, "paper": paper._asdict(), "gap": gap}
+    return Evaluation(scores._asdict() | record, "\n".join(lines))
 
 
 def paper_lines(scores: Scores, paper: PaperScore, gap: dict[str, float], language: str) -> list[str]:
@@ -163,10 +118,8 @@ def paper_lines(scores: Scores, paper: PaperScore, gap: dict[str, float], langua
         f"  from {scores.bleu:.2f} to {paper.bleu:.2f}: {steps}",
     ]
     if language != "de":
-        lines.append(
-            "  no published procedure: the script is for German (de); how the paper cut other text, "
-            f"as here {language}, into tokens is not known"
-        )
+        how = f"how the paper cut other text, as here {language}, into tokens is not known"
+        lines.append(f"  no published procedure: the script is for German (de); {how}")
     return lines
 
 
@@ -214,28 +167,24 @@ def compare(hypotheses: list[str], others: list[str], references: list[str], lan
     comparisons = []
     for measure, (name, signature) in zip(metrics, signatures.items()):  # sacreBLEU names chrF chrF2
         theirs, ours = results[name]
+        intervals = [(float(each.mean - each.ci), float(each.mean + each.ci)) for each in (ours, theirs)]
         p_value = 1.0 if ours.score == theirs.score else ours.p_value  # sacreBLEU would say 1/1001
         comparisons.append(
-            Comparison(measure, ours.score, interval(ours), theirs.score, interval(theirs), p_value, str(signature))
+            Comparison(measure, ours.score, intervals[0], theirs.score, intervals[1], p_value, str(signature))
         )
     return comparisons
-
-
-def interval(result: Any) -> tuple[float, float]:
-    """The limits of the 95 % interval of one of sacreBLEU's bootstrap results."""
-    return float(result.mean - result.ci), float(result.mean + result.ci)
 
 
 def comparison_as_text(comparisons: list[Comparison], name: str, other_name: str) -> str:
     """For each measure, both scores with their intervals, and the verdict; three lines each."""
     lines = [f"paired bootstrap, {N_SAMPLES} drawn test sets, 95 % intervals:"]
     for each in comparisons:
-        (low, high), (other_low, other_high) = each.interval, each.other_interval
-        lines += [
-            f"{each.measure:6} {each.score:6.2f}  ({low:.2f} to {high:.2f})  {name}",
-            f"{each.measure:6} {each.other_score:6.2f}  ({other_low:.2f} to {other_high:.2f})  {other_name}",
-            f"{'':6} {each.verdict(name, other_name)}  ({each.signature})",
-        ]
+        for score, (low, high), system in (
+            (each.score, each.interval, name),
+            (each.other_score, each.other_interval, other_name),
+        ):
+            lines.append(f"{each.measure:6} {score:6.2f}  ({low:.2f} to {high:.2f})  {system}")
+        lines.append(f"{'':6} {each.verdict(name, other_name)}  ({each.signature})")
     return "\n".join(lines)
 
 
@@ -279,18 +228,12 @@ class System(NamedTuple):
         self, files: ParallelFiles, translations: list[str], references: list[str], language: str, with_paper: bool
     ) -> Evaluation:
         """Score translations of a test set, and say by which checkpoint and search they were reached."""
-        found = assess(translations, references, language, with_paper)
-        scores, name = found.record, printable(self.checkpoint.name)
-        conditions = {
-            "checkpoint": name,
-            "step": self.step,
-            "source": os.path.abspath(files.source),
-            "reference": os.path.abspath(files.target),
-            "beam": self.beam,
-            "alpha": self.alpha,
-        }
+        scored = assess(translations, references, language, with_paper)
+        scores, name = scored.record, printable(self.checkpoint.name)
+        conditions = {"checkpoint": name, "step": self.step, "beam": self.beam, "alpha": self.alpha}
+        conditions |= {"source": os.path.abspath(files.source), "reference": os.path.abspath(files.target)}
         text = (
-            f"{found.text}\n{scores['n_sentences']} sentences, beam {self.beam}, alpha {self.alpha:g}, length ratio "
+            f"{scored.text}\n{scores['n_sentences']} sentences, beam {self.beam}, alpha {self.alpha:g}, length ratio "
             f"{scores['length_ratio']:.3f}, brevity penalty {scores['brevity_penalty']:.3f}\n"
             f"{printable(str(self.run.path))}: {name}, step {self.step}"
         )

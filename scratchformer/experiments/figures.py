@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import io
 import math
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
 import numpy as np
+from matplotlib import rc_context, style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import fontManager
+from matplotlib.image import AxesImage
+from matplotlib.ticker import StrMethodFormatter
 
+from scratchformer import config as configs
 from scratchformer.decoding.search import max_lengths, search
 from scratchformer.decoding.translator import Translator
-from scratchformer.decoding.tree_parser import words_of
-from scratchformer.errors import UserError, in_one_line, printable
+from scratchformer.errors import UserError
 from scratchformer.files import make_directory, whole_file
 from scratchformer.nn.attention import attention_weights
 from scratchformer.nn.layers import LearnedPositions, sinusoids
@@ -28,16 +33,6 @@ from scratchformer.text.batches import encode_sequences
 from scratchformer.text.tokenizer import BOS, EOS, TokenizerPair
 from scratchformer.training.run import RunDirectory, require_place
 
-try:
-    from matplotlib import rc_context, style
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
-    from matplotlib.font_manager import FontEntry, FontProperties, findfont, fontManager, get_font
-    from matplotlib.image import AxesImage
-    from matplotlib.ticker import StrMethodFormatter
-except (OSError, ValueError) as error:  # from MPLBACKEND, or from a file matplotlibrc
-    raise UserError(f"matplotlib cannot be imported: {in_one_line(error)}") from None
-
 DARK, LIGHT, ACCENT = "#00315c", "#9ecae1", "#d95f02"
 """Two blues and an orange (ColorBrewer), which also differ in lightness."""
 
@@ -45,19 +40,17 @@ COLOUR_MAP = "viridis"
 SHOWN_POSITIONS = 100
 """Number of sinusoidal positions to draw."""
 
-MOST_PIECES, MOST_HEADS = 100, 256
-"""A figure of attention to more pieces of text, or by more heads, could not be read."""
+MOST_PIECES = 100
+"""A figure of attention to more pieces of text could not be read."""
 
-TOKENS_SEEN = "target tokens seen, in millions"
+FONTS = ("DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "PingFang SC", "Microsoft YaHei", "Arial Unicode MS")
+"""Fonts for the text of a sentence, as far as they are installed: Matplotlib's own, then those with other scripts."""
 
 METADATA: dict[str, dict[str, Any]] = {".png": {"Software": None}, ".svg": {"Date": None}}
 """The formats that `save` writes, each without the metadata by which matplotlib would make every file different."""
 
 as_default_style = style.context("default")
 """A decorator that gives a figure the style of the lessons, whatever style the reader's notebook has."""
-
-NO_GLYPH = "□"
-"""Stands for a character that no installed font has."""
 
 Entries = Sequence[dict[str, Any]]
 """Entries of a run's log, oldest first."""
@@ -98,47 +91,39 @@ def encoded(figure: Figure, path: Path) -> bytes:
 
 
 @as_default_style
-def loss_figure(step_entries: Entries, validation_entries: Entries, bleu_entries: Entries) -> Figure:
-    """Draw loss and BLEU over millions of real target tokens, from the log's `step`, `validation` and `bleu` entries.
+def loss_figure(run: RunDirectory) -> Figure:
+    """Draw loss and BLEU of a run over the real target tokens that it has seen, in millions, from its log.
 
     Top:     in nats per target token, the training loss of each step and its running mean (what is minimised: with
              label smoothing, paper §5.4, and dropout), and the validation loss (without both). exp of the validation
              loss is the perplexity of Table 3.
     Bottom:  BLEU of greedy translations of the validation text, 0 to 100, if there are any.
     """
-    if not step_entries:
-        raise UserError("no step is logged yet: there is nothing to draw")
-    figure = Figure(figsize=(8, 6.5 if bleu_entries else 4.5), layout="constrained")
-    loss_axes, *bleu_axes = figure.subplots(
-        1 + bool(bleu_entries), sharex=True, squeeze=False, height_ratios=[2, 1] if bleu_entries else [1]
-    )[:, 0]
-    draw_training_loss(loss_axes, step_entries)
-    if validation_entries:
-        best = min(entry["loss"] for entry in validation_entries)
+    steps, validations, bleus = (run.read_log(event) for event in ("step", "validation", "bleu"))
+    if not steps:
+        raise UserError(f"{run.path}: no step is logged yet: there is nothing to draw")
+    figure = Figure(figsize=(8, 6.5 if bleus else 4.5), layout="constrained")
+    ratios = [2, 1] if bleus else [1]
+    loss_axes, *bleu_axes = figure.subplots(len(ratios), sharex=True, squeeze=False, height_ratios=ratios)[:, 0]
+    losses, window = column(steps, "loss"), max(1, len(steps) // 50)
+    loss_axes.plot(millions(steps), losses, color=LIGHT, linewidth=0.8, label="training, each step")
+    mean = running_mean(losses, column(steps, "target_tokens"), window)
+    name = f"training, running mean, window {window} (smoothed objective, with dropout)"
+    line = "o-" if len(steps) == 1 else "-"  # a single point makes no line
+    loss_axes.plot(millions(steps), mean, line, color=DARK, label=name)
+    dots: Any = {"marker": "o", "color": ACCENT, "markersize": 4}
+    if validations:
+        best = min(entry["loss"] for entry in validations)
         name = f"validation (lowest {best:.3f}, perplexity {math.exp(min(best, 700)):.2f})"
-        draw_dots(loss_axes, millions(validation_entries), column(validation_entries, "loss"), name)
+        loss_axes.plot(millions(validations), column(validations, "loss"), label=name, **dots)
     label(loss_axes, "Loss", y="nats per target token")
     loss_axes.legend()
     for axes in bleu_axes:
-        draw_dots(axes, millions(bleu_entries), column(bleu_entries, "bleu"))
+        axes.plot(millions(bleus), column(bleus, "bleu"), **dots)
         axes.set_ylim(bottom=0)
         label(axes, "Validation BLEU, greedy search", y="BLEU")
-    figure.axes[-1].set_xlabel(TOKENS_SEEN)
+    figure.axes[-1].set_xlabel("target tokens seen, in millions")
     return figure
-
-
-def draw_training_loss(axes: Axes, entries: Entries) -> None:
-    tokens, losses = millions(entries), column(entries, "loss")
-    window = max(1, len(entries) // 50)
-    mean = running_mean(losses, column(entries, "target_tokens"), window)
-    name = f"training, running mean, window {window} (smoothed objective, with dropout)"
-    line = "o-" if len(entries) == 1 else "-"  # a single point makes no line
-    axes.plot(tokens, losses, color=LIGHT, linewidth=0.8, label="training, each step")
-    axes.plot(tokens, mean, line, color=DARK, label=name)
-
-
-def draw_dots(axes: Axes, x: np.ndarray, y: np.ndarray, name: str | None = None) -> None:
-    axes.plot(x, y, "o-", color=ACCENT, markersize=4, label=name)
 
 
 def running_mean(values: np.ndarray, weights: np.ndarray, window: int) -> np.ndarray:
@@ -164,13 +149,14 @@ def millions(entries: Entries) -> np.ndarray:
 
 
 @as_default_style
-def schedule_figure(d_model: int, warmup: int, factor: float, steps: int, step_entries: Entries = ()) -> Figure:
+def schedule_figure(run: RunDirectory) -> Figure:
     """Draw the learning rate of each optimizer step (paper §5.3, equation 3), with its largest value as text.
 
-    If the log's `step` entries are given, the learning rates that the run used are drawn behind the curve.
+    The learning rates that the run's log has are drawn behind the curve.
     """
-    if steps < 1:
-        raise UserError(f"steps={steps} must be at least 1")
+    config = configs.load(run.config_file)
+    d_model, warmup, factor = config.model.d_model, config.training.warmup, config.training.lr_factor
+    steps, logged = config.training.steps, run.read_log("step")
     peak = min(warmup, steps)
     at = np.unique(np.append(np.linspace(1, steps, 1000).astype(int), peak))
     rates = [noam(int(step), d_model, warmup, factor) for step in at]
@@ -178,15 +164,15 @@ def schedule_figure(d_model: int, warmup: int, factor: float, steps: int, step_e
     axes = figure.subplots()
     name = f"equation 3: d_model = {d_model}, warmup = {warmup:,}, factor = {factor:g}"
     axes.plot(at, rates, color=DARK, label=name, zorder=3)
-    if step_entries:
-        logged = column(step_entries, "step"), column(step_entries, "learning_rate")
-        axes.plot(*logged, color=ACCENT, linewidth=6, alpha=0.5, solid_capstyle="butt", label="the run's log")
+    if logged:
+        wide: Any = {"linewidth": 6, "alpha": 0.5, "solid_capstyle": "butt"}
+        axes.plot(column(logged, "step"), column(logged, "learning_rate"), color=ACCENT, label="the run's log", **wide)
     highest = noam(peak, d_model, warmup, factor)
     text = f"{'peak' if warmup <= steps else 'still rising'}: {highest:.3g} at step {peak:,}"
     side = "left" if peak < steps / 2 else "right"
     axes.annotate(text, (peak, highest), (0, 8), textcoords="offset points", ha=side)
     axes.plot([peak], [highest], "o", color=DARK, zorder=3)
-    axes.set_ylim(0, 1.15 * max([highest, *(entry["learning_rate"] for entry in step_entries)]))
+    axes.set_ylim(0, 1.15 * max([highest, *(entry["learning_rate"] for entry in logged)]))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     label(axes, "Learning rate: linear warmup, then step$^{-0.5}$", x="optimizer step", y="learning rate")
     axes.legend(loc="lower right")
@@ -278,72 +264,42 @@ def attention_figure(translator: Translator, sentence: str, beam: int = 4, alpha
     width, height = max(3.5, 0.26 * S + 1.2), max(3.5, 0.26 * T + 1.0)  # inches, of the left part
     side = min(1.6, max(0.8, height / N))  # of a head
     title = f"{' '.join(sentence.split())} → {attention.text}"
-    families, missing = fonts_for("".join([*attention.source, *attention.target, title]))
-    if missing:
-        some = printable(" ".join(missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-        print(f"no installed font has {some}: the figure shows {NO_GLYPH} instead", file=sys.stderr)
-    shown = str.maketrans(dict.fromkeys(missing, NO_GLYPH))
-    source, target = ([piece.translate(shown) for piece in pieces] for pieces in (attention.source, attention.target))
+    families = [name for name in FONTS if name in fontManager.get_font_names()]
     figure = Figure(figsize=(width + side * H + 1.2, max(height, side * N) + 0.8), layout="constrained")
     halves = figure.add_gridspec(1, 2, width_ratios=[width, side * H + 1.2])
     axes = figure.add_subfigure(halves[0]).subplots()
     draw_matrix(axes, attention.weights[-1].mean(axis=0), 0, attention.weights.max())
-    axes.set_xticks(range(S), source, rotation=90, parse_math=False, family=families)
-    axes.set_yticks(range(T), target, parse_math=False, family=families)
+    axes.set_xticks(range(S), attention.source, rotation=90, parse_math=False, family=families)
+    axes.set_yticks(range(T), attention.target, parse_math=False, family=families)
     axes.set(title=f"layer {N}, mean over heads", xlabel="source", ylabel="piece being written")
-    draw_heads(figure.add_subfigure(halves[1]), attention.weights)
-    lines = textwrap.fill(title.translate(shown), int(11 * figure.get_figwidth()))
+    right = figure.add_subfigure(halves[1])
+    grid = right.subplots(N, H, sharex=True, sharey=True, squeeze=False)
+    for (layer, head), axes in np.ndenumerate(grid):
+        image = draw_matrix(axes, attention.weights[layer, head], 0, attention.weights.max())
+        axes.set(xticks=[], yticks=[])
+        if layer == 0:
+            axes.set_title(f"head {head + 1}", fontsize="medium")
+        if head == 0:
+            axes.set_ylabel(f"layer {layer + 1}")
+    right.colorbar(image, ax=grid, label="attention weight", aspect=30)
+    lines = textwrap.fill(title, int(11 * figure.get_figwidth()))
     figure.suptitle(lines, parse_math=False, family=families)
     return figure
-
-
-def fonts_for(text: str) -> tuple[list[str], str]:
-    """Families of fonts with which a text is drawn, the default one first, and the characters that none of them has.
-
-    Of the installed fonts, it takes those that have the most of the characters that are still missing.
-    """
-    default = FontProperties().get_name()
-    families = [default]
-    missing = {character for character in text if not character.isspace()} - glyphs_of(findfont(default), text)
-    others = [font for font in fontManager.ttflist if is_regular(font)] if missing else []
-    found = {font.name: glyphs_of(font.fname, "".join(missing)) for font in others}
-    while best := max(found, key=lambda name: (len(found[name] & missing), "Sans" in name), default=""):
-        if not found[best] & missing:
-            break
-        families.append(best)
-        missing -= found[best]
-    return families, "".join(sorted(missing))
-
-
-def is_regular(font: FontEntry) -> bool:
-    """Return True for a font that is neither bold nor slanted, nor the one whose glyphs stand for missing ones."""
-    return font.style == "normal" and font.weight in (400, "normal", "regular") and "Last Resort" not in font.name
-
-
-def glyphs_of(path: str, text: str) -> set[str]:
-    """The characters of the text that the font in this file has."""
-    try:
-        font = get_font(path)
-    except (OSError, RuntimeError):  # it was removed, or FreeType cannot read it
-        return set()
-    return {character for character in text if font.get_char_index(ord(character))}
 
 
 def attention_of_translation(translator: Translator, sentence: str, beam: int, alpha: float) -> TranslationAttention:
     """Translate, then run the model once on source and translation to collect all attention weights."""
     if not sentence.strip():
         raise UserError("the sentence is empty: there is nothing to translate")
-    if not is_unicode(sentence):
-        raise UserError("the sentence is not valid UTF-8")
     model = translator.model
     tokenizer = target_tokenizer = translator.tokenizer
     if isinstance(tokenizer, TokenizerPair):  # it parses
+        from scratchformer.decoding.tree_parser import words_of
+
         target_tokenizer, sentence = tokenizer.target, " ".join(words_of(sentence))
     source_ids = encode_sequences(tokenizer.encode, [sentence]).padded(np.array([0]))  # (1, S)
-    n_heads = model.config.N * model.config.h
-    if source_ids.size > MOST_PIECES or n_heads > MOST_HEADS:
-        limits = f"a figure shows at most {MOST_PIECES} and {MOST_HEADS}"
-        raise UserError(f"the sentence has {source_ids.size:,} pieces, the model {n_heads:,} heads: {limits}")
+    if source_ids.size > MOST_PIECES:
+        raise UserError(f"the sentence has {source_ids.size:,} pieces: a figure shows at most {MOST_PIECES}")
     [[best]] = search(model, source_ids, beam, alpha, translator.extra_length, rules=translator.rules)
     longest = max_lengths(model, source_ids, translator.extra_length)[0]
     written = [*best.ids, EOS][:longest]  # cut off, it has no end symbol
@@ -352,26 +308,3 @@ def attention_of_translation(translator: Translator, sentence: str, beam: int, a
     weights = np.stack([np.asarray(cross[0]) for cross in of_decoder[1::2]])  # (N, H, T, S)
     source, target = tokenizer.pieces(source_ids[0]), target_tokenizer.pieces(written)
     return TranslationAttention(source, target, weights, tokenizer.decode([best.ids])[0])
-
-
-def is_unicode(text: str) -> bool:
-    """Return True for text that UTF-8 can encode; an argument of the command line may hold other bytes."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def draw_heads(figure: SubFigure, weights: np.ndarray) -> None:
-    """Draw every head of weights (N, H, T, S), and the colour bar for the whole figure."""
-    N, H = weights.shape[:2]
-    grid = figure.subplots(N, H, sharex=True, sharey=True, squeeze=False)
-    for (layer, head), axes in np.ndenumerate(grid):
-        image = draw_matrix(axes, weights[layer, head], 0, weights.max())
-        axes.set(xticks=[], yticks=[])
-        if layer == 0:
-            axes.set_title(f"head {head + 1}", fontsize="medium")
-        if head == 0:
-            axes.set_ylabel(f"layer {layer + 1}")
-    figure.colorbar(image, ax=grid, label="attention weight", aspect=30)

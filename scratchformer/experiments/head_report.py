@@ -17,11 +17,11 @@ then cross-attention). The number of a head is its index in the flattened array.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from itertools import islice
 from statistics import NormalDist
-from typing import Any, Callable, Collection, Iterator, NamedTuple, Sequence
+from typing import Any, Callable, Collection, Iterable, Iterator, NamedTuple, Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from threadpoolctl import threadpool_limits
@@ -87,9 +87,8 @@ def corrected_z(n_tried: int) -> float:
 def roles_of_heads(seen: Sequence[Observation]) -> list[dict[str, Any]]:
     """Sum up the observations of each role -> its record
 
-    scores    (N, H), 0 to 1; baseline, bar: those of the baseline and of the bar
-    errors    (N, H): the standard error of score - bar, over sentences
-    heads     (N, H): True for a head that has the role, because its score exceeds the bar beyond chance
+    scores  (N, H), 0 to 1; baseline: that of the baseline
+    heads   (N, H): True for a head that has the role, because its score exceeds the bar beyond chance
     """
     found: dict[tuple[str, str, str], list[Any]] = {}
     for observation in seen:
@@ -100,9 +99,9 @@ def roles_of_heads(seen: Sequence[Observation]) -> list[dict[str, Any]]:
         hits, baseline, bar, cases = (np.array(values, float) for values in zip(*rows))
         excess, errors = mean_and_error(hits - bar[:, None, None], cases)
         n = cases.sum()
-        record = {"kind": kind, "name": name, "by": by, "scores": (hits.sum(axis=0) / n).tolist()}
-        record |= {"errors": errors.tolist(), "baseline": float(baseline.sum() / n), "bar": float(bar.sum() / n)}
-        roles.append(record | {"heads": (excess > z * errors).tolist()})
+        record = {"kind": kind, "name": name, "by": by, "baseline": float(baseline.sum() / n)}
+        record |= {"scores": (hits.sum(axis=0) / n).tolist(), "heads": (excess > z * errors).tolist()}
+        roles.append(record)
     return roles
 
 
@@ -120,8 +119,8 @@ def mean_and_error(values: np.ndarray, cases: np.ndarray) -> tuple[np.ndarray, n
     return mean, np.sqrt(n / (n - 1) * (residuals**2).sum(axis=0)) / total
 
 
-def observations(attention: SentenceAttention, example: Example | None = None) -> Iterator[Observation]:
-    """Observe every role in a sentence; alignment only with an annotated example.
+def observations(attention: SentenceAttention, example: Example) -> Iterator[Observation]:
+    """Observe every role in a sentence; alignment only if the example has one.
 
     previous, same, next token; sentence start, sentence end    rows that attend most to this position
     words over 5 away                                           weight on them
@@ -152,11 +151,14 @@ def observations(attention: SentenceAttention, example: Example | None = None) -
         uniform = float((far / n_keys[:, None])[rows].sum())
         hits = (getattr(attention, kind) * far)[:, :, rows].sum(axis=(-2, -1))
         yield Observation(kind, f"words over {FAR} away", "uniform", hits, uniform, uniform, float(rows.sum()))
-    if example is not None:
+    if example.alignment:
         right = heads.right_choices(heads.aligned_words(attention.cross, attention), example)  # (N, H)
-        lengths = len(words(example.target)), len(words(example.source))
-        diagonal = float(heads.right_choices(heads.diagonal_alignment(*lengths), example))
+        diagonal = float(heads.right_choices(diagonal_of(example), example))
         yield Observation("cross", "alignment", "diagonal", right, diagonal, diagonal, heads.n_aligned(example))
+
+
+def diagonal_of(example: Example) -> np.ndarray:
+    return heads.diagonal_alignment(len(words(example.target)), len(words(example.source)))
 
 
 def pronoun_observations(translator: Translator, pairs: Sequence[Example]) -> Iterator[Observation]:
@@ -172,14 +174,13 @@ def pronoun_observations(translator: Translator, pairs: Sequence[Example]) -> It
             yield Observation(kind, name, "random choice", both, 0.25, 0.25, 1)
 
 
-def alignment_accuracies(translator: Translator, examples: Sequence[Example]) -> dict[str, float]:
+def alignment_accuracies(seen: Sequence[SentenceAttention], examples: Sequence[Example]) -> dict[str, float]:
     """The share of the right source words that attention and baselines find (`heads.AlignmentScore.accuracy`)."""
-    chosen: dict[str, list[np.ndarray]] = {"attention of the last layer": [], "rollout": [], "diagonal": []}
-    for example in examples:
-        attention = heads.sentence_attention(translator, example)
-        chosen["attention of the last layer"].append(heads.aligned_words(attention.cross[-1].mean(axis=0), attention))
-        chosen["rollout"].append(heads.aligned_words(heads.rollout(attention).source, attention))
-        chosen["diagonal"].append(heads.diagonal_alignment(len(words(example.target)), len(words(example.source))))
+    chosen = {
+        "attention of the last layer": [heads.aligned_words(each.cross[-1].mean(axis=0), each) for each in seen],
+        "rollout": [heads.aligned_words(heads.rollout(each), each) for each in seen],
+        "diagonal": [diagonal_of(example) for example in examples],
+    }
     scores = {name: heads.alignment_score(found, examples).accuracy for name, found in chosen.items()}
     return scores | {"chance": heads.chance_accuracy(examples)}
 
@@ -190,35 +191,24 @@ def alignment_accuracies(translator: Translator, examples: Sequence[Example]) ->
 class Text(NamedTuple):
     """Sentence pairs, the same as ids, and the language of the targets, which decides what BLEU counts as a token."""
 
-    pairs: Pairs
+    examples: list[Example]
     encoded: EncodedPairs
-    language: str = "de"
+    language: str
 
     @property
     def n_tokens(self) -> np.ndarray:
         """Target tokens of each sentence, </s> included, (sentences,)."""
         return self.encoded.target.lengths
 
-    def part(self, keep: np.ndarray) -> Text:
-        """The pairs where `keep`, (sentences,) bool, is True."""
-        ids, numbers = self.encoded, self.encoded.line_numbers[keep]
-        encoded = EncodedPairs(ids.source.select(keep), ids.target.select(keep), numbers, ids.max_length, 0)
-        return Text(select(self.pairs, keep), encoded, self.language)
 
-
-def text_of(translator: Translator, pairs: Pairs, n_sentences: int, language: str = "de") -> Text:
+def text_of(translator: Translator, examples: Iterable[Example], n_sentences: int, language: str = "de") -> Text:
     """The first pairs of which no side is longer than MAX_LENGTH tokens, or than the model's table of positions."""
-    config = translator.model.config
+    config, encode = translator.model.config, translator.tokenizer.encode
     longest = min(MAX_LENGTH, config.max_positions) if config.positions == "learned" else MAX_LENGTH
-    encoded = encode_pairs(translator.tokenizer.encode, pairs, longest, longest)
-    fitting = select(pairs, np.isin(pairs.line_numbers, encoded.line_numbers))
-    return Text(fitting, encoded, language).part(np.arange(len(encoded)) < n_sentences)
-
-
-def select(pairs: Pairs, keep: np.ndarray) -> Pairs:
-    """The pairs where `keep`, (pairs,) bool, is True."""
-    source, target = ([each for each, kept in zip(lines, keep) if kept] for lines in (pairs.source, pairs.target))
-    return Pairs(source, target, [number for number, kept in zip(pairs.line_numbers, keep) if kept], 0)
+    fitting = (each for each in examples if max(map(len, encode([each.source, each.target]))) < longest)
+    found = list(islice(fitting, n_sentences))
+    pairs = Pairs([each.source for each in found], [each.target for each in found], list(range(len(found))), 0)
+    return Text(found, encode_pairs(encode, pairs, longest, longest), language)
 
 
 # Importance -----------------------------------------------------------------------------------------------------------
@@ -231,16 +221,18 @@ def every_attention(model: Transformer) -> list[SelfAttention | CrossAttention]:
 
 def head_names(model: Transformer) -> list[str]:
     """Kind, layer and head, counted from 1, as in "cross 2.3"; in the order of the heads' numbers."""
-    return [
-        f"{kind} {layer + 1}.{head + 1}"
-        for kind, layers in heads.attention_layers(model).items()
-        for layer, attention in enumerate(layers)
-        for head in range(attention.h)
+    layers = [
+        (kind, n, layer) for kind, found in heads.attention_layers(model).items() for n, layer in enumerate(found, 1)
     ]
+    return [f"{kind} {n}.{head}" for kind, n, layer in layers for head in range(1, layer.h + 1)]
 
 
 def close_only(gates: Sequence[HeadGate], closed: Collection[int]) -> None:
-    """Close the gates of the heads with these numbers, and open all others."""
+    """Close the gates of the heads with these numbers, and open all others.
+
+    The rest of the model was trained with the heads, and has never seen a 0 in their place. So the damage shows what
+    the model loses without preparation, not what it could have learnt to do without the heads.
+    """
     for index, gate in enumerate(gates):
         H = len(gate.xi.data)
         gate.xi.data[...] = 1
@@ -270,7 +262,8 @@ def sentence_losses(translator: Translator, text: Text) -> np.ndarray:
 
 def greedy_bleu(translator: Translator, text: Text) -> float:
     """sacreBLEU, 0 to 100, of greedy translations."""
-    return corpus_scores(translator.translate(text.pairs.source, beam=1), text.pairs.target, text.language).bleu
+    translations = translator.translate([each.source for each in text.examples], beam=1)
+    return corpus_scores(translations, [each.target for each in text.examples], text.language).bleu
 
 
 def without_each(translator: Translator, text: Text, measure: Callable[[Translator, Text], Any]) -> np.ndarray:
@@ -309,11 +302,6 @@ def gradient_importance(translator: Translator, text: Text) -> np.ndarray:
     return np.abs(gate_gradients(translator, text)).sum(axis=0) / text.n_tokens.sum()
 
 
-def order_by(importance: np.ndarray) -> list[int]:
-    """The numbers of all heads, the least important first."""
-    return np.argsort(importance, axis=None, kind="stable").tolist()
-
-
 def pruning_curve(
     translator: Translator, text: Text, order: Sequence[int], bleu_at: Collection[int] = ()
 ) -> dict[str, Any]:
@@ -333,74 +321,53 @@ def pruning_curve(
     return {"order": [names[head] for head in order], "losses": losses, "bleus": bleus}
 
 
+def orders_of_removal(translator: Translator, text: Text) -> dict[str, list[int]]:
+    """Orders of all heads by both measures on this text, the least important first, and at random."""
+    by_loss = without_each(translator, text, sentence_losses).sum(axis=0).argsort(axis=None, kind="stable").tolist()
+    by_gradient = gradient_importance(translator, text).argsort(axis=None, kind="stable").tolist()
+    orders = {"by loss": by_loss, "by gradient": by_gradient, "by loss, reversed": by_loss[::-1]}
+    for seed in range(N_RANDOM):
+        orders[f"random {seed}"] = np.random.default_rng(seed).permutation(len(by_loss)).tolist()
+    return orders
+
+
 # The report -----------------------------------------------------------------------------------------------------------
 
 
 def measure_heads(
-    translator: Translator,
-    text: Text,
-    to_order: Text,
-    to_prune: Text,
-    examples: Sequence[Example] | None = None,
-    pairs: Sequence[Example] = (),
-    bleu_at: int = 4,
+    translator: Translator, text: Text, to_order: Text, to_prune: Text, pairs: Sequence[Example] = (), parts: int = 4
 ) -> dict[str, Any]:
     """Measure everything -> a record that JSON can hold, from which `as_text` and the figures are made
 
     text      the sentences on which each head is measured
     to_order  where the orders of removal are found; to_prune: where the curves are measured, other sentences
-    examples  the sentences of `text` with their annotations, if there are any; pairs: minimal pairs
-    bleu_at   number of parts into which BLEU divides a curve
+    pairs     minimal pairs, if there are any
+    parts     number of parts into which BLEU divides a curve
     """
     names, n_tokens, intact = head_names(translator.model), text.n_tokens, sentence_losses(translator, text)
-    with tqdm(total=5 + N_RANDOM, unit=" parts", disable=None, leave=False) as bar:
-        rises, errors = mean_and_error(
-            without_each(translator, text, sentence_losses) - intact[:, None, None], n_tokens
-        )
-        gradients = gradient_importance(translator, text)
-        bar.update()
-        bleus = without_each(translator, text, greedy_bleu)
-        bar.update()
-        annotated: Sequence[Example | None] = examples if examples else [None] * len(text.encoded)
-        with computing(translator):
-            seen: list[Observation] = []
-            for source, target, example in zip(text.pairs.source, text.pairs.target, annotated):
-                pair = Example(source, target, "", "", [], None)
-                seen += observations(heads.sentence_attention(translator, pair), example)
-            seen += pronoun_observations(translator, pairs)
-            alignment = alignment_accuracies(translator, examples) if examples else {}
-        by_loss = order_by(without_each(translator, to_order, sentence_losses).sum(axis=0))
-        by_gradient = order_by(gradient_importance(translator, to_order))
-        orders = {"by loss": by_loss, "by gradient": by_gradient, "by loss, reversed": by_loss[::-1]}
-        for seed in range(N_RANDOM):
-            orders[f"random {seed}"] = np.random.default_rng(seed).permutation(len(names)).tolist()
-        marks = {round(len(names) * part / bleu_at) for part in range(bleu_at + 1)}
-        curves = {}
-        for name, order in orders.items():
-            curves[name] = pruning_curve(translator, to_prune, order, marks)
-            bar.update()
-    roles = roles_of_heads(seen)
-    n_compared = sum(np.size(role["scores"]) for role in roles)
-    values = zip(*(each.reshape(-1).tolist() for each in (rises, errors, bleus, gradients)))
+    rises, errors = mean_and_error(without_each(translator, text, sentence_losses) - intact[:, None, None], n_tokens)
+    numbers = rises, errors, without_each(translator, text, greedy_bleu), gradient_importance(translator, text)
+    with computing(translator):
+        attentions = [heads.sentence_attention(translator, example) for example in text.examples]
+        seen = [each for pair in zip(attentions, text.examples) for each in observations(*pair)]
+        roles = roles_of_heads(seen + list(pronoun_observations(translator, pairs)))
+    marks = {round(len(names) * part / parts) for part in range(parts + 1)}
+    orders = tqdm(orders_of_removal(translator, to_order).items(), unit=" orders", disable=None, leave=False)
     return {
         "sentences": len(intact),
         "tokens": int(n_tokens.sum()),
         "loss": float(intact.sum() / n_tokens.sum()),  # nats per token
         "bleu": greedy_bleu(translator, text),
         "tokenizer": bleu_metric(text.language).tokenizer.signature(),
-        "heads": {name: dict(zip(("rise", "error", "bleu", "gradient"), each)) for name, each in zip(names, values)},
+        "heads": {
+            name: dict(zip(("rise", "error", "bleu", "gradient"), each))
+            for name, *each in zip(names, *(array.reshape(-1).tolist() for array in numbers))
+        },
         "roles": roles,
-        "comparisons": n_compared,
-        "z": corrected_z(n_compared),
-        "alignment": alignment,
-        "curves": curves,
+        "comparisons": sum(np.size(role["scores"]) for role in roles),
+        "alignment": alignment_accuracies(attentions, text.examples) if text.examples[0].alignment else {},
+        "curves": {name: pruning_curve(translator, to_prune, order, marks) for name, order in orders},
     }
-
-
-def grid(record: dict[str, Any], key: str) -> np.ndarray:
-    """A number of each head, (A, H)."""
-    per_attention = int(list(record["heads"])[-1].rpartition(".")[2])
-    return np.array([head[key] for head in record["heads"].values()]).reshape(-1, per_attention)
 
 
 def as_text(record: dict[str, Any]) -> str:
@@ -426,7 +393,7 @@ def as_text(record: dict[str, Any]) -> str:
     if record["alignment"]:
         found = ", ".join(f"{name} {accuracy:.2f}" for name, accuracy in record["alignment"].items())
         lines.append(f"right source word, by the corpus's alignment: {found}")
-    return "\n".join([*lines, "", *pruning_lines(record["curves"])])
+    return "\n".join(lines)
 
 
 def roles_of(name: str, roles: list[dict[str, Any]]) -> str:
@@ -443,27 +410,6 @@ def roles_of(name: str, roles: list[dict[str, Any]]) -> str:
     return found if held else f"[{found}]"
 
 
-def pruning_lines(curves: dict[str, Any]) -> list[str]:
-    """Write loss and BLEU for the numbers of removed heads for which there is BLEU."""
-    drawn = [curve for name, curve in curves.items() if name not in STYLES]
-    counts = list(drawn[0]["bleus"])
-    mean: dict[str, Any] = {
-        "losses": np.mean([curve["losses"] for curve in drawn], axis=0).tolist(),
-        "bleus": {count: float(np.mean([curve["bleus"][count] for curve in drawn])) for count in counts},
-    }
-    lines = [
-        "Loss and BLEU while heads are removed, least needed first (reversed: most needed first). The orders were",
-        "found on other sentences; `scratchformer heads` takes half of the sentences for each.",
-        f"{'heads removed':20}" + "".join(f"{count:>15}" for count in counts),
-    ]
-    rows: dict[str, Any] = {name: curves[name] for name in STYLES}
-    rows[f"random, mean of {len(drawn)}"] = mean
-    for name, curve in rows.items():
-        cells = [f"{curve['losses'][count]:8.3f} {curve['bleus'][count]:6.2f}" for count in counts]
-        lines.append(f"{name:20}" + "".join(f"{cell:>15}" for cell in cells))
-    return lines
-
-
 # Figures --------------------------------------------------------------------------------------------------------------
 
 COLUMNS = 4
@@ -475,57 +421,42 @@ STYLES = {"by loss": (DARK, "s--"), "by gradient": (ACCENT, "^-"), "by loss, rev
 
 @as_default_style
 def maps_figure(record: dict[str, Any]) -> Figure:
-    """Draw the heads as grids: a row for each attention, a column for each head, and the number in its cell.
+    """Draw a grid for each statistic: a row for each layer, a column for each head, and the share in its cell.
 
-    The first two maps show importance, in nats per token: the rise of the loss without the head, and E |dL/dxi|. The
-    others show a statistic each, 0 to 1, of the heads that it is about. A frame marks the heads that have the role.
+    A frame marks the heads that have the role.
     """
-    rises, gradients, roles = grid(record, "rise"), grid(record, "gradient"), record["roles"]
-    rows = list(dict.fromkeys(name.rpartition(".")[0] for name in record["heads"]))  # encoder 1, encoder 2, ...
-    n_lines = -(-(2 + len(roles)) // COLUMNS)
-    figure = Figure(figsize=(3.2 * COLUMNS, (0.25 * len(rows) + 1.2) * n_lines), layout="constrained")
+    roles = record["roles"]
+    n_lines, n_layers = -(-len(roles) // COLUMNS), len(roles[0]["scores"])
+    figure = Figure(figsize=(3.2 * COLUMNS, (0.4 * n_layers + 1.2) * n_lines), layout="constrained")
     places = figure.subplots(n_lines, COLUMNS, squeeze=False).reshape(-1)
-    draw_map(places[0], rises, rows, "loss without it: rise", float(rises.max()), 3)
-    draw_map(places[1], gradients, rows, "E |dL/dξ|", float(gradients.max()), 3)
-    for axes, role in zip(places[2:], roles):
-        own = [row for row in rows if row.startswith(role["kind"])]
-        title = f"{role['name']}\n({role['by']}: {role['baseline']:.2f})"
-        draw_map(axes, np.array(role["scores"]), own, title, 1.0, 2)
-        for layer, head in np.argwhere(role["heads"]):
-            axes.add_patch(Rectangle((head - 0.5, layer - 0.5), 1, 1, fill=False, edgecolor=ACCENT, linewidth=3))
-    for axes in places[2 + len(roles) :]:
+    for axes in places[len(roles) :]:
         axes.set_axis_off()
+    for axes, role in zip(places, roles):
+        scores, frames = np.array(role["scores"]), np.argwhere(role["heads"])
+        draw_matrix(axes, scores, 0, 1)
+        for (layer, head), score in np.ndenumerate(scores):
+            look: Any = {"ha": "center", "va": "center", "color": "black" if score > 0.5 else "white"}
+            axes.text(head, layer, f"{score:.2f}", fontsize="x-small", **look)
+        for layer, head in frames:
+            axes.add_patch(Rectangle((head - 0.5, layer - 0.5), 1, 1, fill=False, edgecolor=ACCENT, linewidth=3))
+        axes.set_xticks(range(scores.shape[1]), [f"{head + 1}" for head in range(scores.shape[1])])
+        axes.set_yticks(range(n_layers), [f"{role['kind']} {layer + 1}" for layer in range(n_layers)])
+        axes.set_title(f"{role['name']}\n({role['by']}: {role['baseline']:.2f})", fontsize="medium")
     return figure
-
-
-def draw_map(axes: Axes, values: np.ndarray, rows: Sequence[str], title: str, highest: float, digits: int) -> None:
-    """Draw values (rows, H) with their numbers; 0 is the darkest."""
-    draw_matrix(axes, values, 0, max(highest, np.finfo(float).tiny))
-    for (row, column), value in np.ndenumerate(values):
-        colour = "black" if value > highest / 2 else "white"
-        axes.text(column, row, f"{value:.{digits}f}", ha="center", va="center", color=colour, fontsize="x-small")
-    axes.set_xticks(range(values.shape[1]), [f"{head + 1}" for head in range(values.shape[1])])
-    axes.set_yticks(range(len(rows)), rows)
-    axes.set_title(title, fontsize="medium")
 
 
 @as_default_style
 def pruning_figure(record: dict[str, Any]) -> Figure:
-    """Draw loss (nats per target token) and BLEU over the number of heads removed, a line for each order.
-
-    The random orders are drawn as a band from the lowest to the highest, with their mean.
-    """
+    """Draw loss (nats per target token) and BLEU over the number of heads removed, a line for each order."""
     figure = Figure(figsize=(8, 6.5), layout="constrained")
     loss_axes, bleu_axes = figure.subplots(2, sharex=True)
-    curves, n = record["curves"], len(record["heads"])
-    counts, bleu_counts = list(range(n + 1)), list(curves["by loss"]["bleus"])
-    for axes, x, key in ((loss_axes, counts, "losses"), (bleu_axes, bleu_counts, "bleus")):
-        heights = {name: [curve[key][count] for count in x] for name, curve in curves.items()}
-        band = np.array([heights[name] for name in heights if name not in STYLES])
-        axes.fill_between(x, band.min(axis=0), band.max(axis=0), color="0.85")
-        axes.plot(x, band.mean(axis=0), color="0.5", label=f"{len(band)} random orders: mean and range")
-        for name, (colour, style) in STYLES.items():
-            axes.plot(x, heights[name], style, color=colour, markersize=4, label=name)
+    n = len(record["heads"])
+    for name, curve in record["curves"].items():
+        colour, style = STYLES.get(name, ("0.7", "-"))
+        shown = name if name in STYLES else "random orders" * (name == "random 0")
+        look: Any = {"color": colour, "markersize": 4, "zorder": 3 if name in STYLES else 2}
+        loss_axes.plot(curve["losses"], style, **look)
+        bleu_axes.plot(*zip(*curve["bleus"].items()), style, label=shown, **look)
     label(loss_axes, "Loss without some heads", y="nats per target token")
     label(bleu_axes, "BLEU without some heads, greedy search", x=f"heads removed, of {n}", y="BLEU")
     bleu_axes.legend()

@@ -13,14 +13,12 @@ Shapes: N layers, H heads, S source pieces, T target pieces, </s> included.
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import NamedTuple, Sequence
 
 import numpy as np
 
 from scratchformer.decoding.translator import Translator
 from scratchformer.nn.attention import CrossAttention, SelfAttention, attention_weights
-from scratchformer.nn.head_gate import gated
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import encode_sequences
 from scratchformer.text.bundled import Example, both_right, words
@@ -129,8 +127,6 @@ def alignment_score(chosen: Sequence[np.ndarray], examples: Sequence[Example]) -
 def right_choices(chosen: np.ndarray, example: Example) -> np.ndarray:
     """Count the aligned target words whose chosen source word is one they translate: (..., target words) -> (...)."""
     n_source, n_target = len(words(example.source)), len(words(example.target))
-    if np.shape(chosen)[-1] != n_target:
-        raise ValueError(f"choices of shape {np.shape(chosen)} for the {n_target} words of {example.target!r}")
     gold = np.zeros((n_target, n_source), bool)
     for source, target in example.alignment:
         gold[target, source] = True
@@ -148,35 +144,19 @@ def chance_accuracy(examples: Sequence[Example]) -> float:
     return sum(expected) / sum(map(n_aligned, examples))
 
 
-def target_words_of(example: Example, source_word: int) -> list[int]:
-    """The target words that translate a source word."""
-    return [target for source, target in example.alignment if source == source_word]
-
-
 # Attention rollout ----------------------------------------------------------------------------------------------------
 
 
-class Rollout(NamedTuple):
-    """Shares of the pieces in each position's state, if attention were all that mixes them.
+def rollout(attention: SentenceAttention) -> np.ndarray:
+    """Shares of the source pieces in the state that writes each piece: (T, S)
 
-    encoder  (S, S): the state of a source position after all layers, from the source pieces; rows sum to 1
-    target   (T, T): the state that writes a piece, from the pieces read so far, <s> first
-    source   (T, S): the same state, from the source pieces; a row of `target` and one of `source` sum to 1 together
-    """
-
-    encoder: np.ndarray
-    target: np.ndarray
-    source: np.ndarray
-
-
-def rollout(attention: SentenceAttention) -> Rollout:
-    """Attention rollout (Abnar & Zuidema 2020, §3): the attention of all layers, multiplied.
+    Attention rollout (Abnar & Zuidema 2020, §3) multiplies the attention of all layers, as if nothing else mixed them:
 
         R_l = (W_l / 2 + I / 2) R_(l-1),   R_0 = I
 
     W is the mean over a layer's heads, and I stands for the residual connection, which is given half of the weight
     whatever the model does. In the decoder, self-attention mixes target positions like this; then cross-attention gives
-    half of the weight to the encoder's output, so to its rollout.
+    half of the weight to the encoder's output, so to its rollout. What a row lacks to 1 is the share of the target.
 
     Differs:  the source treats encoders only. The decoder's part here follows the same rule.
     """
@@ -184,11 +164,11 @@ def rollout(attention: SentenceAttention) -> Rollout:
     of_encoder = np.eye(encoder.shape[-1])
     for weights in encoder:
         of_encoder = (weights @ of_encoder + of_encoder) / 2
-    target, source = np.eye(decoder.shape[-1]), np.zeros(cross.shape[1:])
+    source = np.zeros(cross.shape[1:])
     for self_weights, cross_weights in zip(decoder, cross):
-        target, source = ((self_weights @ each + each) / 2 for each in (target, source))
-        target, source = target / 2, (cross_weights @ of_encoder + source) / 2
-    return Rollout(of_encoder, target, source)
+        source = (self_weights @ source + source) / 2
+        source = (cross_weights @ of_encoder + source) / 2
+    return source
 
 
 # Pronouns: attention to one of two nouns ------------------------------------------------------------------------------
@@ -210,32 +190,29 @@ show the gender.
 def pronoun_weights(attention: SentenceAttention, example: Example) -> dict[str, np.ndarray]:
     """The weights of the noun that a pronoun means and of the other noun: (N, H, 2) for each of PRONOUN_VIEWS."""
     link = example.coreference
-    if link is None or link["rival"] is None:
-        raise ValueError(f"no pronoun with two nouns to choose from: {example.source!r}")
+    assert link and link["rival"] is not None, "a pronoun with two nouns to choose from"
     nouns = [link["antecedent"], link["rival"]]
     it = attention.encoder[:, :, attention.source_word == link["pronoun"]].mean(axis=2)  # (N, H, S)
     english = sum_over_words(it, attention.source_word)
     cross = cross_attention_at_pronoun(attention, example)
     read_word = np.concatenate([[-1], attention.target_word[:-1]])
-    decoder = attention.decoder[:, :, pronoun_row(attention, link)]
-    german = sum_over_words(decoder, read_word)  # (N, H, target words)
-    german_nouns, german_articles = (
-        np.stack([german[..., target_words_of(example, noun - before)].sum(axis=-1) for noun in nouns], axis=-1)
-        for before in (0, 1)
-    )
-    views = english[..., nouns], cross[..., nouns], german_nouns, german_articles
+    german = sum_over_words(attention.decoder[:, :, pronoun_row(attention, example)], read_word)  # (N, H, target words)
+    views = [english[..., nouns], cross[..., nouns]]
+    for before in (0, 1):  # the German noun, and its article
+        translations = [[target for source, target in example.alignment if source == noun - before] for noun in nouns]
+        views.append(np.stack([german[..., each].sum(axis=-1) for each in translations], axis=-1))
     return dict(zip(PRONOUN_VIEWS, views, strict=True))
 
 
 def cross_attention_at_pronoun(attention: SentenceAttention, example: Example) -> np.ndarray:
     """Cross-attention of the row that writes er, sie or es, or its first piece: (N, H, source words)"""
-    row = pronoun_row(attention, example.coreference or {})
-    return sum_over_words(attention.cross[:, :, row], attention.source_word)
+    return sum_over_words(attention.cross[:, :, pronoun_row(attention, example)], attention.source_word)
 
 
-def pronoun_row(attention: SentenceAttention, link: dict[str, Any]) -> int:
+def pronoun_row(attention: SentenceAttention, example: Example) -> int:
     """The row that writes the first piece of er, sie or es."""
-    return int(np.flatnonzero(attention.target_word == link["target_pronoun"])[0])
+    assert example.coreference
+    return list(attention.target_word).index(example.coreference["target_pronoun"])
 
 
 class PronounScore(NamedTuple):
@@ -263,9 +240,6 @@ def pronoun_score(weights: np.ndarray, examples: Sequence[Example]) -> PronounSc
     return PronounScore(antecedent, rival, float(right.mean()), float(both_right(right, examples).mean()))
 
 
-# Removing heads -------------------------------------------------------------------------------------------------------
-
-
 def attention_layers(model: Transformer) -> dict[str, list[SelfAttention | CrossAttention]]:
     """ "encoder" and "decoder" (self-attention) and "cross" -> the attention of each layer."""
     return {
@@ -273,15 +247,3 @@ def attention_layers(model: Transformer) -> dict[str, list[SelfAttention | Cross
         "decoder": [layer.self_attention.sublayer for layer in model.decoder.layers],
         "cross": [layer.cross_attention.sublayer for layer in model.decoder.layers],
     }
-
-
-@contextmanager
-def without_heads(attention: SelfAttention | CrossAttention, heads: Sequence[int]) -> Iterator[None]:
-    """Remove heads for the duration of a block, by closing their gates.
-
-    The rest of the model was trained with the heads, and has never seen a 0 in their place. So the damage shows what
-    the model loses without preparation, not what it could have learnt to do without the heads.
-    """
-    with gated([attention]) as [gate]:
-        gate.xi.data[list(heads)] = 0
-        yield

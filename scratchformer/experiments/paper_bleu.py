@@ -7,27 +7,20 @@ The paper's English-German scores (§6.1, Table 2) were computed by a shell scri
 3. multi-bleu.perl counts: cased, one precision for the whole corpus, no smoothing.
 
 Before step 1, all Unicode quotation marks of the reference had been replaced by plain `"` (M. Popel, 2018-04-12, issue
-317 of tensor2tensor). A later version of the script (commit fc9335c0, April 2018) also runs
-replace-unicode-punctuation.perl before step 1, which turns `’` into `'` and `…` into three dots. The paper is older, so
-this is left out here, and the signatures say "punct:kept".
+317 of tensor2tensor). A later version of the script (commit fc9335c0, April 2018) also replaces other punctuation; the
+paper is older, so this is left out here, and the signatures say "punct:kept".
 
 Differs: we replace the quotation marks on both sides, while the source mentions only the reference. Otherwise every
 quotation mark of a system that has learnt to write `„` would count as wrong.
 
-sacreBLEU's rule 13a makes other tokens and therefore counts other n-grams. Published differences:
-
-- tensor2tensor's base model on newstest2014: 29.02 by the script, 27.52 by sacreBLEU (issue 317, Popel);
-- a big model of fairseq: 29.29 with tokens split at hyphens, 28.6 by sacreBLEU (examples/scaling_nmt/README.md);
-- splitting at hyphens alone adds about 0.7 to 1 (issue 317, edunov), since two correct words joined by a hyphen are
-  three correct tokens instead of one.
-
-So compare a score of this module with the paper's, and sacreBLEU's score with those of other systems. The text must be
-plain: in text that has been through the Moses tokenizer, `&quot;` would be escaped a second time.
+sacreBLEU's rule 13a makes other tokens and other n-grams. On newstest2014, tensor2tensor's base model has 29.02
+by the script and 27.52 by sacreBLEU (issue 317); splitting at hyphens alone adds 0.7 to 1, since two correct words
+joined by a hyphen are three correct tokens instead of one. So compare a score of this module with the paper's, and
+sacreBLEU's with those of other systems. The text must be plain: tokenized text would be escaped a second time.
 
 The tokenizer is sacremoses, a port of Moses as it was before November 2018: the last word of a line keeps its period if
-it is an abbreviation, as in "usw.". Since then Moses splits that period off in every case (mosesdecoder, pull request
-204); the paper is older. The counting is sacreBLEU's, which without tokenizer and smoothing equals that of
-multi-bleu.perl. The tests compare the result with a computation from the definition.
+it is an abbreviation, as in "usw." (mosesdecoder, pull request 204, changed that). The counting is sacreBLEU's without
+tokenizer and smoothing, which is that of multi-bleu.perl. The tests compare the result with its definition.
 """
 
 import re

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -18,8 +18,6 @@ from scratchformer.config import Config, DataConfig, DecodingConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError, printable
 from scratchformer.experiments.heads import sentence_attention
-from scratchformer.experiments.training_log import Entry, Log, is_number, read_log
-from scratchformer.files import user_error
 from scratchformer.nn.registry import require_paper
 from scratchformer.nn.sizes import parameter_counts
 from scratchformer.preparation.prepared import PreparedCorpus
@@ -84,13 +82,13 @@ def describe(
     translator = load_run(run.path, file)
     store = translator.model.store
     weights = store.data.astype("<f4").tobytes()
-    log, record, ours = read_log(run), read_record(run.path / "replay.json"), examples(config.data)
+    record, ours = read_record(run.path / "replay.json"), examples(config.data)
     description = {
         "format": FORMAT,
         "caption": caption(run, config, file, weights, record),
         "config": asdict(config.model),
         "decoding": asdict(config.decoding),
-        "parameters": list(layout(store.named_views(store.data))),
+        "parameters": layout(store.named_views(store.data)),
         "tokenizer": describe_tokenizer(translator.tokenizer, run.tokenizer_file),
         "languages": {"source": config.data.source_language, "target": config.data.target_language},
         "schedule": {
@@ -100,8 +98,8 @@ def describe(
             "steps": config.training.steps,
         },
         "label_smoothing": config.training.eps_ls,
-        "log": thinned(log) or record.get("log"),
-        "replay": record.get("replay") or replay(run, config, log, ours[0]),
+        "log": thinned(run) or record.get("log"),
+        "replay": record.get("replay") or replay(run, config, ours[0]),
         "examples": list(dict.fromkeys([*sentences, *ours])),
         "trials": [trial for trial in TRIALS if trial[0] in ours],
     }
@@ -110,47 +108,39 @@ def describe(
 
 def require_engine_for(run: RunDirectory, config: Config) -> None:
     """Refuse a model that the page's engine cannot run, or would run too slowly."""
-    require_paper(config.model, f"{run.path}: the explorer's page", feed_forward=("relu",))
-    n_parameters = sum(parameter_counts(config.model).values())
-    if n_parameters > MOST_PARAMETERS:
+    require_paper(config.model, f"{run.path}: the explorer's page", activations=("relu",))
+    size = sum(parameter_counts(config.model).values())
+    if size > MOST_PARAMETERS:
         raise UserError(
-            f"{run.path}: its model has {n_parameters:,} parameters; the explorer's page takes at most "
-            f"{MOST_PARAMETERS:,}"
+            f"{run.path}: its model has {size:,} parameters; the explorer's page takes at most {MOST_PARAMETERS:,}"
         )
 
 
-def layout(views: dict[str, np.ndarray]) -> Iterator[dict[str, Any]]:
-    offset = 0
-    for name, view in views.items():
-        yield {"name": name, "shape": list(view.shape), "offset": offset}
-        offset += view.size
+def layout(views: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    """Name, shape and offset (in numbers) of arrays that lie one after the other."""
+    starts = np.cumsum([0, *(view.size for view in views.values())]).tolist()
+    return [
+        {"name": name, "shape": list(view.shape), "offset": offset}
+        for (name, view), offset in zip(views.items(), starts)
+    ]
 
 
 # The caption ----------------------------------------------------------------------------------------------------------
 
 
 def caption(run: RunDirectory, config: Config, file: Path, weights: bytes, record: dict[str, Any]) -> str:
-    """Name the weights, for the line under every figure."""
+    """Name the weights, for the line under every figure, with the newest BLEU that `evaluate` recorded for them."""
     step = checkpoints.progress_of(file).step
-    bleu = bleu_of(run, file, step)
-    if bleu is None and record.get("weights_crc32") == zlib.crc32(weights):
-        bleu = record["bleu"]
-    score = "" if bleu is None else f", BLEU {bleu:.1f}"
-    return printable(f"weights of {run.path.resolve().name}, {text_name(config.data)}, {step:,} steps{score}")
-
-
-def bleu_of(run: RunDirectory, file: Path, step: int) -> float | None:
-    """The newest BLEU that `scratchformer evaluate` recorded for this checkpoint."""
-    for entry in reversed(run.read_evaluations()):
-        if (entry.get("checkpoint"), entry.get("step")) == (file.name, step) and is_number(entry.get("bleu")):
-            return entry["bleu"]
-    return None
-
-
-def text_name(data: DataConfig) -> str:
-    if data.files:
-        return Path(data.train_source or data.files[0]).name
-    return Path(data.directory).name if data.directory else "bundled corpus"
+    bleus = [record["bleu"]] if record.get("weights_crc32") == zlib.crc32(weights) else []
+    bleus += [
+        entry["bleu"]
+        for entry in run.read_evaluations()
+        if (entry.get("checkpoint"), entry.get("step")) == (file.name, step) and "bleu" in entry
+    ]
+    score = f", BLEU {bleus[-1]:.1f}" if bleus else ""
+    data = config.data
+    text = Path(data.files[0] if data.files else data.directory or "bundled corpus").name
+    return printable(f"weights of {run.path.resolve().name}, {text}, {step:,} steps{score}")
 
 
 # The tokenizer --------------------------------------------------------------------------------------------------------
@@ -178,21 +168,22 @@ def describe_tokenizer(tokenizer: Tokenizer, path: Path) -> dict[str, Any]:
 # Log and replay -------------------------------------------------------------------------------------------------------
 
 
-def thinned(log: Log) -> dict[str, list[list[float]]] | None:
+def thinned(run: RunDirectory) -> dict[str, list[list[float]]] | None:
     """At most MOST_LOGGED entries of each kind, the first and the last among them; None if no step is logged.
 
     steps        [step, training loss, learning rate, real target tokens up to here]; losses in nats per target token
     validations  [step, loss]
     """
-    if not log.steps:
+    steps, validations = run.read_log("step"), run.read_log("validation")
+    if not steps:
         return None
     return {
-        "steps": columns(log.steps, "step", "loss", "learning_rate", "all_target_tokens"),
-        "validations": columns(log.validations, "step", "loss"),
+        "steps": columns(steps, "step", "loss", "learning_rate", "all_target_tokens"),
+        "validations": columns(validations, "step", "loss"),
     }
 
 
-def columns(entries: Sequence[Entry], *names: str) -> list[list[float]]:
+def columns(entries: list[dict[str, Any]], *names: str) -> list[list[float]]:
     return [[rounded(entry[name]) for name in names] for entry in spread(entries, MOST_LOGGED)]
 
 
@@ -206,7 +197,7 @@ def rounded(value: float) -> float:
     return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
-def replay(run: RunDirectory, config: Config, log: Log, sentence: str) -> dict[str, Any] | None:
+def replay(run: RunDirectory, config: Config, sentence: str) -> dict[str, Any] | None:
     """A sentence at up to MOST_SNAPSHOTS checkpoints of single steps; None if there are fewer than two, or if the
     model's learned positions end before the sentence or its translation does.
 
@@ -215,18 +206,18 @@ def replay(run: RunDirectory, config: Config, log: Log, sentence: str) -> dict[s
     files = spread(run.checkpoints.steps(), MOST_SNAPSHOTS)
     if len(files) < 2:
         return None
-    losses = {entry["step"]: entry["loss"] for entry in log.validations}
-    last = load_run(run.path, files[-1])
+    losses = {entry["step"]: entry["loss"] for entry in run.read_log("validation")}
+    last, decoding = load_run(run.path, files[-1]), config.decoding
     if not has_positions(last, sentence):
         return None
-    [target] = last.translate([sentence], config.decoding.beam, config.decoding.alpha)
+    [target] = last.translate([sentence], decoding.beam, decoding.alpha)
     if not has_positions(last, target):
         return None
-    head = sharpest_head(cross_attention(last, sentence, target))
-    snapshots = [
-        snapshot(load_run(run.path, file), config.decoding, sentence, target, head, step, losses.get(step))
-        for file, step in zip(files, (checkpoints.progress_of(file).step for file in files))
-    ]
+    head, snapshots = sharpest_head(cross_attention(last, sentence, target)), []
+    for file in files:
+        step = checkpoints.progress_of(file).step
+        translator = load_run(run.path, file)
+        snapshots.append(snapshot(translator, decoding, sentence, target, head, step, losses.get(step)))
     return {
         "caption": "the checkpoints of this run",
         "same_weights": True,
@@ -273,7 +264,7 @@ def snapshot(
 
 def cross_attention(translator: Translator, sentence: str, target: str) -> np.ndarray:
     """The weights of every cross-attention head while the model reads a sentence and its translation: (N, H, T, S)"""
-    return sentence_attention(translator, Example(sentence, target, "", "", [], None)).cross
+    return sentence_attention(translator, Example(sentence, target)).cross
 
 
 def sharpest_head(weights: np.ndarray) -> tuple[int, int]:
@@ -294,15 +285,7 @@ def read_record(path: Path) -> dict[str, Any]:
     weights_crc32, bleu  the CRC-32 of the model's parameters as float32, and the BLEU of these weights
     log                  as `thinned` returns it; replay: as `replay` returns it
     """
-    if not path.is_file():
-        return {}
-    with user_error(path, "cannot read"):
-        content = path.read_bytes()
-    try:
-        record = json.loads(content)
-        return {name: record[name] for name in ("weights_crc32", "bleu", "log", "replay")}
-    except (ValueError, TypeError, KeyError):
-        raise UserError(f"{path}: damaged, or not the record of a training") from None
+    return json.loads(path.read_bytes()) if path.is_file() else {}
 
 
 # Examples -------------------------------------------------------------------------------------------------------------
@@ -312,13 +295,6 @@ def examples(data: DataConfig) -> list[str]:
     """Two or more sentences to try: ours for the bundled corpus, else the first short ones of the validation text."""
     if not data.names_text:
         return EXAMPLES
-    lines = (" ".join(line.split()) for line in validation_sentences(data))
-    found = list(islice((line for line in lines if 0 < len(line) <= LONGEST_EXAMPLE), N_EXAMPLES))
-    return found if len(found) >= 2 else EXAMPLES
-
-
-def validation_sentences(data: DataConfig) -> list[str]:
-    """The source side of the validation text; [] if it is not there any more, or cannot be read."""
     try:
         if directory := prepared_directory(data):
             file = PreparedCorpus(directory).text_files("val").source
@@ -326,6 +302,8 @@ def validation_sentences(data: DataConfig) -> list[str]:
             file = Path(data.val_source)
         else:
             file = find_split(Path(data.directory), "val", data.source_language, data.target_language).source
-        return read_lines(file) if file.is_file() else []  # a pipe would be waited for
-    except UserError:
-        return []
+        lines = (" ".join(line.split()) for line in read_lines(file))
+    except UserError:  # the text has been moved
+        return EXAMPLES
+    found = list(islice((line for line in lines if 0 < len(line) <= LONGEST_EXAMPLE), N_EXAMPLES))
+    return found if len(found) >= 2 else EXAMPLES

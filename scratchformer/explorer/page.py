@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from scratchformer.errors import UserError
 from scratchformer.experiments.markdown import MARK
@@ -20,20 +20,13 @@ IMPORT = re.compile(r'import \{ ([\w$, ]+) \} from "(\.\.?/[\w./-]+\.js)";')
 EXPORT = re.compile(r"export (?=(?:(?:async )?function\*?|class|const) ([\w$]+))")
 
 
-class Page(NamedTuple):
-    """policy: the content security policy, which the page also states itself."""
-
-    html: bytes
-    policy: str
-
-
-def write_explorer(out: Path, description: dict[str, Any], weights: bytes) -> Page:
+def write_explorer(out: Path, description: dict[str, Any], weights: bytes) -> bytes:
     """Write the page of a model, whole or not at all; `describe` makes description and weights of a run. -> the page"""
     require_page_place(out)
-    page = page_of(description, weights)
+    html = page_of(description, weights)
     with whole_file(out, "cannot write the page") as file:
-        file.write(page.html)
-    return page
+        file.write(html)
+    return html
 
 
 def require_page_place(out: Path, *runs: RunDirectory) -> None:
@@ -47,14 +40,17 @@ def require_page_place(out: Path, *runs: RunDirectory) -> None:
                 raise UserError(f"{out}: not a page that scratchformer wrote; choose another place with --out")
 
 
-def page_of(description: dict[str, Any], weights: bytes) -> Page:
-    """The page, whose policy allows the one script and the one style in it, and nothing else."""
+def page_of(description: dict[str, Any], weights: bytes) -> bytes:
+    """The page. Its content security policy allows the one script and the one style in it, and nothing else."""
     script = f"\n{bundle(WEB / 'main.js')}"
     style = "\n" + "".join(path.read_text(encoding="utf-8") for path in sorted(WEB.glob("*.css")))
     data = json.dumps(description, allow_nan=False).replace("<", "\\u003c")  # so that no text in it ends its element
-    rules = policy(script, style)
+    policy = (
+        f"default-src 'none'; script-src '{digest(script)}'; style-src '{digest(style)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
     parts = {
-        "policy": f'<meta http-equiv="Content-Security-Policy" content="{rules}">',
+        "policy": f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         "style": f"<style>{style}</style>",
         "description": f'<script type="application/json" id="description">{data}</script>',
         "weights": f'<script type="text/plain" id="weights">{base64.b64encode(weights).decode()}</script>',
@@ -62,15 +58,7 @@ def page_of(description: dict[str, Any], weights: bytes) -> Page:
     }
     html = (WEB / "index.html").read_text(encoding="utf-8")
     html = re.sub(rf"<!-- ({'|'.join(parts)}) -->", lambda found: parts[found[1]], html)
-    return Page(f"{MARK}\n{html}".encode(), rules)
-
-
-def policy(script: str, style: str) -> str:
-    """The content security policy of a page with this script and this style."""
-    return (
-        f"default-src 'none'; script-src '{digest(script)}'; style-src '{digest(style)}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
+    return f"{MARK}\n{html}".encode()
 
 
 def digest(text: str) -> str:
@@ -86,35 +74,28 @@ def bundle(entry: Path) -> str:
     A browser loads no modules into a page that is opened as a file. So each becomes a function that is called at once
     and returns what the module exports: `const module_0 = (() => { ... return { h, s, clear }; })();`.
     """
-    exports: dict[Path, list[str]] = {}
-    scripts: list[str] = []
-    add_module(entry.resolve(), exports, scripts, ())
-    return '(() => {\n"use strict";\n' + "".join(scripts) + "})();\n"
+    scripts: dict[Path, str] = {}
+    add_module(entry.resolve(), scripts)
+    return '(() => {\n"use strict";\n' + "".join(scripts.values()) + "})();\n"
 
 
-def add_module(path: Path, exports: dict[Path, list[str]], scripts: list[str], importers: tuple[Path, ...]) -> None:
-    """Append the function of a module to `scripts`, after those that it imports, and its names to `exports`."""
-    if path in importers:
-        raise ValueError(" imports ".join(each.name for each in [*importers, path]) + ": a circle")
-    if path in exports:
+def add_module(path: Path, scripts: dict[Path, str]) -> None:
+    """Append the function of a module to `scripts`, after those that it imports."""
+    if path in scripts:
         return
     lines, names = [], []
     for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
-        where = f"{path.name}, line {number}"
         if found := IMPORT.fullmatch(line):
             other = (path.parent / found[2]).resolve()
-            add_module(other, exports, scripts, (*importers, path))
-            if missing := {name.partition(" as ")[0] for name in found[1].split(", ")} - {*exports[other]}:
-                raise ValueError(f"{where}: {other.name} exports no {' and no '.join(sorted(missing))}")
-            line = f"const {{ {found[1].replace(' as ', ': ')} }} = module_{list(exports).index(other)};"
+            add_module(other, scripts)
+            line = f"const {{ {found[1].replace(' as ', ': ')} }} = module_{list(scripts).index(other)};"
         elif found := EXPORT.match(line):
             names.append(found[1])
             line = line.removeprefix("export ")
         elif re.match(r"(import|export)\b|(?!\s*[/*]).*\bimport\(", line):  # but types in comments may say import()
-            raise ValueError(f"{where}: the bundler does not know this form of import or export: {line}")
+            raise ValueError(f"{path.name}, line {number}: the bundler does not know this form: {line}")
         if re.search(r"</script|<!--", line, re.IGNORECASE):
-            raise ValueError(f"{where}: this would end the script in a page: {line}")
+            raise ValueError(f"{path.name}, line {number}: this would end the script in a page: {line}")
         lines.append(line)
-    exports[path] = names
     body = "\n".join(lines)
-    scripts.append(f"const module_{len(exports) - 1} = (() => {{\n{body}\nreturn {{ {', '.join(names)} }};\n}})();\n")
+    scripts[path] = f"const module_{len(scripts)} = (() => {{\n{body}\nreturn {{ {', '.join(names)} }};\n}})();\n"

@@ -1,4 +1,4 @@
-"""Serve the explorer's page to browsers on this machine, and nothing else to anybody."""
+"""Serve the explorer's page to browsers on this machine, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from scratchformer.errors import UserError
-from scratchformer.explorer.page import Page
 
 LOOPBACK = "127.0.0.1"
 PLACES = ("/", "/explorer.html")
@@ -22,8 +21,8 @@ class PageServer(ThreadingHTTPServer):
 
     daemon_threads = True  # a browser that keeps a connection open does not keep the process alive
 
-    def __init__(self, page: Page, port: int = 0) -> None:
-        self.page = page
+    def __init__(self, html: bytes, port: int = 0) -> None:
+        self.html = html
         try:
             super().__init__((LOOPBACK, port), Request)
         except OSError as error:
@@ -36,45 +35,25 @@ class PageServer(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore a browser that closes its connection early."""
-        if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
+        if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
 
 class Request(BaseHTTPRequestHandler):
-    """One request. Methods other than GET and HEAD are refused by the base class."""
+    """One request. Methods other than GET are refused by the base class."""
 
     server: PageServer
-    timeout = 30  # seconds without a word from the browser
-    server_version, sys_version = "scratchformer", ""
 
     def do_GET(self) -> None:
-        """Answer with the page."""
-        self.answer(with_body=True)
-
-    def do_HEAD(self) -> None:
-        """Answer as to GET, without the page itself."""
-        self.answer(with_body=False)
-
-    def answer(self, with_body: bool) -> None:
         """Send the page; refuse other places (404)."""
         if self.path.partition("?")[0] not in PLACES:
-            self.send_error(HTTPStatus.NOT_FOUND)
-        else:
-            html = self.server.page.html
-            self.send_response(HTTPStatus.OK)
-            self.send_header("Content-Type", "text/html; charset=utf-8")
-            self.send_header("Content-Length", str(len(html)))
-            self.end_headers()
-            if with_body:
-                self.wfile.write(html)
-
-    def end_headers(self) -> None:
-        """Add the headers of every answer, also of a refusal."""
-        self.send_header("Content-Security-Policy", self.server.page.policy)
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("Referrer-Policy", "no-referrer")
+            return self.send_error(HTTPStatus.NOT_FOUND)
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(self.server.html)))
         self.send_header("Cache-Control", "no-store")
-        super().end_headers()
+        self.end_headers()
+        self.wfile.write(self.server.html)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing."""

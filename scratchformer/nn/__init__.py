@@ -1,24 +1,32 @@
 """The model: every layer with its forward and its hand-written backward, and the proof that they agree."""
 
-from scratchformer.nn.attention import CrossAttention, Mask, ScaledDotProductAttention, SelfAttention
-from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.language_model import LanguageModel
-from scratchformer.nn.layers import (
-    AddNorm,
-    Embedding,
-    FeedForward,
-    LayerNorm,
-    LearnedPositions,
-    Linear,
-    PositionalEncoding,
-    Unembedding,
-)
-from scratchformer.nn.loss import cross_entropy
-from scratchformer.nn.model import Model
-from scratchformer.nn.ops import ops_of, using
-from scratchformer.nn.optim import Adam, noam
-from scratchformer.nn.parameter import Layer, Parameter
-from scratchformer.nn.residual import PostNorm, PreNorm
-from scratchformer.nn.text_encoder import TextEncoder
-from scratchformer.nn.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer, Transformer
-from scratchformer.nn.vision import VisionTransformer
+import importlib
+from typing import Any
+
+MODULES = {
+    "attention": ("CrossAttention", "Mask", "ScaledDotProductAttention", "SelfAttention"),
+    "dropout": ("DropoutKey",),
+    "language_model": ("LanguageModel",),
+    "layers": ("AddNorm", "Embedding", "FeedForward", "LayerNorm", "LearnedPositions", "Linear", "PositionalEncoding")
+    + ("Unembedding",),
+    "loss": ("cross_entropy",),
+    "model": ("Model",),
+    "ops": ("ops_of", "using"),
+    "optim": ("Adam", "noam"),
+    "parameter": ("Layer", "Parameter"),
+    "residual": ("PostNorm", "PreNorm"),
+    "text_encoder": ("TextEncoder",),
+    "transformer": ("Decoder", "DecoderLayer", "Encoder", "EncoderLayer", "Transformer"),
+    "vision": ("VisionTransformer",),
+}
+"""Module -> its public names."""
+
+__all__ = sorted(name for names in MODULES.values() for name in names)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is used first: no model waits for the others (PEP 562)."""
+    for module, names in MODULES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -139,11 +139,6 @@ class KeyValueCache:
             array[: self.rows, start : self.t] = new
         return self.keys_and_values
 
-    def copy_rows(self, source: Array, to: Array) -> None:
-        """Row to[i] becomes what row source[i] was, for all i at once. Both are arrays of the cache's library."""
-        for array in self.arrays:
-            array[to, : self.t] = array[source, : self.t]
-
 
 class SelfAttention(Layer):
     """Multi-head attention of a sequence to itself (paper §3.2.2 and §3.2.3): q, k and v are all projections of x.

@@ -237,7 +237,7 @@ class LayerNorm(Layer):
         return ops_of(dy).layer_norm_backward(dy, cache, self.gamma.data, self.gamma.grad, self.beta.grad)
 
 
-class AddNorm(Layer):
+class AddNorm(LayerNorm):
     """The "Add & Norm" box of Figure 1 (paper §3.1), with the residual dropout of §5.4 inside.
 
         y = LayerNorm(x + dropout(update))
@@ -251,12 +251,12 @@ class AddNorm(Layer):
     """
 
     def __init__(self, d_model: int, dtype: str = "float32", eps: float = 1e-6, P_drop: float = 0.0) -> None:
-        self.gamma = Parameter(np.ones(d_model, dtype))
-        self.beta = Parameter(np.zeros(d_model, dtype))
-        self.eps = eps
+        super().__init__(d_model, dtype, eps)
         self.P_drop = P_drop
 
-    def forward(self, x: Array, update: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+    def forward(  # type: ignore[override]
+        self, x: Array, update: Array, rng: DropoutKey | None = None
+    ) -> tuple[Array, Any]:
         return ops_of(x).add_norm(x, update, self.gamma.data, self.beta.data, self.eps, self.P_drop, rng)
 
     def backward(self, dy: Array, cache: Any) -> tuple[Array, Array]:

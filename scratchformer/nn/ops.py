@@ -1,8 +1,8 @@
 """The arithmetic under the layers: each operation `f` beside its `f_backward`, as readable NumPy.
 
 This is the specification. A faster version of an operation, such as a CUDA kernel, overrides the method of the same
-name and is tested against the one here. Layers call `ops_of(x)` to get the operations in use for their arrays. By
-default that is this module; a program that trains or translates chooses faster ones with `using`.
+name and is tested against the one here. Layers call `ops_of(x)` to get the operations in use for their arrays: those
+of this module, unless faster ones were chosen, by `use_by_default` for good or by `using` for a block.
 
     f(...)                 -> y, or (y, saved) where backward needs more than the inputs
     f_backward(dy, ...)    -> gradients of the float inputs; gradients of weights are added into the d... arguments
@@ -18,7 +18,7 @@ import math
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType
-from typing import Any, Iterator
+from typing import Iterator
 
 import numpy as np
 
@@ -44,10 +44,6 @@ class Ops:
 
     def __init__(self, xp: ModuleType, dtypes: tuple[np.dtype, ...] | None = None) -> None:
         self.xp, self.dtypes = xp, dtypes
-
-    def works_on(self, kind: type, dtype: np.dtype) -> bool:
-        """True if arrays of this type and dtype are for these operations."""
-        return kind is self.xp.ndarray and (self.dtypes is None or dtype in self.dtypes)
 
     def __repr__(self) -> str:
         dtypes = "all dtypes" if self.dtypes is None else " and ".join(str(dtype) for dtype in self.dtypes)
@@ -404,40 +400,38 @@ def allowed(xp: ModuleType, T: int, S: int, key_lengths: Array | None, causal: b
 
 # Which operations are in use ------------------------------------------------------------------------------------------
 
+DEFAULT = [Ops(np)]
+"""The operations in use outside all blocks of `using`, in every thread. `use_by_default` adds to them."""
 
-class InUse(dict[tuple[type, Any], Ops]):
-    """Type and dtype -> the latest of the operations that fit; it is looked for once."""
-
-    def __init__(self, operations: tuple[Ops, ...]) -> None:
-        self.operations = operations
-
-    def __missing__(self, key: tuple[type, Any]) -> Ops:
-        kind, dtype = key
-        for ops in reversed(self.operations):
-            if dtype is not None and ops.works_on(kind, dtype):
-                self[key] = ops
-                return ops
-        raise TypeError(f"no operations in use for arrays of type {kind.__module__}.{kind.__name__} and dtype {dtype}")
-
-
-_IN_USE: ContextVar[InUse] = ContextVar("operations in use", default=InUse((Ops(np),)))
+_IN_USE: ContextVar[tuple[Ops, ...]] = ContextVar("operations of the blocks `using`, the innermost first", default=())
 
 
 def ops_of(x: Array) -> Ops:
-    """The operations that run on x: the latest given to `using` that fit its type and dtype, otherwise the reference.
+    """The operations that run on x: the latest given to `using`, else to `use_by_default`, that fit its type and dtype.
 
     To see which code runs, print the result.
     """
-    return _IN_USE.get()[type(x), getattr(x, "dtype", None)]
+    kind, dtype = type(x), getattr(x, "dtype", None)
+    for operations in (_IN_USE.get(), DEFAULT):
+        for ops in operations:
+            if kind is ops.xp.ndarray and (ops.dtypes is None or dtype in ops.dtypes):
+                return ops
+    raise TypeError(f"no operations in use for arrays of type {kind.__module__}.{kind.__name__} and dtype {dtype}")
+
+
+def use_by_default(operations: Ops) -> None:
+    """From now on, use these operations for the arrays that they fit, in every thread; a block `using` comes first."""
+    if operations not in DEFAULT:
+        DEFAULT.insert(0, operations)
 
 
 @contextmanager
 def using(*operations: Ops) -> Iterator[None]:
     """Inside the block, these operations work on the arrays that they fit. It holds for this thread only.
 
-    Blocks may be nested: the inner one comes first.
+    Blocks may be nested: the inner one comes first, and of one block the operations named last.
     """
-    token = _IN_USE.set(InUse((*_IN_USE.get().operations, *operations)))
+    token = _IN_USE.set((*reversed(operations), *_IN_USE.get()))
     try:
         yield
     finally:

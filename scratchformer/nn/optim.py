@@ -4,7 +4,7 @@ them since: cosine and AdamW."""
 from __future__ import annotations
 
 import math
-from typing import Callable, Protocol
+from typing import Any, Callable
 
 from scratchformer.config import Config
 from scratchformer.nn.ops import chunks, ops_of
@@ -35,17 +35,11 @@ def cosine(step: int, peak: float, warmup: int, steps: int, final: float = 0.1) 
 
 
 def scheduled(config: Config, step: int) -> float:
-    """The learning rate of a step of this configuration."""
+    """The learning rate of a step in the schedule of the configuration."""
     training = config.training
     if training.schedule == "cosine":
         return cosine(step, training.learning_rate, training.warmup, training.steps)
     return noam(step, config.model.d_model, training.warmup, training.lr_factor)
-
-
-class HasStore(Protocol):
-    """A model, or any other object with a `ParameterStore`."""
-
-    store: ParameterStore
 
 
 class Adam:
@@ -68,7 +62,7 @@ class Adam:
 
     def __init__(
         self,
-        store: ParameterStore | HasStore,
+        store: Any,
         betas: tuple[float, float] = (0.9, 0.98),
         eps: float = 1e-9,
         map: Callable = map,

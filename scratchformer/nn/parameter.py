@@ -70,7 +70,12 @@ class Layer:
         return {name: named[name] for name in first_names.values()}
 
     def _named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        found, others = set[int](), self._attributes_of_classes()
+        found, others = set[int](), dict[str, Any]()
+        for kind in type(self).__mro__:  # what belongs to a class instead of an object, and what `__slots__` hold
+            others |= {
+                name: each for name, each in vars(kind).items() if isinstance(each, (Layer, Parameter, *CONTAINERS))
+            }
+            others |= {name: getattr(self, name, None) for name in vars(kind).get("__slots__", ())}
         for name, value in vars(self).items():
             for path, item in enumerate_named(name, value):
                 if isinstance(item, Parameter):
@@ -88,16 +93,6 @@ class Layer:
                     f"{type(self).__name__}.{path}: this {type(item).__name__} hides parameters, which would not be "
                     "trained: keep layers and parameters in attributes, lists, tuples or dicts"
                 )
-
-    def _attributes_of_classes(self) -> dict[str, Any]:
-        """Containers, parameters and layers that belong to a class instead of an object, and what `__slots__` hold."""
-        found: dict[str, Any] = {}
-        for kind in type(self).__mro__:
-            found |= {
-                name: each for name, each in vars(kind).items() if isinstance(each, (Layer, Parameter, *CONTAINERS))
-            }
-            found |= {name: getattr(self, name, None) for name in vars(kind).get("__slots__", ())}
-        return found
 
     def zero_grad(self) -> None:
         """Set all gradients to 0, in place."""

@@ -100,12 +100,9 @@ PAPER: dict[str, tuple[Any, ...]] = {
 """The settings with which a model has the layers of the paper, of GPT-2 and of BERT."""
 
 
-def require_paper(config: ModelConfig, what: str, **known: tuple[Any, ...]) -> None:
-    """Refuse a model with other layers than the paper's, on behalf of what cannot show them.
-
-    known  setting -> values, where they are others than in PAPER
-    """
-    for name, values in {**PAPER, **known}.items():
+def require_paper(config: ModelConfig, what: str, activations: tuple[str, ...] = PAPER["feed_forward"]) -> None:
+    """Refuse a model with other layers than the paper's, on behalf of what cannot show them."""
+    for name, values in {**PAPER, "feed_forward": activations}.items():
         if getattr(config, name) not in values:
             there = " and ".join(map(str, values)) or "models of the library"
             raise UserError(f"{what} knows only model.{name} of {there}, not {getattr(config, name)}")

@@ -1,18 +1,16 @@
-"""Count the parameters of a model from the shapes of its layers, and compare with the memory of this machine."""
+"""Count the parameters of a model from the shapes of its layers."""
 
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from scratchformer import limits
-from scratchformer.config import Config, ModelConfig
+from scratchformer.config import ModelConfig
 from scratchformer.errors import UserError
+from scratchformer.limits import machine_memory_bytes
 from scratchformer.nn.models import new_model
 
 FLOAT_BYTES = 4
@@ -70,32 +68,9 @@ PARTS = {"norm": "layer norms", "attention": "attention", "feed_forward": "feed-
 """Mark in a parameter's name -> its part of the model. The others belong to input and output."""
 
 
-def machine_memory_bytes(root: Path = limits.ROOT) -> int | None:
-    """Memory of this machine, or the limit of the container we run in. None if the system does not say.
-
-    root  where the files of the system are
-    """
-    try:
-        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # not a POSIX system
-        return None
-    return min(there, limits.memory_limit(root) or there)
-
-
-def require_memory(config: Config) -> None:
-    """Refuse a model whose weights, gradients and moments alone need more memory than this machine has.
-
-    For a GPU that is the weights and as much again: they are initialised here; gradients and moments are on the device.
-    """
-    arrays = 4 if config.training.device == "cpu" else 2
-    n_bytes = arrays * FLOAT_BYTES * sum(parameter_counts(config.model).values())
-    require_bytes(n_bytes, "the model's weights, gradients and moments")
-
-
-def require_bytes(needed: int, what: str) -> None:
+def require_memory(n_bytes: int, what: str) -> None:
     """Refuse what needs more memory than this machine has."""
     there = machine_memory_bytes()
-    if there is not None and needed > there:
-        raise UserError(
-            f"not enough memory: {what} take {needed / 2**30:,.1f} GiB, and this machine has {there / 2**30:,.1f} GiB"
-        )
+    if there is not None and n_bytes > there:
+        needed = f"{what} take {n_bytes / 2**30:,.1f} GiB"
+        raise UserError(f"not enough memory: {needed}, and this machine has {there / 2**30:,.1f} GiB")

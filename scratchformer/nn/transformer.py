@@ -12,7 +12,6 @@ from scratchformer.nn.attention import CrossAttention, KeyValueCache, Mask
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Embedding, Unembedding
 from scratchformer.nn.model import Model, check_ids
-from scratchformer.nn.next_word import NextWord
 from scratchformer.nn.ops import PAD
 from scratchformer.nn.parameter import Array, Layer, ParameterStore, as_tuple
 from scratchformer.nn.registry import new_layer
@@ -96,7 +95,7 @@ def cross_attention(config: ModelConfig, init: np.random.Generator, dtype: str) 
 
 
 class Stack(Layer, ABC):
-    """N layers. With pre-norm one more LayerNorm follows, since the last layer's output is not normalised.
+    """N layers of a `kind`. With pre-norm one more norm follows, since the last layer's output is not normalised.
 
     forward(x (B, T, D), *others) -> y (B, T, D), cache;   others (memory, masks) go to each layer
     backward(dy (B, T, D), cache) -> dx, or (dx, dmemory) if the layers read a memory
@@ -104,9 +103,13 @@ class Stack(Layer, ABC):
     kv_caches  for decoding: one for each layer. Nothing is kept for backward then.
     """
 
+    @property
     @abstractmethod
-    def __init__(self, config: ModelConfig, layers: list, init: np.random.Generator, dtype: str) -> None:
-        self.layers = layers
+    def kind(self) -> type:
+        """The class of the layers."""
+
+    def __init__(self, config: ModelConfig, init: np.random.Generator, dtype: str = "float32") -> None:
+        self.layers = [self.kind(config, init, dtype) for _ in range(config.N)]
         self.final_norm = None if config.norm == "post" else new_layer("norm", config, init, dtype)
 
     def forward(
@@ -145,8 +148,7 @@ class Encoder(Stack):
     backward(dy (B, S, D), cache) -> dx (B, S, D)
     """
 
-    def __init__(self, config: ModelConfig, init: np.random.Generator, dtype: str = "float32") -> None:
-        super().__init__(config, [EncoderLayer(config, init, dtype) for _ in range(config.N)], init, dtype)
+    kind = EncoderLayer
 
 
 class Decoder(Stack):
@@ -156,8 +158,7 @@ class Decoder(Stack):
     backward(dy (B, T, D), cache) -> dx (B, T, D), dmemory (B, S, D)
     """
 
-    def __init__(self, config: ModelConfig, init: np.random.Generator, dtype: str = "float32") -> None:
-        super().__init__(config, [DecoderLayer(config, init, dtype) for _ in range(config.N)], init, dtype)
+    kind = DecoderLayer
 
 
 # The whole model ------------------------------------------------------------------------------------------------------
@@ -197,7 +198,11 @@ class Transformer(Model):
         self.source_positions = new_layer("positions", config, init, dtype)
         self.encoder = Encoder(config, init, dtype)
         self.target_embedding = Embedding(target)
-        self.next_word = NextWord(config.n_tags) if config.n_tags else None
+        self.next_word: Any = None
+        if config.n_tags:
+            from scratchformer.nn.next_word import NextWord
+
+            self.next_word = NextWord(config.n_tags)
         self.target_positions = new_layer("positions", config, init, dtype)
         self.decoder = Decoder(config, init, dtype)
         self.unembedding = Unembedding(output)

@@ -6,9 +6,12 @@ the same shape and dtype. An operation returns when this rank's array holds the 
 
 from __future__ import annotations
 
+import json
 from typing import Any, Sequence
 
 import numpy as np
+
+from scratchformer.errors import UserError
 
 Array = Any
 """A NumPy array or a CuPy array."""
@@ -30,17 +33,12 @@ class Communicator:
 
     rank, size  number of this rank, from 0, and number of ranks
     local_rank  number of this rank among those on the same machine
-    host        a communicator of the same ranks for NumPy arrays
+    host        a communicator of the same ranks for NumPy arrays; None if that is this one itself
     """
 
     rank = local_rank = 0
     size = 1
-    _host: Communicator | None = None
-
-    @property
-    def host(self) -> Communicator:
-        """This communicator itself, if its arrays are NumPy's."""
-        return self._host or self
+    host: Communicator | None = None
 
     def all_reduce_inplace(self, x: Array) -> None:
         """Replace x, a contiguous array of numbers, by the sum over all ranks; every rank gets the same bits.
@@ -68,45 +66,33 @@ class Communicator:
 
     def broadcast_bytes(self, message: bytes = b"", root: int = 0) -> bytes:
         """Give all ranks the message of the rank `root`."""
-        length = np.array([len(message)], np.int64)
-        self.host.broadcast_inplace(length, root)
+        if self.size == 1:
+            return message
+        ranks, length = self.host or self, np.array([len(message)], np.int64)
+        ranks.broadcast_inplace(length, root)
         received = np.zeros(length[0], np.uint8)
         if self.rank == root:
             received[:] = np.frombuffer(message, np.uint8)
-        self.host.broadcast_inplace(received, root)
+        ranks.broadcast_inplace(received, root)
         return received.tobytes()
 
     def all_gather_bytes(self, message: bytes) -> list[bytes]:
         """Give all ranks the messages of all ranks."""
         return [self.broadcast_bytes(message, root) for root in range(self.size)]
 
-
-class HostStaged(Communicator):
-    """Sends arrays of a GPU through host memory. Slow, but works without NCCL, as for two ranks on one GPU.
-
-    host  sends the copies
-    xp    the array module, CuPy
-    """
-
-    def __init__(self, host: Communicator, xp: Any) -> None:
-        self.rank, self.size, self.local_rank = host.rank, host.size, host.local_rank
-        self._host, self.xp = host, xp
-
-    def all_reduce_inplace(self, x: Array) -> None:
-        on_host = x.get()
-        self.host.all_reduce_inplace(on_host)
-        x[...] = self.xp.asarray(on_host)
-
-    def broadcast_inplace(self, x: Array, root: int = 0) -> None:
-        on_host = x.get()
-        self.host.broadcast_inplace(on_host, root)
-        x[...] = self.xp.asarray(on_host)
-
-    def barrier(self) -> None:
-        self.host.barrier()
-
-    def check(self, waited: float = 0.0) -> None:
-        self.host.check(waited)
+    def require_agreement(self, facts: dict[str, Any]) -> None:
+        """Compare `facts`, name -> string or number, of all ranks; if some differ, every rank names them and stops."""
+        received = [json.loads(message) for message in self.all_gather_bytes(json.dumps(facts).encode())]
+        differences = []
+        for name in facts:
+            ranks: dict[str, list[int]] = {}  # value -> the ranks that have it
+            for rank, of_rank in enumerate(received):
+                ranks.setdefault(repr(of_rank.get(name)), []).append(rank)
+            if len(ranks) > 1:
+                values = " and ".join(f"{value} on {name_ranks(which)}" for value, which in ranks.items())
+                differences.append(f"{name} is {values}")
+        if differences:
+            raise UserError(f"the ranks do not agree: {'; '.join(differences)}")
 
 
 def require_contiguous(x: Array) -> None:

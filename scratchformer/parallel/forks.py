@@ -1,4 +1,4 @@
-"""A pool of worker processes that are forks of this one and share its memory.
+"""Share work among processes that are forks of this one and share its memory.
 
 A decoding step is many short calls of NumPy, and only one thread of a process can run Python code at a time. So two
 processes translate faster than two threads.
@@ -10,84 +10,70 @@ import ctypes
 import multiprocessing
 import os
 import signal
-import struct
 import sys
-import traceback
 import warnings
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.connection import Connection
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from scratchformer.errors import UserError
 
 PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 
-INDEX = struct.Struct("I")
-MOST_ITEMS = 4096 // INDEX.size
-"""Indices that fit into the smallest pipe of Linux."""
+ITEMS_AHEAD = 3
+"""Items in progress for each process: enough that none has to wait, few enough to fit into memory."""
+
+_work: Any = None  # of a fork
 
 
-def map_in_processes(work: Callable[[Any], Any], items: Sequence[Any], n: int) -> list[Any]:
-    """Compute work(item) for at most MOST_ITEMS items in n processes, this one and forks of it -> results in order
+def map_in_processes(work: Callable[[Any], Any], items: Iterable[Any], n: int) -> Iterator[Any]:
+    """Yield work(item) for each item, in order, computed by n forks of this process; 1 means this process itself.
 
-    Each process takes the next item when it has done one. Results and exceptions of `work` are pickled; an exception is
-    raised here. Forks are safe on Linux only: elsewhere n threads do the work. Meanwhile no other thread may multiply
-    matrices: OpenBLAS can hang in a fork then.
+    Items are read as they are needed. Items, results and exceptions of `work` are pickled; an exception is raised here.
+    Forks are safe on Linux only: elsewhere n threads do the work. When the first result is asked for, no other thread
+    may multiply matrices: OpenBLAS can hang in a fork then.
     """
-    if n == 1 or multiprocessing.current_process().daemon:  # a daemon may have no children
-        return list(map(work, items))
+    if n == 1:
+        yield from map(work, items)
+        return
     if sys.platform != "linux":
-        with ThreadPoolExecutor(n) as pool:
-            return list(pool.map(work, items))
-    if len(items) > MOST_ITEMS:
-        raise ValueError(f"{len(items)} items; {MOST_ITEMS} at most")
-    context, parent = multiprocessing.get_context("fork"), os.getpid()
-    read_fd, write_fd = os.pipe()  # the indices of the items: the process that reads one does its work
-    with open(write_fd, "wb") as file:
-        file.write(b"".join(map(INDEX.pack, range(len(items)))))
-
-    def my_share() -> dict[int, Any]:
-        results = {}
-        while data := os.read(read_fd, INDEX.size):
-            (index,) = INDEX.unpack(data)
-            results[index] = work(items[index])
-        return results
-
-    def run_fork(sender: Connection) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes: the parent ends the forks
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))  # if the parent is killed
-        if os.getppid() != parent:
-            return
-        try:
-            sender.send((my_share(), None, ""))
-        except Exception as error:
-            sender.send(({}, error, traceback.format_exc()))
-
-    forks = []
+        with ThreadPoolExecutor(n) as threads:
+            yield from threads.map(work, items)
+        return
+    others = multiprocessing.active_children()
+    pool = ProcessPoolExecutor(n, multiprocessing.get_context("fork"), begin_fork, (work, os.getpid()))
+    in_progress: deque[Future] = deque()
     try:
-        for _ in range(n - 1):
-            receiver, sender = context.Pipe(duplex=False)
-            with sender, warnings.catch_warnings():  # closed here, so that receiving ends when the fork does
-                warnings.simplefilter("ignore", DeprecationWarning)  # the fork does not need this process's threads
-                fork = context.Process(target=run_fork, args=[sender])
-                fork.start()
-            forks.append((fork, receiver))
-        results = my_share()
-        for fork, receiver in forks:
-            try:
-                share, error, place = receiver.recv()
-            except EOFError:
-                fork.join()
-                memory = ": is there enough memory? --threads 1 needs less" * (fork.exitcode == -signal.SIGKILL)
-                raise UserError(f"a worker process has ended (exit code {fork.exitcode}){memory}") from None
-            if error is not None:
-                raise error from RuntimeError(f"in a worker process:\n{place}")
-            results |= share
+        for item in items:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # a fork does not need this process's threads
+                in_progress.append(pool.submit(work_on, item))
+            if len(in_progress) == ITEMS_AHEAD * n:
+                yield in_progress.popleft().result()
+        while in_progress:
+            yield in_progress.popleft().result()
+    except BrokenProcessPool:
+        memory = "is there enough memory? Fewer --threads or --workers need less"
+        raise UserError(f"a worker process has ended: {memory}") from None
     finally:
-        for fork, receiver in forks:
-            fork.kill()
-            fork.join()
-            receiver.close()
-        os.close(read_fd)
-    return [results[index] for index in range(len(items))]
+        for fork in multiprocessing.active_children():
+            if fork not in others:
+                fork.kill()
+        pool.shutdown(cancel_futures=True)
+
+
+def begin_fork(work: Callable[[Any], Any], parent: int) -> None:
+    """Leave Ctrl-C to the parent, and end this process when the parent ends."""
+    global _work
+    _work = work
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def work_on(item: Any) -> Any:
+    """In a fork: the result for one item."""
+    return _work(item)

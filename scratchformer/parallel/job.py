@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Iterator
 
 from scratchformer.errors import UserError
-from scratchformer.parallel import mpi
 from scratchformer.parallel.communicator import Communicator, PeerFailure
-from scratchformer.parallel.shared_memory import SharedMemory
-from scratchformer.parallel.watchdog import Watchdog
 
 RANK, SIZE, DIRECTORY = "SCRATCHFORMER_RANK", "SCRATCHFORMER_SIZE", "SCRATCHFORMER_JOB"
 """The environment variables of a rank."""
+
+MPI_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+"""The number of ranks that Open MPI, MPICH (and MPIs derived from it) or SLURM's srun has started.
+
+SLURM comes last: under it, mpiexec may itself be a step of SLURM, with another number.
+"""
 
 PREFIX = "scratchformer-"
 """The beginning of the name of a job's directory."""
@@ -27,7 +30,7 @@ INTERRUPTED, GAVE_UP = 130, 75
 
 def is_rank() -> bool:
     """Return True if `launcher.launch` or MPI has started this process as one of several."""
-    return DIRECTORY in os.environ or mpi.launched_size() > 1
+    return DIRECTORY in os.environ or any(int(os.environ.get(name, 1)) > 1 for name in MPI_SIZES)
 
 
 @contextmanager
@@ -57,6 +60,10 @@ def exit_code(error: BaseException) -> int:
 
 def open_communicator(timeout: float, nproc: int) -> Communicator:
     """Connect this rank with the others of its job."""
+    from scratchformer.parallel import mpi
+    from scratchformer.parallel.shared_memory import SharedMemory
+    from scratchformer.parallel.watchdog import Watchdog
+
     if DIRECTORY in os.environ:
         directory = Path(os.environ[DIRECTORY])
         if not directory.name.startswith(PREFIX):  # files in it are going to be deleted

@@ -14,13 +14,8 @@ import numpy as np
 
 from scratchformer.errors import UserError, in_one_line
 from scratchformer.parallel.communicator import Communicator, flat_view, timed_out
+from scratchformer.parallel.job import MPI_SIZES
 from scratchformer.parallel.watchdog import MARGIN, Watchdog
-
-SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
-"""The number of started ranks, by Open MPI, MPICH (and MPIs derived from it) and SLURM's srun.
-
-SLURM comes last: under it, mpiexec may itself be a step of SLURM, with another number.
-"""
 
 OUTPUT_DELAY = 0.5
 """Seconds that a rank's last lines may take to reach the terminal; MPI_Abort discards what is still on its way."""
@@ -28,12 +23,12 @@ OUTPUT_DELAY = 0.5
 
 def launched_size() -> int:
     """Count the ranks that an MPI launcher has started, by the environment; 1 without such a launcher."""
-    return next((int(os.environ[name]) for name in SIZE_VARIABLES if name in os.environ), 1)
+    return next((int(os.environ[name]) for name in MPI_SIZES if name in os.environ), 1)
 
 
 def unusable(problem: str) -> UserError:
     """Build the error for processes that MPI has started and that cannot use it."""
-    name = next(name for name in SIZE_VARIABLES if name in os.environ)
+    name = next(name for name in MPI_SIZES if name in os.environ)
     return UserError(f"MPI has started {launched_size()} processes (by {name} in the environment), but {problem}")
 
 

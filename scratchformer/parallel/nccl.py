@@ -1,4 +1,4 @@
-"""Communication between ranks with a GPU each, by NVIDIA's NCCL."""
+"""Communication between ranks with GPUs: by NVIDIA's NCCL, or through host memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import warnings
 from typing import Any
 
 from scratchformer.errors import UserError, in_one_line
-from scratchformer.parallel.communicator import Communicator, require_contiguous
+from scratchformer.parallel.communicator import Array, Communicator, require_contiguous
 
 TYPES = {"float32": "NCCL_FLOAT32", "float64": "NCCL_FLOAT64", "float16": "NCCL_FLOAT16", "bfloat16": "NCCL_BFLOAT16"}
 
@@ -24,9 +24,11 @@ class Nccl(Communicator):
     This rank's GPU must be the current device. NCCL refuses two ranks on one GPU: see `HostStaged`.
     """
 
+    host: Communicator
+
     def __init__(self, host: Communicator, cupy: Any) -> None:
         self.rank, self.size, self.local_rank = host.rank, host.size, host.local_rank
-        self._host, self.cupy = host, cupy
+        self.host, self.cupy = host, cupy
         self.nccl = import_nccl()
         self.stream = cupy.cuda.Stream(non_blocking=True)
         try:
@@ -82,3 +84,33 @@ def import_nccl() -> Any:
         remedy = "pip install nvidia-nccl-cu13, or cu12, installs it"
         raise UserError(f"several GPUs need NCCL, which CuPy cannot find; {remedy}")
     return nccl
+
+
+class HostStaged(Communicator):
+    """Sends arrays of a GPU through host memory. Slow, but works without NCCL, as for two ranks on one GPU.
+
+    host  sends the copies
+    xp    the array module, CuPy
+    """
+
+    host: Communicator
+
+    def __init__(self, host: Communicator, xp: Any) -> None:
+        self.rank, self.size, self.local_rank = host.rank, host.size, host.local_rank
+        self.host, self.xp = host, xp
+
+    def all_reduce_inplace(self, x: Array) -> None:
+        on_host = x.get()
+        self.host.all_reduce_inplace(on_host)
+        x[...] = self.xp.asarray(on_host)
+
+    def broadcast_inplace(self, x: Array, root: int = 0) -> None:
+        on_host = x.get()
+        self.host.broadcast_inplace(on_host, root)
+        x[...] = self.xp.asarray(on_host)
+
+    def barrier(self) -> None:
+        self.host.barrier()
+
+    def check(self, waited: float = 0.0) -> None:
+        self.host.check(waited)

@@ -14,12 +14,13 @@ Text is cleaned in independent blocks, so that several processes can share the w
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
 
+from scratchformer.preparation.prepared import Options
 from scratchformer.text.corpora import Block, ParallelFiles
 
 WORD = re.compile(r"\w+|[^\w\s]")
@@ -39,30 +40,16 @@ def normalized(line: str) -> str:
     return BREAKS.sub(" ", line).strip()
 
 
-class Limits(NamedTuple):
-    """The most words that the longer side of a pair may have, and the largest ratio of longer to shorter side."""
+COUNTS = ("lines", "empty", "too_long", "ratio", "held_out", "kept")
+"""The counts of a cleaning: pairs read, dropped for one of three reasons (the first that applies), and kept.
 
-    max_words: int
-    max_ratio: float
+held_out are otherwise good pairs of which a side is a sentence of the validation or test text, kept or dropped.
+"""
 
 
-class Counts(NamedTuple):
-    """Number of pairs read, dropped (`empty`, `too_long`, `ratio`: the first reason that applies) and kept.
-
-    held_out  otherwise good pairs of which a side is a sentence of the validation or test text, kept or dropped
-    """
-
-    lines: int = 0
-    empty: int = 0
-    too_long: int = 0
-    ratio: int = 0
-    held_out: int = 0
-    kept: int = 0
-
-    @staticmethod
-    def total(counts: Iterable["Counts"]) -> "Counts":
-        """The sum of several counts, field by field."""
-        return Counts(*map(sum, zip(*counts)))
+def no_counts() -> Counter[str]:
+    """Zero for each of COUNTS."""
+    return Counter(dict.fromkeys(COUNTS, 0))
 
 
 class CleanBlock(NamedTuple):
@@ -71,53 +58,41 @@ class CleanBlock(NamedTuple):
     source: bytes
     target: bytes
     hashes: np.ndarray
-    counts: Counts
+    counts: Counter[str]
 
 
-def reason_to_drop(source: str, target: str, limits: Limits) -> str:
-    """Return the field of `Counts` that a pair of normalized lines belongs to; "kept" if nothing is wrong with it."""
+def reason_to_drop(source: str, target: str, options: Options) -> str:
+    """Return which of COUNTS a pair of normalized lines belongs to; "kept" if nothing is wrong with it."""
     if not source or not target:
         return "empty"
     n_source, n_target = len(WORD.findall(source)), len(WORD.findall(target))
-    if max(n_source, n_target) > limits.max_words:
+    if max(n_source, n_target) > options.max_words:
         return "too_long"
-    if max(n_source, n_target) > limits.max_ratio * min(n_source, n_target):
+    if max(n_source, n_target) > options.max_ratio * min(n_source, n_target):
         return "ratio"
     return "kept"
 
 
-@dataclass(frozen=True)
-class Cleaner:
-    """Cleans blocks of one part of a corpus; it can be pickled for another process.
+def clean_block(block: Block, files: ParallelFiles, options: Options, held_out: Collection[str]) -> CleanBlock:
+    """Clean one block of a part of a corpus.
 
-    files          the files of the part, for error messages
-    held_out       normalized lines of the validation and test text
-    drop_held_out  whether a pair with one of these lines is dropped, or only counted
+    files     the files of the part, for error messages
+    held_out  normalized lines of the validation and test text: pairs with one of them are counted, or dropped
     """
-
-    files: ParallelFiles
-    limits: Limits
-    held_out: Collection[str]
-    drop_held_out: bool
-
-    def __call__(self, block: Block) -> CleanBlock:
-        """Clean one block."""
-        sources, targets = (list(map(normalized, lines)) for lines in block.lines(self.files))
-        kept: list[tuple[str, str]] = []
-        reasons = {"empty": 0, "too_long": 0, "ratio": 0, "kept": 0}
-        n_held_out = 0
-        for source, target in zip(sources, targets, strict=True):
-            reason = reason_to_drop(source, target, self.limits)
-            if reason == "kept" and (source in self.held_out or target in self.held_out):
-                n_held_out += 1
-                if self.drop_held_out:
-                    continue
-            reasons[reason] += 1
-            if reason == "kept":
-                kept.append((source, target))
-        source_text, target_text = ("".join(pair[side] + "\n" for pair in kept).encode("utf-8") for side in (0, 1))
-        counts = Counts(lines=len(sources), held_out=n_held_out, **reasons)
-        return CleanBlock(source_text, target_text, hashes_of(kept), counts)
+    sources, targets = (list(map(normalized, lines)) for lines in block.lines(files))
+    kept: list[tuple[str, str]] = []
+    counts = Counter(lines=len(sources))
+    for source, target in zip(sources, targets, strict=True):
+        reason = reason_to_drop(source, target, options)
+        if reason == "kept" and (source in held_out or target in held_out):
+            counts["held_out"] += 1
+            if options.drop_overlap:
+                continue
+        counts[reason] += 1
+        if reason == "kept":
+            kept.append((source, target))
+    source_text, target_text = ("".join(pair[side] + "\n" for pair in kept).encode("utf-8") for side in (0, 1))
+    return CleanBlock(source_text, target_text, hashes_of(kept), counts)
 
 
 def hashes_of(pairs: list[tuple[str, str]]) -> np.ndarray:

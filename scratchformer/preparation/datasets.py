@@ -6,29 +6,22 @@ Sources: Multi30k (Elliott et al. 2016), task 1; WMT 2014 English-French; WMT 20
 commentary of 2016 (v11), because the paper's own data set contains it (google/seq2seq, wmt16_en_de.sh).
 """
 
-import shutil
+from collections import defaultdict
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
-from scratchformer.errors import UserError
-from scratchformer.files import make_directory
-from scratchformer.locks import locked
-from scratchformer.preparation.download import RemoteFile, Tell, download, require_address, size_of
-from scratchformer.preparation.unpacking import text_of_sgml, unpack
+from scratchformer.files import locked, make_directory
+from scratchformer.preparation.download import RemoteFile, Tell, download, text_of_sgml, unpack
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles
 
 
-@dataclass(frozen=True)
-class TextFile:
-    """A text of a data set: a member of the archive `origin`, or without a member the downloaded file itself.
-
-    n_bytes: the unpacked size of the member, estimated from its number of lines and rounded up.
-    """
+class TextFile(NamedTuple):
+    """A text of a data set: a member of the archive `origin`, or without a member the downloaded file itself."""
 
     origin: RemoteFile
     member: str = ""
-    n_bytes: int = 0
 
     def path(self, directory: Path) -> Path:
         """The place where `fetch` puts the text."""
@@ -37,8 +30,7 @@ class TextFile:
         return directory / "unpacked" / self.member.removesuffix(".sgm")
 
 
-@dataclass(frozen=True)
-class ParallelText:
+class ParallelText(NamedTuple):
     """Two texts that `fetch` turns into `ParallelFiles`."""
 
     source: TextFile
@@ -62,11 +54,6 @@ class Dataset:
     val: ParallelText
     test: ParallelText
 
-    @property
-    def texts(self) -> list[TextFile]:
-        """The texts of training, validation and test, each source before its target."""
-        return list(chain.from_iterable((pair.source, pair.target) for pair in (*self.train, self.val, self.test)))
-
 
 def fetch(dataset: Dataset, directory: Path, mirror: str = "", tell: Tell = print) -> CorpusFiles:
     """Download a data set into directory/downloads, unpack it into directory/unpacked, and return its text files.
@@ -77,17 +64,17 @@ def fetch(dataset: Dataset, directory: Path, mirror: str = "", tell: Tell = prin
     mirror  a base URL that replaces scheme and host of every file; "" for the public sites
     tell    is called with the licence notice first, and with a line before each repeated attempt
     """
-    require_address(mirror)
     tell(f"{dataset.licence} See {dataset.home_page}")
     downloads, unpacked = directory / "downloads", directory / "unpacked"
     make_directory(downloads)
     with locked(downloads, "another process is downloading into this directory"):
-        missing = missing_texts(dataset, directory)
-        require_disk_space(missing, directory)
+        missing: dict[RemoteFile, list[TextFile]] = defaultdict(list)
+        for text in chain(*dataset.train, dataset.val, dataset.test):
+            if not text.member or not text.path(directory).exists():
+                missing[text.origin].append(text)
         for origin, texts in missing.items():
             archive = download(origin, downloads, mirror, tell)
-            members = [text.member for text in texts if text.member]
-            if members:
+            if members := [text.member for text in texts if text.member]:
                 unpack(archive, members, unpacked)
             for text in texts:
                 if text.member.endswith(".sgm"):
@@ -96,88 +83,52 @@ def fetch(dataset: Dataset, directory: Path, mirror: str = "", tell: Tell = prin
     return CorpusFiles(train, dataset.val.files(directory), dataset.test.files(directory))
 
 
-def missing_texts(dataset: Dataset, directory: Path) -> dict[RemoteFile, list[TextFile]]:
-    """Return the files that must be downloaded, or verified, with the texts to take from each."""
-    missing: dict[RemoteFile, list[TextFile]] = {}
-    for text in dataset.texts:
-        if not text.member or not text.path(directory).exists():
-            missing.setdefault(text.origin, []).append(text)
-    return missing
-
-
-def require_disk_space(missing: dict[RemoteFile, list[TextFile]], directory: Path) -> None:
-    """Refuse to begin if the disk has no space for what is still to be downloaded and unpacked."""
-    needed = 0
-    for origin, texts in missing.items():
-        if not (directory / "downloads" / origin.name).exists():
-            needed += origin.n_bytes - size_of(directory / "downloads" / f"{origin.name}.partial")
-        needed += sum(text.n_bytes for text in texts)
-    free = shutil.disk_usage(directory).free
-    if needed > free:
-        raise UserError(
-            f"{directory}: not enough space on this disk: {needed / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free"
-        )
-
-
 # The data sets --------------------------------------------------------------------------------------------------------
 
 
-def members(origin: RemoteFile, stem: str, source: str, target: str, n_bytes: int, suffix: str = "") -> ParallelText:
-    """Two members whose names end in their language; n_bytes is the unpacked size of both together."""
-    return ParallelText(
-        TextFile(origin, f"{stem}.{source}{suffix}", n_bytes // 2),
-        TextFile(origin, f"{stem}.{target}{suffix}", n_bytes // 2),
-    )
+def members(origin: RemoteFile, stem: str, source: str, target: str, suffix: str = "") -> ParallelText:
+    """Two members whose names end in their language."""
+    return ParallelText(TextFile(origin, f"{stem}.{source}{suffix}"), TextFile(origin, f"{stem}.{target}{suffix}"))
 
 
 EUROPARL = RemoteFile(
     "https://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
     "sha256:0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
-    657_632_379,
 )
 COMMON_CRAWL = RemoteFile(
     "https://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",
     "sha256:c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
-    918_311_367,
 )
 NEWS_COMMENTARY_9 = RemoteFile(
     "https://www.statmt.org/wmt14/training-parallel-nc-v9.tgz",
     "sha256:cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
-    80_418_416,
 )
 NEWS_COMMENTARY_11 = RemoteFile(
     "https://data.statmt.org/wmt16/translation-task/training-parallel-nc-v11.tgz",
     "sha256:cfe8ab047e05043476e498ee765c98e939c7b7d6d294e856344c84476b619d6a",
-    75_178_032,
 )
 UNITED_NATIONS = RemoteFile(
     "https://www.statmt.org/wmt13/training-parallel-un.tgz",
     "sha256:29141b5c1eba149a94f7a59d3b1a834b2e47fe0f8758d68dcd77a3d3f497ee47",
-    2_365_634_246,
 )
 GIGA = RemoteFile(
     "https://www.statmt.org/wmt10/training-giga-fren.tar",
     "sha256:3ff8319f6919393520559bfbc7ad6a747ec81b3abc7be9993b338d4b017b4d9a",
-    2_595_102_720,
 )
 NEWSTEST_2013 = RemoteFile("https://statmt.org/wmt13/test.tgz", "md5:48eca5d02f637af44e85186847141f67")
 NEWSTEST_2014 = RemoteFile("https://statmt.org/wmt14/test-full.tgz", "md5:a8cd784e006feb32ac6f3d9ec7eb389a")
 """All 3003 lines, as in the paper; "test-filtered" has 2737 of them."""
 
-NEWSTEST_BYTES = 1_000_000
-"""The size of one language as plain text."""
-
 
 def newstest_2013(source: str, target: str) -> ParallelText:
-    return members(NEWSTEST_2013, "test/newstest2013-src", source, target, 2 * NEWSTEST_BYTES, ".sgm")
+    return members(NEWSTEST_2013, "test/newstest2013-src", source, target, ".sgm")
 
 
 def newstest_2014(other: str) -> ParallelText:
     """English to another language."""
     stem = f"test-full/newstest2014-{other}en"
     return ParallelText(
-        TextFile(NEWSTEST_2014, f"{stem}-src.en.sgm", NEWSTEST_BYTES),
-        TextFile(NEWSTEST_2014, f"{stem}-ref.{other}.sgm", NEWSTEST_BYTES),
+        TextFile(NEWSTEST_2014, f"{stem}-src.en.sgm"), TextFile(NEWSTEST_2014, f"{stem}-ref.{other}.sgm")
     )
 
 
@@ -193,11 +144,23 @@ MULTI30K_URL = (
 )
 
 
-def multi30k(split: str, sha256_en: str, n_bytes_en: int, sha256_de: str, n_bytes_de: int) -> ParallelText:
-    return ParallelText(
-        TextFile(RemoteFile(f"{MULTI30K_URL}{split}.en.gz", f"sha256:{sha256_en}", n_bytes_en)),
-        TextFile(RemoteFile(f"{MULTI30K_URL}{split}.de.gz", f"sha256:{sha256_de}", n_bytes_de)),
+MULTI30K = {
+    "train.en": "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
+    "train.de": "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
+    "val.en": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
+    "val.de": "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
+    "test_2016_flickr.en": "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
+    "test_2016_flickr.de": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
+}
+"""Name of each text -> its SHA-256."""
+
+
+def multi30k(split: str) -> ParallelText:
+    english, german = (
+        TextFile(RemoteFile(f"{MULTI30K_URL}{name}.gz", f"sha256:{MULTI30K[name]}"))
+        for name in (f"{split}.en", f"{split}.de")
     )
+    return ParallelText(english, german)
 
 
 DATASETS = {
@@ -209,29 +172,9 @@ DATASETS = {
         "commerce, and for a citation: Elliott et al. (2016), Multi30K: Multilingual English-German Image "
         "Descriptions.",
         home_page="https://github.com/multi30k/dataset",
-        train=(
-            multi30k(
-                "train",
-                "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
-                568_929,
-                "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
-                637_044,
-            ),
-        ),
-        val=multi30k(
-            "val",
-            "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
-            21_650,
-            "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
-            24_681,
-        ),
-        test=multi30k(
-            "test_2016_flickr",
-            "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
-            21_077,
-            "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
-            22_890,
-        ),
+        train=(multi30k("train"),),
+        val=multi30k("val"),
+        test=multi30k("test_2016_flickr"),
     ),
     "wmt14-en-de": Dataset(
         "en",
@@ -240,9 +183,9 @@ DATASETS = {
         licence=f"{WMT14_LICENCE} {NEWS_COMMENTARY_11_LICENCE}",
         home_page=WMT14_HOME_PAGE,
         train=(
-            members(EUROPARL, "training/europarl-v7.de-en", "en", "de", 650_000_000),
-            members(COMMON_CRAWL, "commoncrawl.de-en", "en", "de", 720_000_000),
-            members(NEWS_COMMENTARY_11, "training-parallel-nc-v11/news-commentary-v11.de-en", "en", "de", 90_000_000),
+            members(EUROPARL, "training/europarl-v7.de-en", "en", "de"),
+            members(COMMON_CRAWL, "commoncrawl.de-en", "en", "de"),
+            members(NEWS_COMMENTARY_11, "training-parallel-nc-v11/news-commentary-v11.de-en", "en", "de"),
         ),
         val=newstest_2013("en", "de"),
         test=newstest_2014("de"),
@@ -254,11 +197,11 @@ DATASETS = {
         licence=WMT14_LICENCE,
         home_page=WMT14_HOME_PAGE,
         train=(
-            members(EUROPARL, "training/europarl-v7.fr-en", "en", "fr", 700_000_000),
-            members(COMMON_CRAWL, "commoncrawl.fr-en", "en", "fr", 1_000_000_000),
-            members(UNITED_NATIONS, "un/undoc.2000.fr-en", "en", "fr", 4_700_000_000),
-            members(NEWS_COMMENTARY_9, "training/news-commentary-v9.fr-en", "en", "fr", 70_000_000),
-            members(GIGA, "giga-fren.release2.fixed", "en", "fr", GIGA.n_bytes, ".gz"),
+            members(EUROPARL, "training/europarl-v7.fr-en", "en", "fr"),
+            members(COMMON_CRAWL, "commoncrawl.fr-en", "en", "fr"),
+            members(UNITED_NATIONS, "un/undoc.2000.fr-en", "en", "fr"),
+            members(NEWS_COMMENTARY_9, "training/news-commentary-v9.fr-en", "en", "fr"),
+            members(GIGA, "giga-fren.release2.fixed", "en", "fr", ".gz"),
         ),
         val=newstest_2013("en", "fr"),
         test=newstest_2014("fr"),

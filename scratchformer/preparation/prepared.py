@@ -2,18 +2,19 @@
 
     train.en, train.de, ...      the text, one sentence on each line: cleaned for training, else (val, test) unchanged
     tokenizer.model              one vocabulary for both languages
-    train.source.ids.npy         (tokens,) uint16, or int32 for a large vocabulary: all sentences, each with EOS
-    train.source.offsets.npy     (pairs + 1,) int64: where in the ids each sentence begins, see `batches.Sequences`
-    train.target.*.npy           the same for the other side; val.* likewise
-    train.lines.npy              (pairs,) int64: the line of each pair in train.en and train.de, from 1
+    train.source.ids.bin         (tokens,) uint16, or int32 for a large vocabulary: all sentences, each with EOS
+    train.source.offsets.bin     (pairs + 1,) int64: where in the ids each sentence begins, see `batches.Sequences`
+    train.target.*.bin           the same for the other side; val.* likewise
+    train.lines.bin              (pairs,) int64: the line of each pair in train.en and train.de, from 1
     manifest.json                a description of all this: it is written last, so a directory that has one is complete
 
-The arrays are opened as memory maps: 36 million pairs take no memory except for the pages that a batch reads, which the
-operating system caches. Opening checks the size of every file, and the CRC-32 of those that training reads; a run
-computes that of the ids itself, in about a second for each GB.
+The arrays are the plain values, without a header. They are opened as memory maps: 36 million pairs take no memory
+except for the pages that a batch reads, which the operating system caches. Opening checks the size of every file, and
+the CRC-32 of those that training reads; a run computes that of the ids itself, in about a second for each GB.
 """
 
 import json
+import re
 import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -22,21 +23,51 @@ from typing import Any
 
 import numpy as np
 
-from scratchformer.errors import UserError, in_one_line
+from scratchformer.errors import UserError
 from scratchformer.text.batches import EncodedPairs, Sequences
-from scratchformer.text.corpora import ParallelFiles, cannot_read
+from scratchformer.text.corpora import ParallelFiles
 from scratchformer.text.tokenizer import Tokenizer
 
-FORMAT = 2
+FORMAT = 3
 MANIFEST, TOKENIZER = "manifest.json", "tokenizer.model"
 UNFINISHED = ".preparing"
 """The directory inside a prepared one in which its files are made, before they are moved to their places."""
 
-SPLITS = ("train", "val")
 MADE_BY = "scratchformer data"
 """Marks our manifest; it stands at the beginning, where even a truncated file has it."""
 
 CHUNK_BYTES = 2**24
+
+
+@dataclass(frozen=True)
+class Options:
+    """The way to prepare a corpus; every option changes the result.
+
+    dataset        the name of a public data set, for the manifest; "" for the user's own files
+    languages      source, target: the suffixes of the files
+    vocab_size     exact number of pieces in the vocabulary
+    max_words, max_ratio    limits for a pair, see `cleaning`
+    max_length     longer pairs (tokens of the longer side, EOS included) are not encoded
+    sample         pairs from which the vocabulary is learnt, evenly spread over the training text. A million of them,
+                   together with their distinct words, take about 1.5 GB of memory
+    byte_fallback  encode characters that are not in the sample as bytes; otherwise they become UNK
+    drop_overlap   drop training pairs that share a sentence with the validation or test text; otherwise only count them
+    """
+
+    dataset: str = ""
+    languages: tuple[str, str] = ("en", "de")
+    vocab_size: int = 37_000
+    max_words: int = 80
+    max_ratio: float = 9.0
+    max_length: int = 256
+    sample: int = 1_000_000
+    byte_fallback: bool = False
+    drop_overlap: bool = False
+
+    def __post_init__(self) -> None:
+        source, target = self.languages
+        if source == target or not all(re.fullmatch("[A-Za-z0-9_-]+", language) for language in self.languages):
+            raise UserError(f"--languages {source} {target}: not two different words of letters, as in: en de")
 
 
 @dataclass(frozen=True)
@@ -57,43 +88,28 @@ class SplitCounts:
     longest: int
     unk_share: float
 
-    @property
-    def mean_lengths(self) -> tuple[float, float]:
-        """Source and target tokens in a pair, EOS included."""
-        return self.source_tokens / self.pairs, self.target_tokens / self.pairs
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """The content of a prepared directory, and its origin.
 
-    dataset        the name of a public data set; "" for the user's own files
-    languages      source, target
-    vocab_size     pieces of the tokenizer
-    byte_fallback  whether the tokenizer encodes unknown characters as bytes
-    options        the other options of the preparation
+    options        of the preparation
     clean          the report of the cleaning: lines and reasons by part, duplicates, overlap with held-out text
     splits         "train" and, if there is validation text, "val"
     ids_crc32      CRC-32 of all ids as int32: source and target of train, then of val
     files          name -> bytes and CRC-32
-    made_from      name, size and time of each text file that was read, and everything else that the result depends on
-    versions       of the packages that made the files
-    format, made_by    `FORMAT`, `MADE_BY`
+    made_from      what the result depends on besides the options: name, size and time of each text file that was read,
+                   and the version of sentencepiece
     """
 
-    dataset: str
-    languages: tuple[str, str]
-    vocab_size: int
-    byte_fallback: bool
-    options: dict[str, Any]
+    made_by: str = MADE_BY
+    format: int = FORMAT
+    options: Options
     clean: dict[str, Any]
     splits: dict[str, SplitCounts]
     ids_crc32: int
     files: dict[str, dict[str, int]]
     made_from: dict[str, Any]
-    versions: dict[str, str]
-    format: int = FORMAT
-    made_by: str = MADE_BY
 
     @property
     def longest(self) -> int:
@@ -102,12 +118,11 @@ class Manifest:
 
     def summary(self) -> str:
         """Two or three lines for the user."""
-        total, train = self.clean["total"], self.splits["train"]
-        mean_source, mean_target = train.mean_lengths
+        total, train, (source, target) = self.clean["total"], self.splits["train"], self.options.languages
         lines = [
-            f"{train.pairs:,} training pairs of {total['lines']:,}, {train.source_tokens:,} {self.languages[0]} and "
-            f"{train.target_tokens:,} {self.languages[1]} tokens ({mean_source:.1f} and {mean_target:.1f} a sentence), "
-            f"{train.unk_share:.4%} unknown",
+            f"{train.pairs:,} training pairs of {total['lines']:,}, {train.source_tokens:,} {source} and "
+            f"{train.target_tokens:,} {target} tokens ({train.source_tokens / train.pairs:.1f} and "
+            f"{train.target_tokens / train.pairs:.1f} a sentence), {train.unk_share:.4%} unknown",
             f"{self.clean['repeated']:,} repeated pairs, {total['held_out']:,} with a sentence of the val or test text",
         ]
         if "val" in self.splits:
@@ -120,17 +135,17 @@ class Manifest:
 
     def to_json(self) -> str:
         """The text of manifest.json, which `from_json` reads."""
-        return json.dumps({"made_by": self.made_by} | asdict(self), indent=1) + "\n"
+        return json.dumps(asdict(self), indent=1) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> "Manifest":
         """Read what `to_json` has written."""
         values = json.loads(text)
         if values["format"] != FORMAT:
-            raise UserError(f"format {values['format']}, where this version reads {FORMAT}: prepare the text again")
+            raise ValueError(f"format {values['format']}, not {FORMAT}")
+        options = Options(**values["options"] | {"languages": tuple(values["options"]["languages"])})
         splits = {name: SplitCounts(**counts) for name, counts in values["splits"].items()}
-        source, target = values["languages"]
-        return cls(**values | {"languages": (source, target), "splits": splits})
+        return cls(**values | {"options": options, "splits": splits})
 
 
 def text_names(splits: Iterable[str], languages: tuple[str, str]) -> list[str]:
@@ -138,10 +153,10 @@ def text_names(splits: Iterable[str], languages: tuple[str, str]) -> list[str]:
     return [f"{split}.{language}" for split in splits for language in languages]
 
 
-def array_names(splits: Iterable[str]) -> list[str]:
-    """Names of the files with the ids and the line numbers of these splits."""
+def array_names(split: str) -> list[str]:
+    """Names of the files with the ids and the line numbers of a split."""
     arrays = ["source.ids", "source.offsets", "target.ids", "target.offsets", "lines"]
-    return [f"{split}.{array}.npy" for split in splits for array in arrays]
+    return [f"{split}.{array}.bin" for array in arrays]
 
 
 def is_prepared(directory: Path) -> bool:
@@ -149,13 +164,10 @@ def is_prepared(directory: Path) -> bool:
 
     The mark is searched for in the bytes, and the ids count too, so that a damaged directory is not taken for text.
     """
-    if (directory / UNFINISHED).is_dir() or (directory / "train.source.ids.npy").exists():
+    if (directory / UNFINISHED).is_dir() or (directory / "train.source.ids.bin").exists():
         return True
     path = directory / MANIFEST
-    try:
-        return path.is_file() and f'"{MADE_BY}"'.encode() in path.read_bytes()
-    except OSError as error:
-        raise cannot_read(path, error) from None
+    return path.is_file() and f'"{MADE_BY}"'.encode() in path.read_bytes()
 
 
 class PreparedCorpus:
@@ -166,25 +178,16 @@ class PreparedCorpus:
         self.manifest = read_manifest(directory)
         for name, expected in self.manifest.files.items():
             path = directory / name
-            if not path.is_file():
-                raise UserError(f"{path}: No such file, but {MANIFEST} names it: prepare the text again")
-            if path.stat().st_size != expected["bytes"]:
-                raise UserError(
-                    f"{path}: {path.stat().st_size} bytes, but {expected['bytes']} in {MANIFEST}: "
-                    "prepare the text again"
-                )
+            if not path.is_file() or path.stat().st_size != expected["bytes"]:
+                raise UserError(f"{path}: missing, or not as long as {MANIFEST} says: prepare the text again")
 
     def tokenizer(self) -> Tokenizer:
         """Load the tokenizer."""
-        return Tokenizer.load(self._unchanged(TOKENIZER))
-
-    def has(self, split: str) -> bool:
-        """Say if the corpus has a split, "train" or "val"."""
-        return split in self.manifest.splits
+        return Tokenizer.load(self.intact(TOKENIZER))
 
     def text_files(self, split: str) -> ParallelFiles:
         """The text of "train" or "val"."""
-        return ParallelFiles(*map(self._unchanged, text_names([split], self.manifest.languages)))
+        return ParallelFiles(*map(self.intact, text_names([split], self.manifest.options.languages)))
 
     def pairs(self, split: str, max_length: int) -> EncodedPairs:
         """Open the ids of "train" or "val" as memory maps, for batches of pairs of up to `max_length` tokens.
@@ -192,43 +195,38 @@ class PreparedCorpus:
         The `max_length` of what is returned is that of the preparation, which has dropped the longer pairs. The
         checksum of the ids is left to the run.
         """
-        if self.manifest.longest > max_length:
+        options, longest = self.manifest.options, self.manifest.longest
+        if longest > max_length:
             raise UserError(
-                f"{self.directory}: its longest pair has {self.manifest.longest} tokens, more than max_length = "
-                f"{max_length}: raise that, or prepare the text again with --max-length {max_length}"
+                f"{self.directory}: its longest pair has {longest} tokens, more than max_length = {max_length}: "
+                f"raise that, or prepare the text again with --max-length {max_length}"
             )
-        source, target = (self._sequences(f"{split}.{side}") for side in ("source", "target"))
-        line_numbers = open_array(self._unchanged(f"{split}.lines.npy"))
+        source_ids, source_offsets, target_ids, target_offsets, lines = array_names(split)
+        dtype = dtype_of_ids(options.vocab_size)
         return EncodedPairs(
-            source, target, line_numbers, self.manifest.options["max_length"], self.manifest.splits[split].longer
+            Sequences(opened(self.directory / source_ids, dtype), opened(self.intact(source_offsets))),
+            Sequences(opened(self.directory / target_ids, dtype), opened(self.intact(target_offsets))),
+            opened(self.intact(lines)),
+            options.max_length,
+            self.manifest.splits[split].longer,
         )
 
-    def _sequences(self, name: str) -> Sequences:
-        offsets = open_array(self._unchanged(f"{name}.offsets.npy"))
-        return Sequences(open_array(self.directory / f"{name}.ids.npy"), offsets)
-
-    def _unchanged(self, name: str) -> Path:
+    def intact(self, name: str) -> Path:
         """The path of a file whose checksum is that in the manifest."""
         path = self.directory / name
-        if not self.is_unchanged(name):
+        if crc32_of_file(path) != self.manifest.files[name]["crc32"]:
             raise UserError(f"{path}: damaged, its checksum is not that in {MANIFEST}: prepare the text again")
         return path
 
-    def is_unchanged(self, name: str) -> bool:
-        """Compare the checksum of a file with the manifest."""
-        try:
-            return crc32_of_file(self.directory / name) == self.manifest.files[name]["crc32"]
-        except OSError as error:
-            raise cannot_read(self.directory / name, error) from None
+
+def dtype_of_ids(vocab_size: int) -> np.dtype:
+    """The smallest that holds every id: uint16 or int32."""
+    return np.dtype(np.uint16 if vocab_size <= 2**16 else np.int32)
 
 
-def open_array(path: Path) -> np.ndarray:
+def opened(path: Path, dtype: np.dtype = np.dtype(np.int64)) -> np.ndarray:
     """Open an array as a memory map."""
-    try:
-        array = np.load(path, mmap_mode="r")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: damaged ({in_one_line(error)}): prepare the text again") from None
-    return np.asarray(array)  # indexing a plain array is faster than indexing np.memmap
+    return np.asarray(np.memmap(path, dtype, mode="r"))  # indexing a plain array is faster than indexing np.memmap
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -241,40 +239,8 @@ def read_manifest(directory: Path) -> Manifest:
             f"{directory}: its preparation is not finished, since there is no {MANIFEST}: "
             "run the scratchformer data command that began it again, or another one to its end"
         ) from None
-    except OSError as error:
-        raise cannot_read(path, error) from None
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UserError(f"{path}: damaged ({type(error).__name__}): prepare the text again") from None
-
-
-class GrowingArray:
-    """A new .npy file of one dimension, written block by block in a with statement; `size` counts the values so far."""
-
-    def __init__(self, path: Path, dtype: np.dtype | type):
-        self.dtype = np.dtype(dtype)
-        self.size = 0
-        self.file = open(path, "wb")
-        self._write_header()
-
-    def __enter__(self) -> "GrowingArray":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        with self.file:
-            self._write_header()
-
-    def _write_header(self) -> None:
-        """Write or overwrite the header; NumPy pads it, so its length does not depend on the size."""
-        self.file.seek(0)
-        header = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": (self.size,)}
-        np.lib.format.write_array_header_1_0(self.file, header)
-
-    def append(self, values: np.ndarray) -> None:
-        """Write values (n,), which must fit the dtype."""
-        self.file.write(values.astype(self.dtype).tobytes())
-        self.size += values.size
+        raise UserError(f"{path}: damaged, or of another version ({error!r:.60}): prepare the text again") from None
 
 
 def crc32_of_file(path: Path) -> int:

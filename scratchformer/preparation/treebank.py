@@ -4,31 +4,24 @@ The paper trains on the 40,000 sentences of the Wall Street Journal in the Penn 
 distributes a tenth of it for non-commercial use: 199 articles, about 3,900 sentences. `prepare_treebank` writes
 
     train.trees, val.trees, test.trees    one tree on each line, cleaned (`text.trees.cleaned`)
-    manifest.json                         where they come from, and what is in them
 
 The articles 1 to 159 are for training, 160 to 179 for validation, and 180 to 199 are the test set.
 """
 
-import json
 import zipfile
-import zlib
 from pathlib import Path
 
-from scratchformer.files import make_directory, write_new_texts
-from scratchformer.locks import locked
-from scratchformer.preparation.download import RemoteFile, Tell, download, require_address
-from scratchformer.preparation.pipeline import require_no_run
-from scratchformer.preparation.prepared import MADE_BY, MANIFEST
+from scratchformer.files import locked, make_directory, write_new_texts
+from scratchformer.preparation.download import RemoteFile, Tell, download
 from scratchformer.text.corpora import decode_lines
-from scratchformer.text.trees import Tree, cleaned, parsed_trees
+from scratchformer.text.trees import cleaned, parsed_trees
 
 ARCHIVE = RemoteFile(
     "https://raw.githubusercontent.com/nltk/nltk_data/005569f5d91002697c5dfd5bced624209af0b3bb/packages/corpora/"
     "treebank.zip",
     "md5:78c24a97940c2504d0ad35dd3f8a560b",
-    1_740_034,
 )
-"""Checksum and length are those of index.xml in the same commit."""
+"""The checksum is that of index.xml in the same commit."""
 
 NOTICE = (
     "The sample of the Penn Treebank is (C) 1995 University of Pennsylvania. NLTK distributes it for examples, "
@@ -45,43 +38,19 @@ def prepare_treebank(out: Path, mirror: str, tell: Tell) -> list[str]:
 
     Files with other content are not overwritten. The same command may be run again.
     """
-    require_address(mirror)
-    require_no_run(out)
     tell(NOTICE)
     downloads = out / "downloads"
     make_directory(downloads)
     with locked(downloads, "another process is downloading into this directory"):
         archive = download(ARCHIVE, downloads, mirror, tell)
-    texts, splits, summary = {}, {}, []
-    for split, raw in read_articles(archive).items():
-        trees = [tree for tree in map(cleaned, raw) if tree]
-        n_words = sum(len(tree.words) for tree in trees)
-        texts[out / f"{split}.trees"] = "".join(f"{tree}\n" for tree in trees)
-        splits[split] = {"trees": len(trees), "words": n_words, "without_words": len(raw) - len(trees)}
-        summary.append(f"{split}: {len(trees):,} trees, {n_words:,} words")
-    manifest = {
-        "made_by": f"{MADE_BY} treebank",
-        "licence": NOTICE,
-        "archive": {"url": ARCHIVE.url, "checksum": ARCHIVE.checksum},
-        "splits": splits,
-        "files": {
-            path.name: {"bytes": len(text.encode()), "crc32": zlib.crc32(text.encode())} for path, text in texts.items()
-        },
-    }
-    write_new_texts(texts | {out / MANIFEST: json.dumps(manifest, indent=1) + "\n"})
-    return summary
-
-
-def read_articles(archive: Path) -> dict[str, list[Tree]]:
-    """Read the trees of each split, as they are in the archive, without unpacking it."""
+    texts, summary = {}, []
     with zipfile.ZipFile(archive) as file:
-        return {
-            split: [tree for number in numbers for tree in read_article(file, archive, number)]
-            for split, numbers in ARTICLES.items()
-        }
-
-
-def read_article(file: zipfile.ZipFile, archive: Path, number: int) -> list[Tree]:
-    """Read the trees of one article."""
-    name = f"treebank/combined/wsj_{number:04}.mrg"
-    return parsed_trees(decode_lines(file.read(name), archive / name), str(archive / name))
+        for split, numbers in ARTICLES.items():
+            names = [f"treebank/combined/wsj_{number:04}.mrg" for number in numbers]
+            articles = [(archive / name, decode_lines(file.read(name), archive / name)) for name in names]
+            raw = [tree for path, lines in articles for tree in parsed_trees(lines, str(path))]
+            trees = [tree for tree in map(cleaned, raw) if tree]
+            texts[out / f"{split}.trees"] = "".join(f"{tree}\n" for tree in trees)
+            summary.append(f"{split}: {len(trees):,} trees, {sum(len(tree.words) for tree in trees):,} words")
+    write_new_texts(texts)
+    return summary

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 from threadpoolctl import threadpool_limits
 
@@ -22,7 +22,7 @@ from scratchformer.nn.model import Model
 from scratchformer.nn.ops import Ops
 from scratchformer.nn.parameter import Array
 from scratchformer.parallel.communicator import Communicator
-from scratchformer.tasks.task import Evaluation, Task
+from scratchformer.tasks.task import Corpus, Evaluation, Task
 from scratchformer.tasks.translation import read_corpus
 from scratchformer.text.batches import Batch, Examples
 from scratchformer.text.corpora import read_lines, require_distinct
@@ -31,13 +31,6 @@ from scratchformer.text.windows import SHORT, TrainingWindows, ValidationWindows
 from scratchformer.training.run import Trained
 from scratchformer.training.trainer import Trainer, TrainingData
 from scratchformer.training.validation import sums_over_batches
-
-
-class Texts(NamedTuple):
-    """Texts to train on and texts to validate with; the latter may be missing."""
-
-    train: list[str]
-    val: list[str]
 
 
 def read_texts(data: DataConfig) -> tuple[list[str], list[str]]:
@@ -70,19 +63,19 @@ class LanguageModelTask(Task):
 
     score_name, unit, command = "bits per character", "windows", "generate"
 
-    def read(self, config: Config) -> Texts:
+    def read(self, config: Config) -> Corpus:
         """The files `data.text`, of which a tenth validates; without any, the source side of the sentence pairs, as
         one text. Line ends become newlines."""
         if not config.data.text:
             corpus = read_corpus(config.data)
-            return Texts([joined(corpus.train.source)], [joined(corpus.val.source)] if corpus.val else [])
-        return Texts(*read_texts(config.data))
+            return Corpus([joined(corpus.train.source)], [joined(corpus.val.source)] if corpus.val else [])
+        return Corpus(*read_texts(config.data))
 
-    def train_tokenizer(self, corpus: Texts, config: Config) -> Tokenizer:
+    def train_tokenizer(self, corpus: Corpus, config: Config) -> Tokenizer:
         lines = [line for text in corpus.train for line in text.split("\n")]
         return Tokenizer.train_on_text(lines, config.model.vocab_size)
 
-    def encode(self, corpus: Texts, tokenizer: Tokenizer, config: Config) -> TrainingData:
+    def encode(self, corpus: Corpus, tokenizer: Tokenizer, config: Config) -> TrainingData:
         window = config.data.max_length
         train = TrainingWindows(encode_texts(tokenizer, corpus.train), window, config.training.seed)
         val = ValidationWindows(encode_texts(tokenizer, corpus.val), window) if corpus.val else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Any, Iterator, NamedTuple
+from typing import Any, Iterator
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from scratchformer.config import Config
 from scratchformer.nn.model import Model
 from scratchformer.nn.ops import PAD, Ops, using
 from scratchformer.tasks.language_model import read_texts
-from scratchformer.tasks.task import Evaluation, Task, share
+from scratchformer.tasks.task import Corpus, Evaluation, Task, share
 from scratchformer.tasks.translation import read_corpus
 from scratchformer.text import bundled
 from scratchformer.text.batches import Sequences, batches_in_order
@@ -25,31 +25,24 @@ from scratchformer.training.validation import predictions, validation_accuracy
 POSITIONS_AT_ONCE = 4096
 
 
-class Texts(NamedTuple):
-    """Lines to train on and lines to validate with, blank ones left out; the latter may be missing."""
-
-    train: list[str]
-    val: list[str] | None
-
-
 class MaskedLanguageModelTask(Task):
     """From a text with hidden pieces to these pieces."""
 
     score_name, unit, command = "accuracy", "texts", "fill"
 
-    def read(self, config: Config) -> Texts:
+    def read(self, config: Config) -> Corpus:
         """The lines of the files `data.text`, of which a tenth validates; without any, the source side of the sentence
         pairs."""
         if not config.data.text:
             corpus = read_corpus(config.data)
-            return Texts(corpus.train.source, corpus.val.source if corpus.val else None)
+            return Corpus(corpus.train.source, corpus.val.source if corpus.val else None)
         train, val = ([line for text in part for line in text.split("\n")] for part in read_texts(config.data))
-        return Texts([line for line in train if line.strip()], [line for line in val if line.strip()])
+        return Corpus([line for line in train if line.strip()], [line for line in val if line.strip()])
 
-    def train_tokenizer(self, corpus: Texts, config: Config) -> Tokenizer:
+    def train_tokenizer(self, corpus: Corpus, config: Config) -> Tokenizer:
         return Tokenizer.train(corpus.train, config.model.vocab_size, config.data.byte_fallback, masks=True)
 
-    def encode(self, corpus: Texts, tokenizer: Tokenizer, config: Config) -> TrainingData:
+    def encode(self, corpus: Corpus, tokenizer: Tokenizer, config: Config) -> TrainingData:
         def masked(texts: list[str]) -> MaskedTexts:
             encoded = encode_texts(tokenizer.encode, texts, config.data.max_length)
             return MaskedTexts(encoded, tokenizer.vocab_size, config.training.seed, config.data.max_length)

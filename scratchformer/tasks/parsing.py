@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from scratchformer.config import Config, DataConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.decoding.tree_parser import TreeParser, TreeRules
 from scratchformer.errors import UserError
-from scratchformer.tasks.task import Evaluation, Task
+from scratchformer.tasks.task import Corpus, Evaluation, Task
 from scratchformer.text import bundled
 from scratchformer.text.batches import EncodedPairs, encode_pairs
 from scratchformer.text.bracket_score import BracketCounts, count_brackets, score_parses
@@ -21,13 +21,6 @@ from scratchformer.text.tokenizer import N_SPECIALS, TokenizerPair, WordTokenize
 from scratchformer.text.trees import Parse, Tree, cleaned, parsed_trees, read_trees, tags_first
 from scratchformer.training.run import Trained, translator_of
 from scratchformer.training.trainer import Trainer, TrainingData
-
-
-class Treebank(NamedTuple):
-    """Trees to train on and trees to validate with."""
-
-    train: list[Tree]
-    val: list[Tree]
 
 
 def read_split(data: DataConfig, split: str) -> list[Tree]:
@@ -58,13 +51,13 @@ class ParsingTask(Task):
 
     score_name, unit, command = "F1", "trees", "translate"
 
-    def read(self, config: Config) -> Treebank:
+    def read(self, config: Config) -> Corpus:
         directory = config.data.directory
         if directory:
             require_distinct((split, Path(directory) / f"{split}.trees") for split in ("train", "val"))
-        return Treebank(read_split(config.data, "train"), read_split(config.data, "val"))
+        return Corpus(read_split(config.data, "train"), read_split(config.data, "val"))
 
-    def train_tokenizer(self, corpus: Treebank, config: Config) -> TokenizerPair:
+    def train_tokenizer(self, corpus: Corpus, config: Config) -> TokenizerPair:
         tags = {tag for tree in corpus.train for tag in tree.tags}
         phrases = {phrase.label for tree in corpus.train for phrase in tree.phrases()}
         if not phrases:
@@ -84,7 +77,7 @@ class ParsingTask(Task):
             sizes["n_tags"] = tags_first(symbols)[1]
         return configs.with_settings(config, sizes)
 
-    def encode(self, corpus: Treebank, tokenizer: Any, config: Config) -> TrainingData:
+    def encode(self, corpus: Corpus, tokenizer: Any, config: Config) -> TrainingData:
         symbols = {symbol for tree in corpus.train for symbol in tree.symbols()}
         if unknown := sorted(symbols - set(tokenizer.target.pieces(range(tokenizer.target.vocab_size)))):
             raise UserError(f"the training trees have {unknown[0]}, which the run's vocabulary lacks: train without it")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 
@@ -10,9 +12,8 @@ from scratchformer import config as configs
 from scratchformer.backends import device as devices
 from scratchformer.backends.device import Device
 from scratchformer.config import Config
-from scratchformer.parallel.agreement import code_checksum, require_agreement
 from scratchformer.parallel.communicator import Communicator
-from scratchformer.tasks.table import task_of
+from scratchformer.tasks.task import task_named
 from scratchformer.training.run import RunDirectory, require_tokenizer
 from scratchformer.training.saving import broadcast_progress, find_newest, restore, take_pretrained
 from scratchformer.training.trainer import Trainer
@@ -23,13 +24,13 @@ def begin(run: RunDirectory, config: Config, ranks: Communicator = Communicator(
 
     ranks  the processes that train together; all of them call this
     """
-    is_main, task = ranks.rank == 0, task_of(config)
-    require_same_start(ranks, config, "a new run")
-    device = open_device(ranks, config)
+    is_main, task = ranks.rank == 0, task_named(config.data.task)
+    device = open_device(ranks, config, "a new run")
     with run.reserved() if is_main else nullcontext():
         tokenizer, config, data = task.begin(config, ranks)
         trainer = Trainer(run, config, data, tokenizer, device, ranks, goal=task)
-        take_pretrained(trainer)
+        if config.training.pretrained:
+            take_pretrained(trainer)
         if is_main:
             if tokenizer:
                 tokenizer.save(run.tokenizer_file)
@@ -42,21 +43,20 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
 
     `config` may differ from the run's in the settings of `config.MAY_CHANGE`, and there may be more or fewer ranks.
     """
-    is_main, task = ranks.rank == 0, task_of(config)
-    require_same_start(ranks, config, "a run resumed")
+    is_main, task = ranks.rank == 0, task_named(config.data.task)
+    device = open_device(ranks, config, "a run resumed")
     path, found, remarks = None, None, list[str]()
     if is_main:
         run.lock()
         configs.require_same(configs.load(run.config_file), config, run.config_file)
         path, found, remarks = find_newest(run, config)
     progress = broadcast_progress(ranks, found)
-    device = open_device(ranks, config)
     tokenizer = run.read_tokenizer(ranks)
     if path and tokenizer:
         require_tokenizer(run.tokenizer_file, tokenizer, progress, path)
     data = task.resume(config, tokenizer)
     trainer = Trainer(run, config, data, tokenizer, device, ranks, progress, task)
-    if not progress.step:
+    if config.training.pretrained and not progress.step:
         take_pretrained(trainer)
     restore(trainer, path, found)
     if is_main:
@@ -64,16 +64,26 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
     return trainer, remarks + trainer.remarks
 
 
-def require_same_start(ranks: Communicator, config: Config, job: str) -> None:
-    """Refuse ranks that were not all started alike."""
-    facts = {key: value for key, value in configs.flat(config).items() if not key.startswith("data.")}
-    facts |= {"the job": job, "the code's checksum": code_checksum(), "NumPy's version": np.__version__}
-    require_agreement(ranks, facts)
-
-
-def open_device(ranks: Communicator, config: Config) -> Device:
-    """Open the device of this rank; all ranks must have the same kind."""
+def open_device(ranks: Communicator, config: Config, job: str) -> Device:
+    """Open the device of this rank. Ranks that were not started alike, or have different devices, are refused."""
     settings = config.training
+    facts = {key: value for key, value in configs.flat(config).items() if not key.startswith("data.")}
+    if ranks.size > 1:
+        ranks.require_agreement(
+            facts | {"the job": job, "the code": code_checksum(), "NumPy's version": np.__version__}
+        )
     device = devices.open_device(settings.device, settings.precision, ranks.local_rank)
-    require_agreement(ranks, {"the device": device.describe()})
+    if ranks.size > 1:
+        ranks.require_agreement({"the device": device.describe()})
     return device
+
+
+PACKAGE = Path(__file__).parents[1]
+
+
+def code_checksum(directory: Path = PACKAGE) -> int:
+    """The CRC-32 of names and contents of all .py and .cu files below a directory."""
+    crc = 0
+    for path in sorted(path for path in directory.rglob("*") if path.suffix in (".py", ".cu")):
+        crc = zlib.crc32(path.read_bytes(), zlib.crc32(str(path.relative_to(directory)).encode(), crc))
+    return crc

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,28 @@ from scratchformer.parallel.communicator import Communicator
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training.run import RunDirectory, Trained, share_tokenizer
 from scratchformer.training.trainer import Trainer, TrainingData
+
+TASKS = {
+    "translation": "scratchformer.tasks.translation:TranslationTask",
+    "parsing": "scratchformer.tasks.parsing:ParsingTask",
+    "language-model": "scratchformer.tasks.language_model:LanguageModelTask",
+    "masked-language-model": "scratchformer.tasks.masked_language_model:MaskedLanguageModelTask",
+    "antecedent": "scratchformer.tasks.antecedent:AntecedentTask",
+    "digits": "scratchformer.tasks.digits:DigitsTask",
+}
+"""The name in `config.data.task` -> the class, which is imported when the task is used."""
+
+
+def task_named(name: str) -> Task:
+    """The task of this name."""
+    return resolve_name(TASKS[name])()
+
+
+class Corpus(NamedTuple):
+    """Data to train on and data to validate with, as a task reads them; the latter may be missing."""
+
+    train: Any
+    val: Any
 
 
 class Evaluation(NamedTuple):
@@ -70,13 +93,14 @@ class Task(ABC):
 
         Rank 0 learns the vocabulary, or takes that of the pretrained run, and sends it to the others.
         """
-        pretrained, learned = config.training.pretrained, None
+        pretrained, tokenizer = config.training.pretrained, None
         if ranks.rank == 0 and pretrained:
-            learned = vocabulary_of(pretrained, config)
+            tokenizer = vocabulary_of(pretrained, config)
         corpus = self.read(config)
         if ranks.rank == 0 and not pretrained:
-            learned = self.train_tokenizer(corpus, config)
-        tokenizer = share_tokenizer(learned, ranks)
+            tokenizer = self.train_tokenizer(corpus, config)
+        if ranks.size > 1:
+            tokenizer = share_tokenizer(tokenizer, ranks)
         if tokenizer and pretrained:
             config = configs.with_settings(config, {"model.vocab_size": tokenizer.vocab_size})
         config = self.settled(config, tokenizer)

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Collection, NamedTuple
+from typing import TYPE_CHECKING, Any, Collection
 
 from scratchformer import config as configs
 from scratchformer.config import Config, DataConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
-from scratchformer.parallel.communicator import Communicator
-from scratchformer.preparation.prepared import MANIFEST, Manifest, PreparedCorpus, is_prepared, read_manifest
-from scratchformer.tasks.task import Task, vocabulary_of
-from scratchformer.text import bundled
+from scratchformer.tasks.task import Corpus, Task
 from scratchformer.text.batches import encode_pairs
-from scratchformer.text.bleu import corpus_scores, doubts
-from scratchformer.text.corpora import CorpusFiles, Pairs, ParallelFiles, find_split, read_pairs, require_distinct
+from scratchformer.text.corpora import CorpusFiles, ParallelFiles, find_split, read_pairs, require_distinct
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training.trainer import Trainer, TrainingData, checksum_of
 
+if TYPE_CHECKING:
+    from scratchformer.preparation.prepared import Manifest
 
-class Corpus(NamedTuple):
-    """Text to train on and text to validate with; the latter may be missing."""
 
-    train: Pairs
-    val: Pairs | None
+Prepared = tuple[Tokenizer, TrainingData]
+"""The tokenizer and the ids of a prepared directory."""
 
 
 def read_corpus(data: DataConfig) -> Corpus:
@@ -39,6 +35,8 @@ def read_corpus(data: DataConfig) -> Corpus:
                 f"the bundled corpus is English-German (en, de), not {', '.join(languages)}: name text with --data, "
                 "or with --train-source and --train-target"
             )
+        from scratchformer.text import bundled
+
         return Corpus(bundled.read_text("train"), bundled.read_text("val"))
     if data.files:
         if not (data.train_source and data.train_target) or bool(data.val_source) != bool(data.val_target):
@@ -57,8 +55,13 @@ def read_corpus(data: DataConfig) -> Corpus:
     return Corpus(read_pairs(*train), read_pairs(*val) if val else None)
 
 
-def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, config: Config) -> TrainingData:
+def encode_corpus(corpus: Corpus | Prepared, tokenizer: Tokenizer, config: Config) -> TrainingData:
     """Encode training and validation text; pairs longer than `data.max_length` are left out."""
+    if not isinstance(corpus, Corpus):
+        own, data = corpus
+        if not own.same_pieces(tokenizer):
+            raise UserError(f"{config.data.directory}: its vocabulary is not that of the run, or of its pretrained run")
+        return data
     budget = config.training.tokens_per_batch
     train = encode_pairs(tokenizer.encode, corpus.train, config.data.max_length, budget)
     val = corpus.val and encode_pairs(tokenizer.encode, corpus.val, config.data.max_length, budget)
@@ -66,8 +69,10 @@ def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, config: Config) -> Train
     return TrainingData.of(train, val, config, corpus.val, n_empty)
 
 
-def train_tokenizer(corpus: Corpus, config: Config) -> Tokenizer:
+def train_tokenizer(corpus: Corpus | Prepared, config: Config) -> Tokenizer:
     """One vocabulary for both languages, learned from the training text (paper §5.1)."""
+    if not isinstance(corpus, Corpus):
+        return corpus[0]
     sentences = [*corpus.train.source, *corpus.train.target]
     return Tokenizer.train(sentences, config.model.vocab_size, config.data.byte_fallback)
 
@@ -78,7 +83,11 @@ def train_tokenizer(corpus: Corpus, config: Config) -> Tokenizer:
 def prepared_directory(data: DataConfig) -> Path | None:
     """The directory of the configuration, if `scratchformer data` has prepared it and no files are named instead."""
     directory = Path(data.directory)
-    return directory if data.directory and not data.files and is_prepared(directory) else None
+    if not data.directory or data.files:
+        return None
+    from scratchformer.preparation.prepared import is_prepared
+
+    return directory if is_prepared(directory) else None
 
 
 def has_validation_text(data: DataConfig) -> bool:
@@ -87,14 +96,16 @@ def has_validation_text(data: DataConfig) -> bool:
         return True
     prepared = prepared_directory(data)
     if prepared:
+        from scratchformer.preparation.prepared import read_manifest
+
         return "val" in read_manifest(prepared).splits
     return bool(data.val_source or not data.train_source)
 
 
 def settled(manifest: Manifest) -> dict[str, Any]:
     """The settings that a preparation has fixed: every run on its text must have the same values."""
-    source, target = manifest.languages
-    vocabulary = {"model.vocab_size": manifest.vocab_size, "data.byte_fallback": manifest.byte_fallback}
+    options, (source, target) = manifest.options, manifest.options.languages
+    vocabulary = {"model.vocab_size": options.vocab_size, "data.byte_fallback": options.byte_fallback}
     return vocabulary | {"data.source_language": source, "data.target_language": target}
 
 
@@ -106,6 +117,8 @@ def follow_preparation(config: Config, named: Collection[str] = ()) -> tuple[Con
     directory = prepared_directory(config.data)
     if not directory:
         return config, ""
+    from scratchformer.preparation.prepared import read_manifest
+
     values = configs.flat(config)
     wanted = settled(read_manifest(directory))
     changes = {key: value for key, value in wanted.items() if value != values[key] and key not in named}
@@ -113,8 +126,10 @@ def follow_preparation(config: Config, named: Collection[str] = ()) -> tuple[Con
     return configs.with_settings(config, changes), f"{directory}: as its preparation says, {told}" if told else ""
 
 
-def open_prepared(directory: Path, config: Config) -> tuple[Tokenizer, TrainingData]:
+def open_prepared(directory: Path, config: Config) -> Prepared:
     """Tokenizer, ids and validation text of a prepared directory; all of them are compared with its checksums."""
+    from scratchformer.preparation.prepared import MANIFEST, PreparedCorpus
+
     corpus = PreparedCorpus(directory)
     manifest, data, values = corpus.manifest, config.data, configs.flat(config)
     contradicted = {key: value for key, value in settled(manifest).items() if value != values[key]}
@@ -129,7 +144,7 @@ def open_prepared(directory: Path, config: Config) -> tuple[Tokenizer, TrainingD
             "preparation, and one that goes on the directory that it began with"
         )
     train = corpus.pairs("train", data.max_length)
-    val = corpus.pairs("val", data.max_length) if corpus.has("val") else None
+    val = corpus.pairs("val", data.max_length) if "val" in manifest.splits else None
     if manifest.longest > config.training.tokens_per_batch:
         budget = config.training.tokens_per_batch
         raise UserError(
@@ -154,32 +169,14 @@ class TranslationTask(Task):
     train_tokenizer = staticmethod(train_tokenizer)
     encode = staticmethod(encode_corpus)
 
-    def read(self, config: Config) -> Corpus:
-        return read_corpus(config.data)
-
-    def begin(self, config: Config, ranks: Communicator) -> tuple[Tokenizer | None, Config, TrainingData]:
+    def read(self, config: Config) -> Corpus | Prepared:
         directory = prepared_directory(config.data)
-        if not directory:
-            return super().begin(config, ranks)
-        tokenizer, data = open_prepared(directory, config)
-        pretrained = config.training.pretrained
-        if pretrained and ranks.rank == 0:
-            theirs = vocabulary_of(pretrained, config)
-            if theirs is None or not theirs.same_pieces(tokenizer):
-                raise UserError(f"{pretrained}: its vocabulary is not that of {directory}")
-        return tokenizer, config, data
-
-    def resume(self, config: Config, tokenizer: Any) -> TrainingData:
-        directory = prepared_directory(config.data)
-        if not directory:
-            return super().resume(config, tokenizer)
-        own, data = open_prepared(directory, config)
-        if not own.same_pieces(tokenizer):
-            raise UserError(f"{directory}: its vocabulary is not the one this run began with")
-        return data
+        return open_prepared(directory, config) if directory else read_corpus(config.data)
 
     def score(self, trainer: Trainer) -> dict[str, Any]:
         """Measure sacreBLEU of greedy translations of the validation text, of which each rank translates its share."""
+        from scratchformer.text.bleu import corpus_scores, doubts
+
         assert trainer.data.val_text is not None and trainer.tokenizer is not None
         source, target, ranks = trainer.data.val_text.source, trainer.data.val_text.target, trainer.ranks
         where = trainer.threads, trainer.device
@@ -190,5 +187,5 @@ class TranslationTask(Task):
             translations[rank :: ranks.size] = json.loads(message)
         language = trainer.config.data.target_language
         scores = corpus_scores(translations, target, language)
-        remarks = {"remark": found[0]} if (found := doubts(translations, target, language)) else {}
+        remarks = {"remark": doubt} if (doubt := doubts(target, language)) else {}
         return {"bleu": scores.bleu, "signature": scores.bleu_signature} | remarks

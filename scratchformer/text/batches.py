@@ -16,10 +16,10 @@ agree on the batches without communication. The length of a pair is always that 
 Source: the scheme of the paper's public code (tensor2tensor, 2017-06: `data_reader.py`, `bucket_boundaries`).
 """
 
-import itertools
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -78,10 +78,13 @@ class Sequences:
     offsets: np.ndarray  # (sequences + 1,) int64
 
     @classmethod
-    def of(cls, rows: list[list[int]]) -> "Sequences":
+    def of(cls, rows: Iterable[list[int]]) -> "Sequences":
         """Lists of ids as one flat array."""
-        ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32)
-        return cls(ids, _offsets(np.array([len(row) for row in rows], np.int64)))
+        ids, ends = array("i"), array("q", [0])  # of the standard library, because they grow
+        for row in rows:
+            ids.extend(row)
+            ends.append(len(ids))
+        return cls(np.array(ids, np.int32), np.array(ends, np.int64))
 
     @property
     def lengths(self) -> np.ndarray:
@@ -96,7 +99,7 @@ class Sequences:
     def select(self, keep: np.ndarray) -> "Sequences":
         """Return the sequences where `keep`, (sequences,) bool, is True."""
         lengths = self.lengths
-        return Sequences(self.ids[np.repeat(keep, lengths)], _offsets(lengths[keep]))
+        return Sequences(self.ids[np.repeat(keep, lengths)], np.concatenate([[0], np.cumsum(lengths[keep])]))
 
     def padded(self, indices: np.ndarray) -> np.ndarray:
         """Return the sequences `indices` (B,) as rows, padded with PAD to the longest of them: (B, longest) int32."""
@@ -161,17 +164,12 @@ class EncodedPairs(Examples):
     """A parallel corpus as ids, with EOS at the end of every sequence; `encode_pairs` makes it.
 
     line_numbers  (pairs,) in the corpus files
-    max_length    the longest pair allowed, in tokens
-    n_dropped     how many pairs were longer and are left out
     lengths       (pairs,) int32: tokens of the longer side
     """
 
     def __init__(self, source: Sequences, target: Sequences, line_numbers: np.ndarray, max_length: int, n_dropped: int):
-        self.source = source
-        self.target = target
-        self.line_numbers = line_numbers
-        self.max_length = max_length
-        self.n_dropped = n_dropped
+        self.source, self.target, self.line_numbers = source, target, line_numbers
+        self.max_length, self.n_dropped = max_length, n_dropped
         self.lengths = source.lengths
         np.maximum(self.lengths, target.lengths, out=self.lengths)
         self.n_targets = target.ids.size
@@ -221,8 +219,7 @@ def encode_and_filter(
 ) -> EncodedPairs:
     """Encode pairs, append EOS to both sides, and drop (and count) the pairs of more than `max_length` tokens.
 
-    encode: turns sentences into ids without special tokens, as `Tokenizer.encode` does. encode_target: the same for
-    the target side, if it has a vocabulary of its own
+    encode_target: for the target side, if it has a vocabulary of its own
     """
     source, target = encode_sequences(encode, pairs.source), encode_sequences(encode_target or encode, pairs.target)
     keep = np.maximum(source.lengths, target.lengths) <= max_length
@@ -232,18 +229,8 @@ def encode_and_filter(
 
 def encode_sequences(encode: Encode, sentences: list[str]) -> Sequences:
     """Encode sentences as ids, each with EOS at its end."""
-    chunks = [np.empty(0, dtype=np.int32)]
-    lengths: list[int] = []
-    for start in range(0, len(sentences), SENTENCES_PER_ENCODING):
-        encoded = [ids + [EOS] for ids in encode(sentences[start : start + SENTENCES_PER_ENCODING])]
-        chunks.append(np.fromiter(itertools.chain.from_iterable(encoded), dtype=np.int32))
-        lengths += map(len, encoded)
-    return Sequences(np.concatenate(chunks), _offsets(np.array(lengths, dtype=np.int64)))
-
-
-def _offsets(lengths: np.ndarray) -> np.ndarray:
-    """Begin and end of sequences of these lengths (n,) in a flat array: (n + 1,) int64."""
-    return np.concatenate([[0], np.cumsum(lengths)])
+    chunks = (sentences[i : i + SENTENCES_PER_ENCODING] for i in range(0, len(sentences), SENTENCES_PER_ENCODING))
+    return Sequences.of([*ids, EOS] for chunk in chunks for ids in encode(chunk))
 
 
 def bucket_boundaries(max_length: int, fineness: int = 1) -> list[int]:

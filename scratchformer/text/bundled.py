@@ -40,10 +40,10 @@ class Example(NamedTuple):
 
     source: str
     target: str
-    construction: str
-    tree: str
-    alignment: list[list[int]]
-    coreference: dict | None
+    construction: str = ""
+    tree: str = ""
+    alignment: list[list[int]] = []
+    coreference: dict | None = None
 
 
 @cache
@@ -109,33 +109,17 @@ def spoken_pronoun(translation: str) -> str:
 # Writing --------------------------------------------------------------------------------------------------------------
 
 
-def write_corpus(directory: Path, corpus: dict[str, list[Example]], annotations: Iterable[str] = SPLITS) -> list[str]:
-    """Write {split}.en, {split}.de and, for the splits in `annotations`, {split}.jsonl with a JSON object on each line.
-
-    Returns the lines of the overlap report.
-    """
-    lines: dict[Path, list[str]] = {}
+def write_corpus(directory: Path, corpus: dict[str, list[Example]]) -> list[str]:
+    """Write {split}.en, {split}.de and {split}.jsonl with a JSON object on each line -> a line about each split"""
+    texts: dict[Path, str] = {}
     for split, examples in corpus.items():
-        lines[directory / f"{split}.en"] = [example.source for example in examples]
-        lines[directory / f"{split}.de"] = [example.target for example in examples]
-        if split in annotations:
-            fields = [{key: example._asdict()[key] for key in Example._fields[2:]} for example in examples]
-            lines[directory / f"{split}.jsonl"] = [json.dumps(line, ensure_ascii=False) for line in fields]
+        fields = [{key: example._asdict()[key] for key in Example._fields[2:]} for example in examples]
+        lines = {
+            "en": [example.source for example in examples],
+            "de": [example.target for example in examples],
+            "jsonl": [json.dumps(line, ensure_ascii=False) for line in fields],
+        }
+        texts |= {directory / f"{split}.{ending}": "".join(f"{line}\n" for line in lines[ending]) for ending in lines}
     make_directory(directory)
-    write_new_texts({path: "".join(line + "\n" for line in content) for path, content in lines.items()})
-    return overlap_report(corpus)
-
-
-def overlap_report(corpus: dict[str, list[Example]]) -> list[str]:
-    """Return a line for each split: its size, its lengths in words, and how many sentences occur in training."""
-    train = corpus["train"]
-    sources, targets = {example.source for example in train}, {example.target for example in train}
-    lines = []
-    for split, examples in corpus.items():
-        lengths = [length(example) for example in examples]
-        line = f"{split}: {len(examples)} pairs, {min(lengths)} to {max(lengths)} words"
-        if split != "train":
-            shared = sum(example.source in sources or example.target in targets for example in examples)
-            line += f", {shared} in train"
-        lines.append(line)
-    return lines
+    write_new_texts(texts)
+    return [f"{split}: {len(examples)} pairs" for split, examples in corpus.items()]

@@ -6,16 +6,14 @@ becomes a UserError that names the file.
 
 import codecs
 import gzip
-import os
 import zlib
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
 from scratchformer.errors import UserError, in_one_line
 
-MAX_NAMES_LISTED = 20
 READ_ERRORS = (OSError, EOFError, zlib.error, MemoryError)
 """Exceptions of reading a text: EOFError and zlib.error for a truncated and a damaged archive, MemoryError for a text,
 or a line, that does not fit into memory."""
@@ -66,14 +64,11 @@ class CorpusFiles(NamedTuple):
 
 
 def require_distinct(roles: Iterable[tuple[str, Path]]) -> None:
-    """Refuse one file in two roles, under one name or under several. Missing files are left to others."""
-    seen: dict[tuple[int, int], tuple[str, Path]] = {}
+    """Refuse one file in two roles, under one name or under several."""
+    seen: dict[Path, tuple[str, Path]] = {}
     for role, path in roles:
-        file = plain_or_gz(path)
-        if not file:
-            continue
-        state = file.stat()
-        other_role, other = seen.setdefault((state.st_dev, state.st_ino), (role, path))
+        file = (plain_or_gz(path) or path).resolve()
+        other_role, other = seen.setdefault(file, (role, path))
         if other_role != role:
             same = "" if other == path else f"the same file as {other}, "
             raise UserError(f"{path}: {same}named as {other_role} and as {role}; these must be two files")
@@ -88,13 +83,10 @@ def read_lines(path: Path) -> list[str]:
 
     If `path` does not exist but `path`.gz does, that file is read.
     """
-    path = plain_or_gz(path) or path
     try:
         with open_stream(path) as file:
-            data = file.read()
-        if b"\n" not in data:
-            data = data.replace(b"\r", b"\n")
-        return decode_lines(data.removeprefix(codecs.BOM_UTF8), path)
+            data = file.read().removeprefix(codecs.BOM_UTF8)
+        return decode_lines(data if b"\n" in data else data.replace(b"\r", b"\n"), path)
     except READ_ERRORS as error:
         raise cannot_read(path, error) from error
 
@@ -119,39 +111,24 @@ def stream_blocks(files: ParallelFiles, n_lines: int) -> Iterator[Block]:
     """
     sides = [_stream_lines(path, n_lines) for path in files]
     n_read = 0
-    while True:
-        source, target = (next(side, []) for side in sides)
+    for source, target in zip_longest(*sides, fillvalue=[]):
         if len(source) != len(target):
             counts = [n_read + len(lines) + sum(map(len, side)) for lines, side in zip((source, target), sides)]
             raise _not_parallel(files, *counts)
-        if not source:
-            return
         yield Block(b"".join(source), b"".join(target), n_read + 1)
         n_read += len(source)
 
 
 def _stream_lines(path: Path, n_lines: int) -> Iterator[list[bytes]]:
     """Read the lines of one file in lists of `n_lines`, without the byte order mark."""
-    path = plain_or_gz(path) or path
-    n_read, lines = 0, []
+    mark = codecs.BOM_UTF8
     try:
         with open_stream(path) as file:
-            for line in lines_of(file):
-                lines.append(line if n_read else line.removeprefix(codecs.BOM_UTF8))
-                n_read += 1
-                if len(lines) == n_lines:
-                    yield lines
-                    lines = []
+            while lines := list(islice(file, n_lines)):
+                yield [lines[0].removeprefix(mark), *lines[1:]]
+                mark = b""
     except READ_ERRORS as error:
-        raise cannot_read(path, error, f" after line {n_read}") from error
-    if lines:
-        yield lines
-
-
-def lines_of(file: Iterator[bytes]) -> Iterator[bytes]:
-    """The lines of a file with their line ends. The "\\r" of a file without "\\n" become "\\n"."""
-    first = next(file, b"")
-    return chain([first] if b"\n" in first else first.replace(b"\r", b"\n").splitlines(keepends=True), file)
+        raise cannot_read(path, error) from error
 
 
 def decode_lines(data: bytes, path: Path, first_line: int = 1) -> list[str]:
@@ -199,62 +176,27 @@ def find_file(directory: Path, name: str) -> Path:
     """Find a file, plain or gzipped; the plain one comes first."""
     path = plain_or_gz(directory / name)
     if path is None or not path.is_file():  # a pipe would be waited for
-        raise UserError(f"neither {name} nor {name}.gz in {directory}, which {_contents(directory)}")
+        place = directory if directory.is_dir() else f"{directory}, which is not a directory"
+        raise UserError(f"neither {name} nor {name}.gz in {place}")
     return path
 
 
 def plain_or_gz(path: Path) -> Path | None:
     """Return `path` if it exists, else `path`.gz if that exists, else None."""
-    candidates = (path, path.with_name(path.name + ".gz"))
-    return next((candidate for candidate in candidates if os.path.exists(candidate)), None)
+    return next((each for each in (path, path.with_name(path.name + ".gz")) if each.exists()), None)
 
 
 def open_stream(path: Path) -> BinaryIO:
-    """Open a plain or gzipped file to read its uncompressed bytes."""
-    if (path.is_char_device() or path.is_block_device()) and not path.samefile(os.devnull):
-        raise UserError(f"cannot read {path}: a device, not a file")
-    if path.suffix == ".gz":
-        return cast(BinaryIO, gzip.open(path))
-    file = open(path, "rb")
-    if file.peek(2)[:2] == b"\x1f\x8b":
-        file.close()
-        raise UserError(f"{path}: is gzipped; name it {path.name}.gz")
-    return file
+    """Open a file, plain or gzipped, to read its uncompressed bytes; the plain one comes first."""
+    path = plain_or_gz(path) or path
+    return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else open(path, "rb")
 
 
-def cannot_read(path: Path, error: BaseException, place: str = "") -> UserError:
-    """Make the UserError for a file that could not be read; place: where in it, such as " after line 5"."""
-    if isinstance(error, MemoryError):
-        reason = "too large for the memory"
-    elif isinstance(error, FileNotFoundError) and path.is_symlink():
-        reason = "a link to a file that does not exist"
-    else:
-        reason = getattr(error, "strerror", None) or in_one_line(error)
-    return UserError(f"cannot read {path}{place}: {reason}")
+def cannot_read(path: Path, error: BaseException) -> UserError:
+    """Make the UserError for a file that could not be read."""
+    reason = "too large for the memory" if isinstance(error, MemoryError) else getattr(error, "strerror", None)
+    return UserError(f"cannot read {path}: {reason or in_one_line(error)}")
 
 
 def _not_parallel(files: ParallelFiles, n_source: int, n_target: int) -> UserError:
-    counts = f"{files.source} has {n_source} lines, {files.target} has {n_target}"
-    return UserError(f"not parallel: {counts}{mixed_line_ends(files)}")
-
-
-def mixed_line_ends(paths: Iterable[Path]) -> str:
-    """The end of a message about numbers of lines: which of these files have line ends of two kinds."""
-    for path in paths:
-        file = plain_or_gz(path)
-        if file and file.is_file():  # a pipe has been read
-            with open_stream(file) as lines:
-                if any(b"\r" in line.rstrip(b"\r\n") for line in lines_of(lines)):
-                    return f"; {path} has old Mac line ends (carriage returns) beside newlines: give it one kind"
-    return ""
-
-
-def _contents(directory: Path) -> str:
-    """Describe what a directory holds, as a predicate: "holds a, b", "is empty"."""
-    if not directory.is_dir():
-        return "is not a directory"
-    names = sorted(path.name for path in directory.iterdir())
-    if not names:
-        return "is empty"
-    more = f" and {len(names) - MAX_NAMES_LISTED} more" if len(names) > MAX_NAMES_LISTED else ""
-    return "holds " + ", ".join(names[:MAX_NAMES_LISTED]) + more
+    return UserError(f"not parallel: {files.source} has {n_source} lines, {files.target} has {n_target}")

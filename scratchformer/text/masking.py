@@ -22,7 +22,7 @@ SHARE_HIDDEN, SHARE_RANDOM = 0.8, 0.1
 def mask_tokens(texts: Sequences, vocab_size: int, random: np.random.Generator) -> tuple[Sequences, Sequences]:
     """Choose 15 % of the pieces of each text, at least one, and hide them -> what the model reads, and its targets
 
-    texts  with special tokens, which are never chosen; each has a piece that is not special
+    texts  with special tokens, which are never chosen; each has at least one other piece
 
     Each chosen piece becomes [MASK] with probability 0.8, a random piece with 0.1, and stays with 0.1. The targets are
     the chosen pieces, PAD at all other places.
@@ -69,7 +69,7 @@ class HiddenTexts(Examples):
 class MaskedTexts(Examples):
     """Texts as ids, from BOS to EOS. Each epoch hides other pieces of them.
 
-    texts       each with a piece that is not special
+    texts       each with at least one piece that is not special
     vocab_size  of the tokenizer, for random pieces
     seed        which pieces an epoch hides depends only on this and on the number of the epoch
     n_targets   the mean of an epoch
@@ -100,21 +100,20 @@ def each_masked_once(texts: Sequences) -> tuple[Sequences, Sequences]:
 
     They stand in the order of the text's pieces. Special tokens are not hidden.
     """
-    pieces = np.flatnonzero(texts.ids > MASK)
-    text_of = np.searchsorted(texts.offsets, pieces, side="right") - 1
-    lengths = texts.lengths[text_of]
-    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    ids = np.concatenate([texts.ids[texts.offsets[text] : texts.offsets[text + 1]] for text in text_of])
-    hidden = offsets[:-1] + pieces - texts.offsets[text_of]
-    shown, targets = ids.copy(), np.full_like(ids, PAD)
-    shown[hidden], targets[hidden] = MASK, ids[hidden]
-    return Sequences(shown, offsets), Sequences(targets, offsets)
+    shown, targets = [], []
+    for begin, end in zip(texts.offsets, texts.offsets[1:]):
+        ids = texts.ids[begin:end].tolist()
+        for place, piece in enumerate(ids):
+            if piece > MASK:
+                shown.append([*ids[:place], MASK, *ids[place + 1 :]])
+                targets.append([piece if each == place else PAD for each in range(len(ids))])
+    return Sequences.of(shown), Sequences.of(targets)
 
 
 def encode_texts(encode: Encode, texts: list[str], max_length: int) -> Sequences:
     """Encode texts from BOS to EOS. A long one is cut into several of at most `max_length` tokens.
 
-    Texts without a piece that is not special are left out.
+    Texts of nothing but special pieces are left out.
     """
     if max_length < 3:
         raise UserError(f"max_length={max_length} must be at least 3: the start, a piece and the end of a text")

@@ -9,7 +9,7 @@ import io
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 from unicodedata import is_normalized, normalize
@@ -35,12 +35,15 @@ BYTE = re.compile("<0x[0-9A-F]{2}>")
 UNLEARNABLE = "\N{LOWER FIVE EIGHTHS BLOCK}"
 """sentencepiece skips every sentence with this character, which it writes for unknown ones, and says nothing."""
 
-TOO_LARGE = re.compile(r"Vocabulary size too high .* value <= (\d+)")
-TOO_SMALL = re.compile(r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)")
+SIZE_COMPLAINTS = {
+    r"Vocabulary size too high .* value <= (\d+)": "too large for this text: at most {} pieces can be made",
+    r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)": "too small for this text: its characters and the "
+    "special pieces alone need {}",
+}
+"""Complaints of sentencepiece about the size of a vocabulary, with a possible size, and ours."""
 
-
-PAIR = b"scratchformer tokenizer pair 2\n"
-"""Begins the file of a TokenizerPair."""
+PAIR, BETWEEN = b"scratchformer tokenizer pair 3\n", b"\n\n"
+"""The beginning of the file of a TokenizerPair, and what separates its two lists of words."""
 
 
 class Tokenizer:
@@ -49,11 +52,9 @@ class Tokenizer:
     Text is taken as it is (no Unicode normalization), except that a run of spaces becomes one space. A character that
     was not in the training text becomes UNK or, if the model was trained with `byte_fallback`, its UTF-8 bytes.
 
-    unlearned  characters of the text it was just trained on that become UNK nevertheless -> how often they occur
     begins_with_bos  True if a text to be continued must begin with BOS
     """
 
-    unlearned: Mapping[str, int] = {}
     begins_with_bos = False
 
     def __init__(self, serialized: bytes, origin: str = "the tokenizer"):
@@ -62,12 +63,6 @@ class Tokenizer:
             processor.load_from_serialized_proto(serialized)
         except (RuntimeError, UnicodeDecodeError) as error:  # the latter if sentencepiece quotes a damaged piece
             raise UserError(f"{origin} is not a sentencepiece model, or a damaged one") from error
-        specials = (processor.pad_id(), processor.eos_id(), processor.bos_id(), processor.unk_id())
-        if specials != (PAD, EOS, BOS, UNK):
-            raise UserError(
-                f"{origin} has other special ids than pad, eos, bos, unk = {PAD}, {EOS}, {BOS}, {UNK}: "
-                + ", ".join(map(str, specials))
-            )
         self.serialized = serialized
         self._processor = processor
 
@@ -78,7 +73,7 @@ class Tokenizer:
         """Learn `vocab_size` pieces (special pieces, bytes and single characters included) from both languages.
 
         The same sentences give the same model, byte for byte. Every character of the text becomes a piece, so the
-        training text itself contains no UNK, but for the few characters that sentencepiece cannot learn (`unlearned`).
+        training text itself contains no UNK, but for two characters that sentencepiece cannot learn: NUL and "▅".
 
         masks: whether the piece MASK_PIECE, with the id MASK, is one of them: a masked language model needs it
         """
@@ -124,22 +119,17 @@ class Tokenizer:
                 **options,
             )
         except RuntimeError as error:
-            _raise_if_size_impossible(vocab_size, str(error))
+            for pattern, complaint in SIZE_COMPLAINTS.items():
+                if found := re.search(pattern, str(error)):
+                    raise UserError(f"vocab_size {vocab_size} is {complaint.format(found[1])}") from None
             raise UserError(f"sentencepiece cannot learn a vocabulary from this text: {in_one_line(error)}") from error
-        learned = cls(model.getvalue())
-        if "model_type" not in options:
-            unknown = [each for each in sorted(set().union(*texts)) if UNK in learned._processor.encode(each)]
-            learned.unlearned = {each: sum(text.count(each) for text in texts) for each in unknown}
-        return learned
+        return cls(model.getvalue())
 
-    def __reduce__(self) -> tuple[type["Tokenizer"], tuple[bytes], dict[str, Any]]:
-        """Pickle it, for another process."""
-        return type(self), (self.serialized,), {"unlearned": self.unlearned}
-
-    @classmethod
-    def load(cls, path: Path) -> "Tokenizer":
-        """Read a model."""
-        return cls(read_bytes(path), origin=str(path))
+    @staticmethod
+    def load(path: Path) -> "Tokenizer":
+        """Read a tokenizer of any kind."""
+        with user_error(path, "cannot read the tokenizer"):
+            return read_tokenizer(path.read_bytes(), str(path))
 
     def save(self, path: Path) -> None:
         """Write the model atomically."""
@@ -175,24 +165,35 @@ class Tokenizer:
         return [self._processor.id_to_piece(int(i)).strip(" ") for i in ids]
 
 
+class PieceList(Tokenizer):
+    """A tokenizer whose pieces are a list of strings, which come after PAD, EOS, BOS and UNK."""
+
+    def __init__(self, serialized: bytes, pieces: Iterable[str]) -> None:
+        self.serialized = serialized
+        self._pieces = ["<pad>", "</s>", "<s>", "<unk>", *pieces]
+        self._ids = {piece: id_ for id_, piece in enumerate(self._pieces[N_SPECIALS:], N_SPECIALS)}
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._pieces)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the piece of each id."""
+        return [self._pieces[int(i)] for i in ids]
+
+
 FREQUENT, FREQUENT_CLASS = 3, 10
 """Least number of occurrences of a word with an id of its own, and of the words of a class with an id."""
 
 
-class WordTokenizer(Tokenizer):
+class WordTokenizer(PieceList):
     """A list of words. A sentence has one id for each of its words, which spaces separate.
 
     A word that is not in the list has the id of the first of its classes that is, see `spellings`, or else UNK.
     """
 
-    def __init__(self, serialized: bytes, origin: str = "the tokenizer") -> None:
-        try:
-            words = serialized.decode("utf-8").split("\n")
-        except UnicodeDecodeError:
-            raise UserError(f"{origin} is not a list of words, or a damaged one") from None
-        self.serialized = serialized
-        self._pieces = ["<pad>", "</s>", "<s>", "<unk>", *words]
-        self._ids = {word: id_ for id_, word in enumerate(words, N_SPECIALS)}
+    def __init__(self, serialized: bytes) -> None:
+        super().__init__(serialized, serialized.decode("utf-8").split("\n"))
 
     @classmethod
     def of(cls, words: Iterable[str]) -> "WordTokenizer":
@@ -215,10 +216,6 @@ class WordTokenizer(Tokenizer):
             raise UserError(f"too little text for a vocabulary: no word occurs {FREQUENT} times")
         return cls.of(known)
 
-    @property
-    def vocab_size(self) -> int:
-        return len(self._pieces)
-
     def encode(self, sentences: list[str]) -> list[list[int]]:
         """Return the id of each word, without BOS and EOS."""
         require_list(sentences)
@@ -229,16 +226,7 @@ class WordTokenizer(Tokenizer):
 
     def decode(self, sentences: Iterable[Sequence[int]]) -> list[str]:
         """Return the words of each sequence of ids up to its first EOS, joined by spaces, without PAD and BOS."""
-        return [" ".join(self._piece(i) for i in _text_ids(ids)) for ids in sentences]
-
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the word or the class of each id."""
-        return [self._piece(int(i)) for i in ids]
-
-    def _piece(self, i: int) -> str:
-        if i < 0:
-            raise IndexError(f"id {i} is not in the vocabulary")
-        return self._pieces[i]
+        return [" ".join(self.pieces(_text_ids(ids))) for ids in sentences]
 
 
 def spellings(word: str) -> list[str]:
@@ -254,61 +242,31 @@ def spellings(word: str) -> list[str]:
 N_SPELLINGS = len(spellings("word"))
 
 
-class TokenizerPair(Tokenizer):
-    """Two vocabularies of words: it encodes sentences of the source, and decodes those of the target."""
+class TokenizerPair(WordTokenizer):
+    """Two vocabularies of words. Sentences and pieces belong to the source, but `decode` gives the target."""
 
     def __init__(self, source: WordTokenizer, target: WordTokenizer) -> None:
+        super().__init__(source.serialized)
         self.source, self.target = source, target
-        self.serialized = PAIR + len(source.serialized).to_bytes(8, "big") + source.serialized + target.serialized
-
-    @classmethod
-    def read(cls, serialized: bytes, origin: str = "the tokenizer") -> "TokenizerPair":
-        """Read the file of a pair."""
-        start = len(PAIR) + 8
-        middle = start + int.from_bytes(serialized[len(PAIR) : start], "big")
-        return cls(WordTokenizer(serialized[start:middle], origin), WordTokenizer(serialized[middle:], origin))
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of pieces of the source."""
-        return self.source.vocab_size
-
-    def encode(self, sentences: list[str]) -> list[list[int]]:
-        """Return the ids of each sentence of the source, as `Tokenizer.encode` does."""
-        return self.source.encode(sentences)
+        self.serialized = PAIR + source.serialized + BETWEEN + target.serialized
 
     def decode(self, sentences: Iterable[Sequence[int]]) -> list[str]:
-        """Return the text of each sequence of ids of the target, as `Tokenizer.decode` does."""
         return self.target.decode(sentences)
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the piece of each id of the source."""
-        return self.source.pieces(ids)
-
     def same_pieces(self, other: Any) -> bool:
-        """Say if each id of either side stands for the same piece in both pairs."""
         return self.source.same_pieces(other.source) and self.target.same_pieces(other.target)
-
-
-def load_tokenizer(path: Path) -> Tokenizer:
-    """Read a tokenizer of any kind."""
-    return read_tokenizer(read_bytes(path), str(path))
 
 
 def read_tokenizer(serialized: bytes, origin: str = "the tokenizer") -> Tokenizer:
     """Make the tokenizer, of any kind, from its file; messages name it by `origin`."""
     if serialized.startswith(PAIR):
-        return TokenizerPair.read(serialized, origin)
+        source, target = map(WordTokenizer, serialized.removeprefix(PAIR).split(BETWEEN))
+        return TokenizerPair(source, target)
     if serialized.startswith(b"{"):  # JSON, and no sentencepiece model
         from scratchformer.text.hub import HubTokenizer  # here, because it is a Tokenizer
 
         return HubTokenizer(serialized, origin)
     return Tokenizer(serialized, origin)
-
-
-def read_bytes(path: Path) -> bytes:
-    with user_error(path, "cannot read the tokenizer"):
-        return path.read_bytes()
 
 
 def _text_ids(ids: Sequence[int]) -> list[int]:
@@ -322,29 +280,7 @@ def _text_ids(ids: Sequence[int]) -> list[int]:
     return kept
 
 
-def _raise_if_size_impossible(vocab_size: int, message: str) -> None:
-    """Name a possible size if sentencepiece's message is that the vocabulary size is impossible."""
-    if found := TOO_LARGE.search(message):
-        raise UserError(f"vocab_size {vocab_size} is too large for this text: at most {found[1]} pieces can be made")
-    if found := TOO_SMALL.search(message):
-        raise UserError(
-            f"vocab_size {vocab_size} is too small for this text: its characters and the special pieces "
-            f"alone need {found[1]}"
-        )
-
-
 # Unknown tokens -------------------------------------------------------------------------------------------------------
-
-
-def unlearned_remark(tokenizer: Tokenizer) -> str:
-    """Say in a line which characters the tokenizer could not learn from its training text; "" if it learned all."""
-    if not tokenizer.unlearned:
-        return ""
-    first = ", ".join(f"U+{ord(each):04X} ({count:,})" for each, count in list(tokenizer.unlearned.items())[:5])
-    return (
-        f"{sum(tokenizer.unlearned.values()):,} characters of the training text have no piece, and count as unknown: "
-        f"sentencepiece cannot learn {first}{', ...' if len(tokenizer.unlearned) > 5 else ''}"
-    )
 
 
 class UnknownTokens:

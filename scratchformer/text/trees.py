@@ -95,14 +95,6 @@ class Tree(NamedTuple):
 # Penn brackets --------------------------------------------------------------------------------------------------------
 
 
-class OpenNode(NamedTuple):
-    """The part of a node that has been read, until its bracket closes; names: its label and its word."""
-
-    names: list[str]
-    children: list[Tree]
-    line_number: int
-
-
 def read_trees(path: Path) -> list[Tree]:
     """Read the trees of a file, plain or gzipped: one on each line, or spread over lines."""
     return parsed_trees(read_lines(path), str(path))
@@ -114,36 +106,30 @@ def parsed_trees(lines: Iterable[str], origin: str) -> list[Tree]:
     The label of a tree may be missing, as in the files of the Penn Treebank: ( (S ...) ).
     """
     trees: list[Tree] = []
-    open_nodes: list[OpenNode] = []
-
-    def require(holds: bool, complaint: str) -> None:
-        if not holds:
-            raise UserError(f"{origin}, line {number}: {complaint}")
-
+    # Label and word, children and line of the nodes that are open; the outermost one stands for the file.
+    stack: list[tuple[list[str], list[Tree], int]] = [(["", ""], trees, 0)]
     for number, line in enumerate(lines, start=1):
         for part in PARTS.findall(line):
+            (names, children, _), is_outside = stack[-1], len(stack) == 1
             if part == "(":
-                is_tag = bool(open_nodes) and len(open_nodes[-1].names) == 2
-                require(not is_tag, f"the tag before {line.strip()[:40]!r} has a word and a phrase")
-                require(len(open_nodes) < MAX_DEPTH, f"a tree of more than {MAX_DEPTH} levels")
-                open_nodes.append(OpenNode([], [], number))
-                continue
-            require(bool(open_nodes), f"{part[:40]!r} stands outside of a tree")
-            names, children, _ = open_nodes[-1]
-            if part == ")":
-                open_nodes.pop()
+                is_right = len(stack) <= MAX_DEPTH and (is_outside or len(names) < 2)
+                stack.append(([], [], number))
+            elif part == ")":
+                stack.pop()
                 label, word = (names + ["", ""])[:2]
-                require(bool(children or word), f"({label[:40]}) holds neither a word nor a phrase")
-                require(bool(label or not open_nodes), "a phrase without a label")
-                (open_nodes[-1].children if open_nodes else trees).append(Tree(label, tuple(children), word))
+                is_right = not is_outside and bool(children or word) and bool(label or len(stack) == 1)
+                if is_right:
+                    stack[-1][1].append(Tree(label, tuple(children), word))
             else:
-                is_name = not children and len(names) < 2
-                require(is_name, f"{part[:40]!r} is neither a label nor the only word of a tag")
-                is_end = not names and part.startswith(CLOSING)
-                require(not is_end, f"the label {part[:40]!r} begins with {CLOSING}, as the end of a phrase does")
+                is_right = len(names) < 2 and not children and bool(names or not part.startswith(CLOSING))
                 names.append(part)
-    if open_nodes:
-        raise UserError(f"{origin}, line {open_nodes[0].line_number}: the tree that begins here does not end")
+            if not is_right:
+                raise UserError(
+                    f"{origin}, line {number}: not a tree in Penn brackets, as (S (NP (NN dog)) (VP (VBZ sleeps))), "
+                    f"of at most {MAX_DEPTH} levels: {part[:40]!r} is wrong in {line.strip()[:40]!r}"
+                )
+    if len(stack) > 1:
+        raise UserError(f"{origin}, line {stack[1][2]}: the tree that begins here does not end")
     return trees
 
 

@@ -73,7 +73,8 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     tensors |= {f"adam.{name}": array for name, array in checkpoint.moments.items()}
     header = header_of(FORMAT, checkpoint)
     header["checksum"] = checksum(header, tensors)
-    write_tensors(path, tensors, header)
+    with whole_file(path) as file:
+        file.write(serialized(tensors, header))
 
 
 def header_of(form: str, checkpoint: Checkpoint) -> dict[str, str]:
@@ -91,31 +92,24 @@ def read_header(header: dict[str, str], path: Path) -> tuple[Progress, configs.C
     return progress, configs.from_dict(config, str(path))
 
 
-def write_tensors(path: Path, tensors: dict[str, np.ndarray], header: dict[str, str]) -> None:
-    """Write a safetensors file whole or not at all."""
-    with whole_file(path) as file:
-        file.write(serialized(tensors, header))
-
-
 def load(path: Path) -> Checkpoint:
     """Read a checkpoint. Raises UserError, naming the file, if it is missing, truncated, damaged or not ours."""
-    header, tensors = read_tensors(path, FORMAT)
+    with open_tensors(path, FORMAT) as file:
+        header, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}
     if header.pop("checksum", None) != checksum(header, tensors):
         raise UserError(f"{path}: damaged: its checksum is wrong")
     progress, config = read_header(header, path)
-    return Checkpoint(with_prefix(tensors, "model."), with_prefix(tensors, "adam."), progress, config)
+    weights, moments = (
+        {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
+        for prefix in ("model.", "adam.")
+    )
+    return Checkpoint(weights, moments, progress, config)
 
 
 def progress_of(path: Path) -> Progress:
     """Read from the header alone how far the run had come when a checkpoint was taken."""
     with open_tensors(path, FORMAT) as file:
         return read_header(file.metadata(), path)[0]
-
-
-def read_tensors(path: Path, form: str) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    """Read the header and the arrays of a safetensors file whose header says `form`."""
-    with open_tensors(path, form) as file:
-        return file.metadata(), {name: file.get_tensor(name) for name in file.keys()}
 
 
 @contextmanager
@@ -134,11 +128,6 @@ def open_tensors(path: Path, form: str | None = None) -> Iterator[Any]:
                 yield file
         except (SafetensorError, TypeError, AttributeError) as error:  # the last two: types that NumPy lacks
             raise UserError(f"{path}: not a sound safetensors file ({in_one_line(error):.200})") from None
-
-
-def with_prefix(tensors: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    """The tensors whose names begin so, named without the prefix."""
-    return {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
 
 
 def checksum(header: dict[str, str], tensors: dict[str, np.ndarray]) -> str:

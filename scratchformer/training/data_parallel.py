@@ -21,7 +21,6 @@ from scratchformer.nn.model import Model
 from scratchformer.nn.ops import Ops, chunks, ops_of, using
 from scratchformer.nn.parameter import Array, Layer
 from scratchformer.parallel.communicator import Communicator
-from scratchformer.parallel.gradient import GradientSum
 from scratchformer.text.batches import Batch
 
 
@@ -48,7 +47,11 @@ class DataParallel:
         ops: tuple[Ops, ...] = (),
     ) -> None:
         self.between_devices, self.ops = between_devices, ops
-        self.gradient = GradientSum(between_devices, model.store.grad, model.layer_offsets(), gradient_dtype)
+        self.gradient: Any = None  # with one rank, nothing is sent
+        if between_devices.size > 1:
+            from scratchformer.parallel.gradient import GradientSum
+
+            self.gradient = GradientSum(between_devices, model.store.grad, model.layer_offsets(), gradient_dtype)
         self.replicas = [model] * threads
         self.copy_model()
         self.map: Callable = map
@@ -82,26 +85,23 @@ class DataParallel:
             with using(*self.ops):  # also in a thread of its own
                 for shard in shares[replica]:
                     batch, key = batches[shard], DropoutKey(settings.seed, step, shard)
-                    is_last = n_replicas == 1 and shard == shares[replica][-1]
+                    is_last = self.gradient and n_replicas == 1 and shard == shares[replica][-1]
+                    after = send if is_last else None
                     loss, _ = batch_loss_backward(
-                        model,
-                        batch.inputs,
-                        batch.targets,
-                        settings.eps_ls,
-                        key,
-                        settings.spread,
-                        send if is_last else None,
+                        model, batch.inputs, batch.targets, settings.eps_ls, key, settings.spread, after
                     )
                     loss_sum = loss_sum + loss
             return loss_sum
 
         loss_sum = sum(self.map(work, range(n_replicas)))
-        self._add_replicas_inplace()
-        self.gradient.finish()
-        total = ops_of(self.gradient.grad).xp.zeros(1, np.float64)
+        if n_replicas > 1:
+            self._add_replicas_inplace()
+        total = ops_of(self.replicas[0].store.grad).xp.zeros(1, np.float64)
         total += loss_sum
-        self.between_devices.all_reduce_inplace(total)
-        self.between_devices.wait()
+        if self.gradient:
+            self.gradient.finish()
+            self.between_devices.all_reduce_inplace(total)
+            self.between_devices.wait()
         return total[0], sum(batch.n_target_tokens for batch in batches)
 
     def _add_replicas_inplace(self) -> None:
@@ -117,7 +117,7 @@ class DataParallel:
 
     def average_inplace(self, n_tokens: int) -> Array:
         """Divide the gradient by n_tokens -> its norm after that, 0-d"""
-        grad = self.gradient.grad
+        grad = self.replicas[0].store.grad
         ops = ops_of(grad)
         parts = chunks(grad.size, ops.elements_at_once)
         squares = self.map(lambda part: ops.divide_inplace(grad[part], n_tokens), parts)

@@ -24,7 +24,7 @@ from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.errors import UserError, in_one_line
 from scratchformer.files import user_error
-from scratchformer.nn.sizes import parameter_shapes, require_bytes
+from scratchformer.nn.sizes import parameter_shapes, require_memory
 from scratchformer.text import hub
 from scratchformer.text.hub import HubTokenizer
 from scratchformer.training.checkpoints import Checkpoint, Progress
@@ -39,7 +39,7 @@ def import_run(path: Path, run: RunDirectory) -> None:
     run.require_free()
     config, tokenizer, read = of_directory(path) if path.is_dir() else of_llama2c(path)
     shapes = parameter_shapes(config.model)
-    require_bytes(sum(4 * math.prod(shape) for shape in shapes.values()), f"{path}: its weights")
+    require_memory(sum(4 * math.prod(shape) for shape in shapes.values()), f"{path}: its weights")
     weights = our_weights(config, tokenizer, read)
     for name, shape in shapes.items():
         if weights[name].shape != shape:

@@ -6,7 +6,6 @@ import signal
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Iterator
 
 import numpy as np
@@ -17,7 +16,7 @@ from scratchformer.errors import UserError
 from scratchformer.parallel.job import stop_signals
 from scratchformer.text.batches import steps
 from scratchformer.training.saving import require_loadable, save
-from scratchformer.training.trainer import PendingStep, Trainer
+from scratchformer.training.trainer import Trainer
 from scratchformer.training.validation import score, validate
 
 INTERRUPTED = "interrupted"
@@ -32,31 +31,30 @@ def train(trainer: Trainer) -> str:
     require_loadable(trainer)
     trainer.parallel.copy_model()
     settings, began = trainer.config.training, time.perf_counter()
-    reason = reason_to_stop(trainer, Stop(), began)
-    if reason:
+    if reason := reason_to_stop(trainer, False, began):
         return reason
-    pending: list[PendingStep] = []  # steps that have begun; a GPU computes them while the host goes on
+    can_validate = trainer.data.val is not None
+    pending: list[dict[str, Any]] = []  # steps that have begun; a GPU computes them while the host goes on
     n_in_background = 1 if trainer.device.is_async else 0
-    with threadpool_limits(trainer.blas_threads, "blas"), stop_on_signals() as stop, show_progress(trainer) as progress:
+    with threadpool_limits(trainer.blas_threads, "blas"), stop_on_signals() as signals, ProgressLog(trainer) as log:
         for epoch, index, indices in steps(trainer.plan, trainer.progress.epoch, trainer.progress.index):
             try:
                 pending.append(trainer.step(epoch, index, indices))
             except (UserError, MemoryError):
-                progress.log_steps(pending)  # if an earlier step failed too, this raises the earlier error
+                log.steps(pending)  # if an earlier step failed too, this raises the earlier error
                 raise
-            progress.log_steps(pending, keep=n_in_background)
+            log.steps(pending, keep=n_in_background)
 
             step = trainer.progress.step
-            has_text = trainer.data.val is not None
-            if has_text and step % settings.validate_every == 0:
-                progress.log_steps(pending)
-                progress.log_validation(validate(trainer))
-            if has_text and trainer.goal and settings.score_every and step % settings.score_every == 0:
-                progress.log_steps(pending)
-                progress.log_score(trainer.goal.score_name, score(trainer))
-            reason = reason_to_stop(trainer, stop, began)
+            if can_validate and step % settings.validate_every == 0:
+                log.steps(pending)
+                log.validation(validate(trainer))
+            if can_validate and trainer.goal and settings.score_every and step % settings.score_every == 0:
+                log.steps(pending)
+                log.score(trainer.goal.score_name, score(trainer))
+            reason = reason_to_stop(trainer, bool(signals), began)
             if step % settings.save_every == 0 or reason:
-                progress.log_steps(pending)
+                log.steps(pending)
                 save(trainer)
             if reason:
                 break
@@ -66,37 +64,35 @@ def train(trainer: Trainer) -> str:
 # When to stop ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Stop:
-    """A signal handler for Ctrl-C, SIGTERM and SIGHUP: finish the step, save and leave. A second Ctrl-C leaves now."""
-
-    requested: bool = False
-
-    def __call__(self, signal_number: int, frame: Any) -> None:
-        if self.requested and signal_number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self.requested = True
-
-
 @contextmanager
-def stop_on_signals() -> Iterator[Stop]:
-    """Within the block, a signal that asks to stop sets `Stop.requested`. Then the old handlers are back."""
-    stop = Stop()
-    before = {number: signal.signal(number, stop) for number in stop_signals()}
+def stop_on_signals() -> Iterator[list[int]]:
+    """Within the block, collect Ctrl-C, SIGTERM and SIGHUP in a list: the loop finishes its step, saves and leaves.
+
+    A second Ctrl-C leaves at once. After the block, the old handlers are back.
+    """
+    received: list[int] = []
+
+    def collect(number: int, frame: Any) -> None:
+        if received and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        received.append(number)
+
+    before = {number: signal.signal(number, collect) for number in stop_signals()}
     try:
-        yield stop
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def reason_to_stop(trainer: Trainer, stop: Stop, began: float) -> str:
+def reason_to_stop(trainer: Trainer, interrupted: bool, began: float) -> str:
     """Return a reason to stop now, or "" to go on. Stops if any rank votes to stop."""
     settings, progress = trainer.config.training, trainer.progress
     late = bool(settings.minutes) and time.perf_counter() - began >= 60 * settings.minutes
-    votes = np.array([stop.requested, late], np.int64)
-    trainer.ranks.all_reduce_inplace(votes)
-    interrupted, late = votes > 0
+    if trainer.ranks.size > 1:
+        votes = np.array([interrupted, late], np.int64)
+        trainer.ranks.all_reduce_inplace(votes)
+        interrupted, late = votes > 0
     if interrupted:
         return INTERRUPTED
     if progress.step >= settings.steps:
@@ -113,57 +109,47 @@ def reason_to_stop(trainer: Trainer, stop: Stop, began: float) -> str:
 # What the user sees ---------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def show_progress(trainer: Trainer) -> Iterator[ProgressLog]:
-    """The log of a training, with a progress bar if there is a terminal. Only the main rank writes."""
-    with tqdm(
-        total=trainer.config.training.steps,
-        initial=trainer.progress.step,
-        unit="step",
-        file=sys.stderr,
-        disable=None if trainer.is_main else True,  # None: if there is no terminal
-    ) as bar:
-        yield ProgressLog(trainer, bar)
+class ProgressLog(tqdm):
+    """A progress bar, if there is a terminal. What happens goes to log.jsonl and, for validations, to a line above it.
 
+    Only the main rank writes.
+    """
 
-class ProgressLog:
-    """Writes what happens to log.jsonl, to the progress bar and, for validations, to a line above it."""
+    def __init__(self, trainer: Trainer) -> None:
+        done, n_steps = trainer.progress.step, trainer.config.training.steps
+        hidden = None if trainer.is_main else True  # None: if there is no terminal
+        super().__init__(initial=done, total=n_steps, unit="step", file=sys.stderr, disable=hidden)
+        self.trainer, self.remark = trainer, ""
 
-    def __init__(self, trainer: Trainer, bar: tqdm) -> None:
-        self.trainer, self.bar, self.remark = trainer, bar, ""
-
-    def log_steps(self, pending: list[PendingStep], keep: int = 0) -> None:
+    def steps(self, pending: list[dict[str, Any]], keep: int = 0) -> None:
         """Wait for the oldest pending steps, until `keep` are left, and log them."""
         while len(pending) > keep:
             entry = self.trainer.finish(pending.pop(0))
-            self._log("step", entry)
-            self.bar.update()
+            self.trainer.log("step", entry)
+            self.update()
             speed = f"{entry['target_tokens'] / entry['seconds']:.0f} tok/s"
             state = f"loss {entry['loss']:.3f}, lr {entry['learning_rate']:.1e}, {speed}"
-            self.bar.set_postfix_str(state, refresh=False)
+            self.set_postfix_str(state, refresh=False)
 
-    def log_validation(self, entry: dict[str, Any]) -> None:
+    def validation(self, entry: dict[str, Any]) -> None:
         """Log the loss, and print a line."""
-        self._log("validation", entry)
-        self._print(
+        self.trainer.log("validation", entry)
+        self.line(
             f"step {entry['step']}: validation loss {entry['loss']:.3f}, perplexity {entry['perplexity']:.2f} after "
             f"{entry['all_target_tokens'] / 1e6:.2f}M target tokens, {entry['train_seconds'] / 60:.1f} min"
         )
 
-    def log_score(self, name: str, entry: dict[str, Any]) -> None:
+    def score(self, name: str, entry: dict[str, Any]) -> None:
         """Log the score, and print a line; a remark on it is printed once."""
-        self._log(name.lower(), entry)
+        self.trainer.log(name.lower(), entry)
         signature = f"  ({entry['signature']})" if "signature" in entry else ""
-        self._print(f"step {entry['step']}: validation {name} {entry[name.lower()]:.2f}{signature}")
+        self.line(f"step {entry['step']}: validation {name} {entry[name.lower()]:.2f}{signature}")
         if entry.get("remark", self.remark) != self.remark:
             self.remark = entry["remark"]
-            self._print(self.remark)
+            self.line(self.remark)
 
-    def _log(self, event: str, entry: dict[str, Any]) -> None:
+    def line(self, text: str) -> None:
+        """Print a line above the progress bar."""
         if self.trainer.is_main:
-            self.trainer.run.log(event, entry)
-
-    def _print(self, line: str) -> None:
-        if self.trainer.is_main:
-            with self.bar.external_write_mode(file=sys.stderr):  # above the progress bar
-                print(line, file=sys.stderr, flush=True)
+            with self.external_write_mode(file=sys.stderr):
+                print(text, file=sys.stderr, flush=True)

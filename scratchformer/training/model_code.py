@@ -9,14 +9,14 @@ import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from types import CodeType, FunctionType, MethodType
-from typing import Any
+from types import CodeType, FunctionType
 
 from scratchformer.backends.cpu import FastOps
 from scratchformer.nn.ops import Ops
 from scratchformer.nn.parameter import Layer, enumerate_named
 
 CONSTANTS = (bool, int, float, str, type(None))
+NOT_OURS = {*sys.stdlib_module_names, "numpy"} - {"__main__"}
 
 
 def code_of(model: Layer) -> dict[str, int]:
@@ -25,14 +25,11 @@ def code_of(model: Layer) -> dict[str, int]:
     The functions and constants that a class's methods name belong to its code, from whichever module they are, but not
     those of Python or NumPy. Comments, docstrings and layout do not belong to it.
     """
-    kinds = {kind for used in [*classes_of(model), FastOps] for kind in used.__mro__ if issubclass(kind, (Layer, Ops))}
+    kinds = {kind for used in [*map(type, layers_in(model)), FastOps] for kind in used.__mro__} - {Layer}
     found: dict[str, list[str]] = {}
-    for kind in kinds - {Layer}:
-        found.setdefault(kind.__qualname__, []).append(code_text(vars(kind)))
-    for layer in layers_in(model):  # a method that was set on one object
-        set_here = {name: value for name, value in vars(layer).items() if isinstance(value, (FunctionType, MethodType))}
-        if set_here:
-            found[type(layer).__qualname__].append(code_text(set_here))
+    for kind in kinds:
+        if issubclass(kind, (Layer, Ops)):
+            found.setdefault(kind.__qualname__, []).append(code_text(kind))
     return {name: zlib.crc32("\n".join(sorted(texts)).encode()) for name, texts in sorted(found.items())}
 
 
@@ -60,68 +57,47 @@ def layers_in(layer: Layer) -> Iterator[Layer]:
                 yield from layers_in(item)
 
 
-def classes_of(layer: Layer) -> set[type]:
-    """The classes of a layer and of all layers in it."""
-    return {type(each) for each in layers_in(layer)}
-
-
-def code_text(names: Any) -> str:
+def code_text(kind: type) -> str:
     """The functions and constants of a class, and all that they name, as text."""
     lines, seen = [], set[int]()
-    waiting = [(name, value) for name, value in names.items() if not name.startswith("__") or callable(value)]
+    waiting = [(name, value) for name, value in vars(kind).items() if not name.startswith("__") or callable(value)]
     while waiting:
         name, value = waiting.pop()
         function = getattr(value, "__func__", getattr(value, "fget", value))  # of a method, or of a property
         if isinstance(function, CONSTANTS):
             lines.append(f"{name} = {function!r}")
-        elif isinstance(function, FunctionType) and id(function) not in seen and is_ours(function):
+        elif isinstance(function, FunctionType) and id(function) not in seen:
+            if (function.__module__ or "").split(".")[0] in NOT_OURS:
+                continue
             seen.add(id(function))
-            lines.append(f"{name}: {source_of(function)}")
-            waiting += [
-                (name, function.__globals__[name]) for name in names_in(function.__code__) & function.__globals__.keys()
-            ]
-            cells = zip(function.__code__.co_freevars, function.__closure__ or ())
-            waiting += [(name, cell.cell_contents) for name, cell in cells]
+            code = function.__code__
+            linecache.checkcache(code.co_filename)  # the file may have changed since
+            source = "".join(linecache.getlines(code.co_filename))
+            text, named = definitions(source).get((code.co_name, code.co_firstlineno)) or compiled(code)
+            lines.append(f"{name}: {text}")
+            waiting += [(each, function.__globals__[each]) for each in named & function.__globals__.keys()]
+            cells = zip(code.co_freevars, function.__closure__ or ())
+            waiting += [(each, cell.cell_contents) for each, cell in cells]
     return "\n".join(sorted(lines))
 
 
-def is_ours(function: FunctionType) -> bool:
-    """Return True for a function of a model, not of Python or NumPy."""
-    return (function.__module__ or "").split(".")[0] not in {*sys.stdlib_module_names, "numpy"} - {"__main__"}
-
-
-def names_in(code: CodeType) -> set[str]:
-    """The names that a function uses, also in functions within it."""
-    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
-    return set(code.co_names).union(*map(names_in, inner))
-
-
 @functools.cache
-def source_of(function: FunctionType) -> str:
-    """The statements of a function; its compiled code where the source is missing, or is a lambda's."""
-    code = function.__code__
-    linecache.checkcache(code.co_filename)
-    found = definitions("".join(linecache.getlines(code.co_filename))).get((code.co_name, code.co_firstlineno))
-    return ast.unparse(found) if found else compiled(code)
-
-
-def compiled(code: CodeType) -> str:
-    """The instructions, constants and names of compiled code."""
-    constants = [compiled(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts]
-    return f"{code.co_code.hex()} {constants} {code.co_names}"
-
-
-@functools.cache
-def definitions(text: str) -> dict[tuple[str, int], ast.FunctionDef]:
-    """The functions that the text of a file defines, without docstrings, by name and first line."""
-    try:
-        tree = ast.parse(text)
-    except SyntaxError:
-        return {}
+def definitions(source: str) -> dict[tuple[str, int], tuple[str, set[str]]]:
+    """The functions in the text of a file, by name and first line -> their statements without docstrings, the names in them."""
     found = {}
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef):
-            found[node.name, min([node.lineno, *(each.lineno for each in node.decorator_list)])] = node
             if ast.get_docstring(node, clean=False) is not None:
                 node.body = node.body[1:] or [ast.Pass()]
+            names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            found[node.name, first] = ast.unparse(node), names
     return found
+
+
+def compiled(code: CodeType) -> tuple[str, set[str]]:
+    """The instructions and constants of a function whose source is missing, or of a lambda, and the names in it."""
+    inner = [compiled(each) for each in code.co_consts if isinstance(each, CodeType)]
+    constants = [each for each in code.co_consts if not isinstance(each, CodeType)]
+    text = f"{code.co_code.hex()} {constants} {code.co_names} {[text for text, _ in inner]}"
+    return text, set(code.co_names).union(*(names for _, names in inner))

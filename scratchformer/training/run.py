@@ -11,36 +11,25 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary, finalize
 
 from scratchformer import config as configs
 from scratchformer.backends.device import Device
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
-from scratchformer.files import append_line, is_our_output, replace_text, user_error, whole_file
-from scratchformer.locks import lock
+from scratchformer.files import append_line, is_our_output, lock, replace_text, user_error, whole_file
 from scratchformer.nn.model import Model
 from scratchformer.nn.models import new_model
 from scratchformer.nn.registry import split_name
 from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel.communicator import Communicator
-from scratchformer.preparation.prepared import is_prepared
-from scratchformer.text.tokenizer import Tokenizer, TokenizerPair, load_tokenizer, read_tokenizer
+from scratchformer.text.tokenizer import Tokenizer, TokenizerPair, read_tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, CheckpointDirectory, Progress
 from scratchformer.training.model_code import other_code
 
-
-class Lock:
-    """Keeps other processes from training in a run, as long as this object exists."""
-
-    def __init__(self, path: Path) -> None:
-        finalize(self, os.close, lock(path, "another process is training in this run"))
-
-
-LOCKS: WeakValueDictionary[Path, Lock] = WeakValueDictionary()
-"""The runs that this process has locked: several `RunDirectory` objects may share a lock."""
+LOCKS: dict[Path, int] = {}
+"""The runs that this process has locked -> the file descriptors of the locks."""
 
 
 class RunDirectory:
@@ -55,7 +44,6 @@ class RunDirectory:
         self.evaluations_file = path / "evaluations.jsonl"
         self.figures = path / "figures"
         self.checkpoints = CheckpointDirectory(path / "checkpoints")
-        self.held: Lock | None = None
         self.callbacks: list[Callable[[str, dict[str, Any]], None]] = []
 
     @contextmanager
@@ -66,15 +54,18 @@ class RunDirectory:
         the run stays locked.
         """
         self.require_free()
-        complaint = "cannot write the run's directory"
         with ExitStack() as undo:
-            with user_error(self.path, complaint):
-                make_directory(self.path, undo)
+            with user_error(self.path, "cannot write the run's directory"):
+                for directory in (*reversed(self.path.parents), self.path, self.checkpoints.directory, self.figures):
+                    try:
+                        directory.mkdir()
+                    except OSError:
+                        if not directory.is_dir():
+                            raise
+                    else:
+                        undo.callback(remove, directory)
             self.lock()
             undo.callback(self.unlock)
-            with user_error(self.path, complaint):
-                for directory in (self.checkpoints.directory, self.figures):
-                    make_directory(directory, undo)
             for path in (self.tokenizer_file, self.checkpoints.best, self.config_file):
                 if not path.exists():
                     undo.callback(remove, path)
@@ -111,13 +102,15 @@ class RunDirectory:
         return any(self.owns(each) and each.exists() and each.samefile(path) for each in own)
 
     def lock(self) -> None:
-        """Keep other processes from training in this run, as long as this object exists or until `unlock`."""
+        """Keep other processes from training in this run, until `unlock` or the end of this process."""
         path = self.path.resolve()
-        self.held = LOCKS[path] = LOCKS.get(path) or Lock(path)
+        if path not in LOCKS:
+            LOCKS[path] = lock(path, "another process is training in this run")
 
     def unlock(self) -> None:
         """Let other processes train in this run again."""
-        self.held = None
+        if (descriptor := LOCKS.pop(self.path.resolve(), None)) is not None:
+            os.close(descriptor)
 
     def write_model(self, tokenizer: Tokenizer, checkpoint: Checkpoint) -> None:
         """Make a run of a model: this checkpoint, which is without moments, is its best."""
@@ -150,7 +143,8 @@ class RunDirectory:
     def read_tokenizer(self, ranks: Communicator = Communicator()) -> Tokenizer | None:
         """The tokenizer, which rank 0 reads and sends to the others; None for a run on images."""
         reads = ranks.rank == 0 and configs.load(self.config_file).model.reads_text
-        return share_tokenizer(load_tokenizer(self.tokenizer_file) if reads else None, ranks)
+        tokenizer = Tokenizer.load(self.tokenizer_file) if reads else None
+        return share_tokenizer(tokenizer, ranks) if ranks.size > 1 else tokenizer
 
     def log(self, event: str, values: dict[str, Any]) -> None:
         """Append one line of JSON to the log of the training, and call the callbacks."""
@@ -159,8 +153,9 @@ class RunDirectory:
             callback(event, values)
 
     def read_log(self, event: str) -> list[dict[str, Any]]:
-        """All entries of one kind, oldest first."""
-        return [entry for entry in read_entries(self.log_file) if entry.get("event") == event]
+        """All entries of one kind, oldest first. An imported run has none."""
+        entries = read_entries(self.log_file) if self.log_file.exists() else []
+        return [entry for entry in entries if entry.get("event") == event]
 
     def last_good_checkpoint(self) -> str:
         """Name the checkpoint from which training can go on, as the end of a message."""
@@ -196,8 +191,6 @@ class RunDirectory:
 
 def share_tokenizer(tokenizer: Tokenizer | None, ranks: Communicator) -> Tokenizer | None:
     """Send the tokenizer of rank 0, if any, to the other ranks."""
-    if ranks.size == 1:
-        return tokenizer
     serialized = ranks.broadcast_bytes(tokenizer.serialized if tokenizer else b"")
     return tokenizer or (read_tokenizer(serialized) if serialized else None)
 
@@ -207,6 +200,8 @@ def require_place(path: Path, *runs: RunDirectory) -> None:
 
     Files of all runs and prepared corpora are recognised by their place, those of `runs` behind links, too.
     """
+    from scratchformer.preparation.prepared import is_prepared
+
     with user_error(path, "cannot write"):
         if path.is_symlink() or path.exists() and not path.is_file():
             raise UserError(f"{path}: cannot write: not a plain file")
@@ -216,18 +211,6 @@ def require_place(path: Path, *runs: RunDirectory) -> None:
                 raise UserError(f"{path}: belongs to the run {run.path}; choose another place")
         if is_prepared(place.parent):
             raise UserError(f"{path}: lies in the prepared corpus {place.parent}; choose another place")
-
-
-def make_directory(path: Path, undo: ExitStack) -> None:
-    """Make a directory and those above it. `undo` will remove the new ones, if they are empty by then."""
-    for directory in reversed([path, *path.parents]):
-        try:
-            directory.mkdir()
-        except OSError:
-            if not directory.is_dir():
-                raise
-        else:
-            undo.callback(remove, directory)
 
 
 def remove(path: Path) -> None:
@@ -306,8 +289,9 @@ def load_run(
                 is older than the last checkpoint
     threads     cores to use on a CPU
     """
-    require_task(RunDirectory(Path(path)), "translation", "parsing")
-    return translator_of(load_model(path, checkpoint, dtype, threads, device))
+    trained = load_model(path, checkpoint, dtype, threads, device)
+    configs.require_task(trained.config, str(path), "translation", "parsing")
+    return translator_of(trained)
 
 
 def translator_of(trained: Trained) -> Translator:

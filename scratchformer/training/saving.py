@@ -14,7 +14,6 @@ from scratchformer.config import Config
 from scratchformer.errors import UserError
 from scratchformer.nn.ops import ops_of, using
 from scratchformer.nn.parameter import Array
-from scratchformer.parallel.agreement import require_agreement
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, Progress
@@ -36,8 +35,9 @@ def save(trainer: Trainer) -> Path:
     if not np.isfinite(weights).all():
         last = trainer.run.last_good_checkpoint()
         raise UserError(f"step {trainer.progress.step}: the weights are not finite any more; {last}")
-    what = f"the weights' checksum after step {trainer.progress.step}"
-    require_agreement(trainer.ranks, {what: zlib.crc32(weights.data)})
+    if trainer.ranks.size > 1:
+        what = f"the weights' checksum after step {trainer.progress.step}"
+        trainer.ranks.require_agreement({what: zlib.crc32(weights.data)})
     if trainer.is_main:
         checkpoints.save(path, checkpoint(trainer))
         directory.keep_last(trainer.config.training.keep)
@@ -51,27 +51,27 @@ def require_loadable(trainer: Trainer) -> None:
         model.store.require(model.parameters())
     except ValueError as error:
         raise UserError(f"{str(error).split(':')[0]}: {before}") from None
-    if trainer.optimizer.store is not model.store or trainer.parallel.gradient.grad is not model.store.grad:
+    sum_of_ranks = trainer.parallel.gradient
+    if trainer.optimizer.store is not model.store or sum_of_ranks and sum_of_ranks.grad is not model.store.grad:
         raise UserError(f"the model has another store than when its trainer was made: {before}")
     code_of(model)
 
 
 def checkpoint(trainer: Trainer) -> Checkpoint:
     """Everything that a run needs to go on as if it had not stopped."""
-    state, tokenizer_checksum = trainer.device.state(), trainer.tokenizer.checksum if trainer.tokenizer else 0
+    store, state, tokenizer_checksum = (
+        trainer.model.store,
+        trainer.device.state(),
+        trainer.tokenizer.checksum if trainer.tokenizer else 0,
+    )
     code = code_of(trainer.model)
     trainer.progress = replace(trainer.progress, device_state=state, tokenizer_checksum=tokenizer_checksum, code=code)
     with using(*trainer.device.ops):
         weights, moments = (
             {name: ops_of(view).on_host(view) for name, view in views.items()}
-            for views in (weight_views(trainer), moment_views(trainer))
+            for views in (store.named_views(store.data), moment_views(trainer))
         )
     return Checkpoint(weights, moments, trainer.progress, trainer.config)
-
-
-def weight_views(trainer: Trainer) -> dict[str, Array]:
-    """Name of each parameter -> its weights, a view into the flat array."""
-    return trainer.model.store.named_views(trainer.model.store.data)
 
 
 def moment_views(trainer: Trainer) -> dict[str, Array]:
@@ -110,16 +110,17 @@ def broadcast_progress(ranks: Communicator, found: Checkpoint | None) -> Progres
 
 def restore(trainer: Trainer, path: Path | None, found: Checkpoint | None) -> None:
     """Go back to a checkpoint, which rank 0 has read and sends to the others, or to the beginning if there is none."""
+    store = trainer.model.store
     with using(*trainer.device.ops):
         if path is not None and found is not None:
             if found.progress.data_checksum != trainer.data.checksum:
                 raise UserError(f"{path}: the training text is not the one this run began with")
-            checkpoints.copy_into(found.weights, weight_views(trainer), path)
+            checkpoints.copy_into(found.weights, store.named_views(store.data), path)
             checkpoints.copy_into(found.moments, moment_views(trainer), path)
             trainer.remarks += filter(None, [other_code(found.progress.code, trainer.model, path)])
-        for array in (trainer.model.store.data, trainer.optimizer.m, trainer.optimizer.v):
+        for array in (store.data, trainer.optimizer.m, trainer.optimizer.v):
             trainer.between_devices.broadcast_inplace(array)
-        trainer.model.store.refresh()
+        store.refresh()
     trainer.optimizer.t = trainer.progress.step
     trainer.device.restore(trainer.progress.device_state)
     if trainer.is_main:
@@ -130,16 +131,14 @@ def restore(trainer: Trainer, path: Path | None, found: Checkpoint | None) -> No
 
 def take_pretrained(trainer: Trainer) -> None:
     """Take the weights of the pretrained run where name and shape are the same, before the first step."""
-    pretrained = trainer.config.training.pretrained
-    if not pretrained:
-        return
+    store = trainer.model.store
     with using(*trainer.device.ops):
         if trainer.is_main:
-            run = RunDirectory(Path(pretrained))
+            run = RunDirectory(Path(trainer.config.training.pretrained))
             run.require()
             path = checkpoint_file(run.checkpoints, None)
             loaded = checkpoints.load(path)
-            views, found = weight_views(trainer), loaded.weights
+            views, found = store.named_views(store.data), loaded.weights
             fitting = {name: view for name, view in views.items() if name in found and found[name].shape == view.shape}
             if not fitting:
                 raise UserError(f"{path}: no weight of it fits this model")
@@ -147,5 +146,5 @@ def take_pretrained(trainer: Trainer) -> None:
             new = "".join(f"; new: {name}" for name in views if name not in fitting)
             trainer.remarks.append(f"{len(fitting)} of {len(views)} weights are those of {path}{new}")
             trainer.remarks += filter(None, [other_code(loaded.progress.code, trainer.model, path)])
-        trainer.between_devices.broadcast_inplace(trainer.model.store.data)
-        trainer.model.store.refresh()
+        trainer.between_devices.broadcast_inplace(store.data)
+        store.refresh()

@@ -10,9 +10,11 @@ import base64
 from pathlib import Path
 
 import numpy as np
+from safetensors.numpy import save as serialized
 
 from scratchformer.config import Config, ModelConfig
 from scratchformer.errors import UserError
+from scratchformer.files import whole_file
 from scratchformer.nn.registry import require_paper
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import Tokenizer
@@ -125,7 +127,8 @@ def export_run(run: RunDirectory, checkpoint: str | None, path: Path) -> Config:
     header = checkpoints.header_of(FORMAT, trained)
     header["tokenizer"] = base64.b64encode(tokenizer.serialized).decode()
     header["checksum"] = checkpoints.checksum({}, tensors)
-    checkpoints.write_tensors(path, tensors, header)
+    with whole_file(path) as file:
+        file.write(serialized(tensors, header))
     return trained.config
 
 
@@ -134,7 +137,8 @@ def import_run(path: Path, run: RunDirectory) -> bool:
 
     The weights become its best checkpoint. -> whether they are unchanged since the export
     """
-    header, tensors = checkpoints.read_tensors(path, FORMAT)
+    with checkpoints.open_tensors(path, FORMAT) as file:
+        header, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}
     progress, config = checkpoints.read_header(header, path)
     try:
         serialized = base64.b64decode(header["tokenizer"])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Callable, Iterator, NamedTuple, Protocol, Sequence
+from typing import Any, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
@@ -20,11 +20,11 @@ from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.models import new_model
 from scratchformer.nn.ops import using
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, scheduled
-from scratchformer.parallel.agreement import require_agreement
+from scratchformer.nn.sizes import FLOAT_BYTES, parameter_counts, require_memory
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.parallel.cores import share_of_cores
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, Examples, Sequences
-from scratchformer.text.tokenizer import Tokenizer, unlearned_remark
+from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training.checkpoints import Progress
 from scratchformer.training.data_parallel import DataParallel
 from scratchformer.training.run import RunDirectory
@@ -33,7 +33,7 @@ from scratchformer.training.run import RunDirectory
 class TrainingData(NamedTuple):
     """Encoded examples, and what the score of the validation data needs.
 
-    val_text  the text that `Goal.score` compares with
+    val_text  the text that the task's `score` compares with
     n_empty   pairs left out because a side is blank
     checksum  see `checksum_of`: a run cannot go on with other text
     """
@@ -59,34 +59,6 @@ def checksum_of(train: Examples, val: Examples | None) -> int:
     return val.checksum(train.checksum()) if val else train.checksum()
 
 
-class Goal(Protocol):
-    """The part of a task that training needs: the word for examples in messages, the score's name, and the score.
-
-    All ranks call `score`, and get the same.
-    """
-
-    unit: str
-    score_name: str
-
-    def score(self, trainer: Trainer) -> dict[str, Any]: ...
-
-
-@dataclass(frozen=True)
-class PendingStep:
-    """A step that has begun. A GPU may still be computing it: `loss` and `grad_norm` wait for their numbers."""
-
-    step: int
-    epoch: int
-    index: int
-    loss: Callable[[], float]
-    learning_rate: float
-    grad_norm: Callable[[], float]
-    target_tokens: int
-    source_tokens: int
-    positions: int
-    all_target_tokens: int
-
-
 class Trainer:
     """A model, its optimizer and its place in the batch plan: what a step changes and a checkpoint holds.
 
@@ -97,7 +69,7 @@ class Trainer:
     ranks     connects the processes; all of them call the same methods in the same order
     progress  state of a resumed run. It keeps its number of threads, unless the configuration gives one: the last bits
               of a sum depend on how many threads divide it
-    goal      the score of the validation data; without one, nothing is scored
+    goal      the task (`tasks.task.Task`): its word for examples and its score; without one, nothing is scored
     remarks   lines for the user
     """
 
@@ -110,10 +82,11 @@ class Trainer:
         device: Device | None = None,
         ranks: Communicator = Communicator(),
         progress: Progress = Progress(),
-        goal: Goal | None = None,
+        goal: Any = None,
     ) -> None:
-        configs.require_work_for(config, ranks.size)
-        require_agreement(ranks, {"the training text's checksum": data.checksum})
+        if ranks.size > 1:
+            configs.require_work_for(config, ranks.size)
+            ranks.require_agreement({"the training text's checksum": data.checksum})
         self.run, self.config, self.data, self.tokenizer = run, config, data, tokenizer
         self.goal, self.ranks, self.is_main = goal, ranks, ranks.rank == 0
         self.unit = goal.unit if goal else "examples"
@@ -122,9 +95,12 @@ class Trainer:
         self.plan = BatchPlan(
             data.train, settings.tokens_per_batch, settings.accumulation, settings.seed, settings.bucket_fineness
         )
+        # For a GPU, gradients and moments are on the device.
+        n_bytes = (2 if self.device.is_async else 4) * FLOAT_BYTES * sum(parameter_counts(config.model).values())
+        require_memory(n_bytes, "the model's weights, gradients and moments")
         self.model: Any = new_model(config.model, settings.seed)
         self.device.to_device(self.model)
-        self.between_devices = self.device.communicator(ranks)  # on a CPU these are the ranks themselves
+        self.between_devices = self.device.communicator(ranks) if ranks.size > 1 else ranks
         self.threads = 1
         if not self.device.is_async:
             self.threads = settings.threads or progress.threads // ranks.size or share_of_cores(ranks)
@@ -138,7 +114,7 @@ class Trainer:
             )
         n_threads = 0 if self.device.is_async else self.threads * ranks.size
         self.progress = replace(progress, data_checksum=data.checksum, threads=n_threads)
-        self.remarks = list(filter(None, self._remarks(n_threads, progress.threads)))
+        self.remarks = list(self._remarks(n_threads, progress.threads))
         self.n_pending = 0  # steps that have begun and not ended
         self.busy_since = 0.0
 
@@ -148,8 +124,6 @@ class Trainer:
             yield f"{n_threads} instead of {n_before} threads: {bits}"
         elif n_threads and n_before and n_threads != share_of_cores(self.ranks) * self.ranks.size:
             yield f"uses {n_threads} threads, as before, so that no bit differs; --threads sets another number"
-        if self.is_main:
-            yield unlearned_remark(self.tokenizer) if self.tokenizer else ""
         train, val = self.data.train, self.data.val
         if isinstance(train, EncodedPairs) and are_equal(train.source, train.target):
             yield "source and target of the training text are the same: the model learns to copy"
@@ -172,8 +146,8 @@ class Trainer:
         )
 
     @np.errstate(over="ignore", invalid="ignore")  # `finish` reports it in one line
-    def step(self, epoch: int, index: int, indices: np.ndarray) -> PendingStep:
-        """Begin an optimizer step on the pairs `indices`, which are batch `index` of the epoch.
+    def step(self, epoch: int, index: int, indices: np.ndarray) -> dict[str, Any]:
+        """Begin an optimizer step on the examples `indices`, batch `index` of the epoch -> what `finish` takes
 
         Micro-batches add up their gradients; the sum is divided once, by the number of all their target tokens. The
         loss and the gradient's norm are not waited for: a GPU may compute while the next step begins.
@@ -203,26 +177,26 @@ class Trainer:
         self.n_pending += 1
         n_seen = self.progress.target_tokens + n_tokens
         self.progress = replace(self.progress, step=step, epoch=epoch, index=index + 1, target_tokens=n_seen)
-        return PendingStep(
-            step=step,
-            epoch=epoch,
-            index=index,
-            loss=loss,
-            learning_rate=learning_rate,
-            grad_norm=norm,
-            target_tokens=n_tokens,
-            source_tokens=sum(batch.n_source_tokens for batch in batches),
-            positions=sum(batch.n_positions for batch in batches),
-            all_target_tokens=n_seen,
-        )
+        return {
+            "step": step,
+            "epoch": epoch,
+            "index": index,
+            "loss": loss,
+            "learning_rate": learning_rate,
+            "grad_norm": norm,
+            "target_tokens": n_tokens,
+            "source_tokens": sum(batch.n_source_tokens for batch in batches),
+            "positions": sum(batch.n_positions for batch in batches),
+            "all_target_tokens": n_seen,
+        }
 
-    def finish(self, pending: PendingStep) -> dict[str, Any]:
-        """Wait for a step -> its entry in the log, with the seconds it took.
+    def finish(self, pending: dict[str, Any]) -> dict[str, Any]:
+        """Wait for a step that `step` has begun -> its entry in the log, with the seconds it took
 
         A gradient that is not finite has changed no weights, and the checkpoints are from earlier steps. With fp16 a
         gradient may overflow now and then, and its step is skipped.
         """
-        loss, norm = pending.loss(), pending.grad_norm()
+        loss, norm = pending["loss"](), pending["grad_norm"]()
         now = time.perf_counter()
         seconds, self.busy_since = now - self.busy_since, now
         self.n_pending -= 1
@@ -230,16 +204,22 @@ class Trainer:
         skipped = math.isfinite(loss) and not math.isfinite(norm) and self.device.overflow_is_normal()
         if not skipped and not (math.isfinite(loss) and math.isfinite(norm)):
             raise UserError(self._not_finite(pending, loss, norm))
-        return vars(pending) | {"loss": loss, "grad_norm": None if skipped else norm, "seconds": seconds}
+        return pending | {"loss": loss, "grad_norm": None if skipped else norm, "seconds": seconds}
+
+    def log(self, event: str, entry: dict[str, Any]) -> None:
+        """Write an entry into the run's log; only the main rank does."""
+        if self.is_main:
+            self.run.log(event, entry)
 
     # Messages of a step that fails
 
-    def _not_finite(self, pending: PendingStep, loss: float, norm: float) -> str:
-        indices = self.plan.epoch(pending.epoch)[pending.index]
+    def _not_finite(self, pending: dict[str, Any], loss: float, norm: float) -> str:
+        epoch, index = pending["epoch"], pending["index"]
+        indices = self.plan.epoch(epoch)[index]
         first = ", ".join(self.data.train.describe(index) for index in sorted(indices)[:5])
         return (
-            f"step {pending.step}: the loss is {loss}, the gradient's norm {norm}; batch {pending.index} of epoch "
-            f"{pending.epoch}, {first}{', ...' if len(indices) > 5 else ''} of the training data; "
+            f"step {pending['step']}: the loss is {loss}, the gradient's norm {norm}; batch {index} of epoch "
+            f"{epoch}, {first}{', ...' if len(indices) > 5 else ''} of the training data; "
             f"{self.run.last_good_checkpoint()}"
         )
 

@@ -9,6 +9,7 @@ from operation_cases import called, disagreements, overridden, signatures_that_d
 from scratchformer.backends import cpu as fast_ops
 from scratchformer.backends.cpu import FAST, USES_BEFORE_COPY, FastOps, FrozenOps
 from scratchformer.backends.device import Device
+from scratchformer.nn import ops
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.ops import Ops, ops_of, using
 
@@ -69,7 +70,8 @@ def test_only_operations_for_numpy_are_replaced_where_weights_are_frozen():
     assert device.frozen_ops() == (REFERENCE,)
 
 
-def test_they_are_in_use_where_they_are_asked_for_and_only_there():
+def test_they_are_in_use_where_they_are_asked_for_and_only_there(monkeypatch):
+    monkeypatch.setattr(ops, "DEFAULT", [Ops(np)])
     single, double = np.zeros(2, "float32"), np.zeros(2)
     with using(FAST):
         assert ops_of(single) is FAST and type(ops_of(double)) is Ops
@@ -79,6 +81,8 @@ def test_they_are_in_use_where_they_are_asked_for_and_only_there():
             assert ops_of(single) is ops_of(double) is FASTER
         assert ops_of(single) is FAST
     assert type(ops_of(single)) is Ops
+    ops.use_by_default(FAST)
+    assert ops_of(single) is FAST and type(ops_of(double)) is Ops
     with pytest.raises(TypeError, match="no operations in use for arrays of type numpy.memmap and dtype float32"):
         ops_of(single.view(np.memmap))
 

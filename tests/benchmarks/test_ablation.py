@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ablation import CLAIMS, NEARLY, ROWS, TASKS, Claim, chosen_rows, fit_effects, judge_claims, verdict
+from ablation import CLAIMS, NEARLY, ROWS, TASKS, Claim, fit_effects, judge_claims, verdict
 
 from scratchformer import config as configs
 from scratchformer.config import BASE
@@ -36,11 +36,6 @@ def test_a_row_changes_settings_in_the_papers_proportion(name, row):
             assert here[key] / base[key] == pytest.approx(paper / configs.flat(BASE)[key]), key
         else:
             assert here[key] == paper, key
-
-
-def test_rows_are_chosen_by_group_or_one_by_one():
-    assert chosen_rows("A,D1") == ["base", "A1", "A2", "A3", "A4", "D1"]
-    assert chosen_rows("A,B,C,D,E,big") == list(ROWS)
 
 
 # Runs -----------------------------------------------------------------------------------------------------------------
@@ -81,14 +76,6 @@ def runs_of(values):
         for (row, seed), value in np.ndenumerate(values)
         if not math.isnan(value)
     ]
-
-
-def test_a_difference_is_the_difference_of_the_means():
-    values = np.random.default_rng(1).normal(size=(5, 3))
-    difference, margin = fit_effects(runs_of(values), "loss").difference("row 4", "row 2")
-    assert difference == pytest.approx(values[4].mean() - values[2].mean())
-    left_over = values - values.mean(0) - values.mean(1, keepdims=True) + values.mean()
-    assert margin == pytest.approx(2.306 * math.sqrt((left_over**2).sum() / 8 * 2 / 3), rel=1e-3)  # t of 8
 
 
 def test_a_missing_seed_is_no_advantage():

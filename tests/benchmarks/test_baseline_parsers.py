@@ -36,29 +36,12 @@ def test_right_branching(words, tree):
     assert str(MajorityLabel(TREES).parse(words.split())) == tree.replace("VP", "NP").replace("S", "NP")
 
 
-def test_labels_are_the_most_frequent_ones():
-    # Below the root, 4 VP end with the sentence, and 5 NP and 2 PP. In all there are 4 S, 4 VP, 2 PP and 9 NP.
-    parser = RightBranching(TREES)
-    assert (parser.root_label, parser.inner_label) == ("S", "NP")
-    assert (MajorityLabel(TREES).root_label, MajorityLabel(TREES).inner_label) == ("NP", "NP")
-
-
 def test_a_rare_word_is_its_class():
     lexicon = Lexicon(parsed_trees(["(S (NN dog) (NN dog) (VB dog) (VB walked) (VB asked) (NN bed))"], "trees"))
     assert lexicon.log_probabilities("dog") == {"NN": log(2 / 3), "VB": log(1 / 3)}
     assert lexicon.log_probabilities("wanted") == {"NN": log(1 / 3), "VB": log(2 / 3)} and word_class("bed") == "<ed>"
     assert lexicon.usual_tag("Xyz-9") == "NN", "as many as VB, and first in the alphabet"
     assert word_class("Re-opened") == "<A-ed>" and word_class("1990") == "<0>"
-
-
-def test_the_rules_of_a_tree():
-    assert list(rules_of(TREES[0])) == [
-        ("S ^ ", "NP ^ S", "S ^  | NP"),
-        ("S ^  | NP", "VP ^ S", "."),
-        ("NP ^ S", "NN"),
-        ("VP ^ S", "VB", "NP ^ VP"),
-        ("NP ^ VP", "NN"),
-    ]
 
 
 def trees_over(grammar, words, symbol, start, end):
@@ -89,12 +72,6 @@ def test_the_most_probable_tree(words):
     grammar = log_rule, {word: lexicon.log_probabilities(word) for word in words}
     found = {tree: value for value, tree in trees_over(grammar, words, "S ^ ", 0, len(words))}
     assert found[str(PCFG(TREES).parse(words))] == pytest.approx(max(found.values()))
-
-
-def test_chains_of_phrases_with_one_child():
-    """The long way, 1 * 1/2, is more probable than the direct one, 1/4; and a chain may be a circle."""
-    trees = parsed_trees(["(S (NP (QP (CD one))))"] * 2 + ["(S (NP (CD one)))", "(S (NP (NP (CD one))))"], "trees")
-    assert str(PCFG(trees).parse(["one"])) == "(S (NP (QP (CD one))))"
 
 
 def test_a_sentence_without_a_tree_branches_to_the_right():

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scratchformer.decoding.search import Hypothesis
 from scratchformer.nn.ops import Ops
 
 HERE = Path(__file__).parent
@@ -23,8 +22,9 @@ def test_pytorch_takes_the_same_steps(script, monkeypatch):
     """On the CPU, as if it were the GPU: from the same loss, at the same pace."""
     torch = pytest.importorskip("torch")
     speed = script("gpu_first_contact")
-    for kind in (torch.nn.Module, torch.Tensor):
-        monkeypatch.setattr(kind, "cuda", lambda self: self)
+    to_tensors = script("rival").to_tensors
+    monkeypatch.setattr(script("rival"), "to_tensors", lambda batch, device: to_tensors(batch))
+    monkeypatch.setattr(torch.nn.Module, "cuda", lambda self: self)
     for name in ("empty_cache", "reset_peak_memory_stats", "synchronize", "max_memory_reserved"):
         monkeypatch.setattr(torch.cuda, name, lambda: 0)
     scale = speed.QUICK._replace(pairs=32, length=8, repetitions=5, changes=speed.TINY | {"P_drop": 0.0})
@@ -139,16 +139,3 @@ def test_calls_of_a_kernel_take_turns_and_their_results_are_kept(script, monkeyp
     monkeypatch.setattr(speed, "copying", lambda scale: 8)
     found = speed.bandwidth(prepare, 4, speed.QUICK._replace(between=10))
     assert taken == [0, 1, 2, 0, 1, 2, 0, 1] and found == {"bytes_per_second": 4, "share_of_copying": 0.5}
-
-
-def test_as_many_sentences_are_translated_at_once_as_on_a_gpu(script, monkeypatch):
-    speed, batches = script("gpu_first_contact"), []
-    monkeypatch.setattr(speed, "Gpu", NumPyGpu)
-
-    def search(model, batch, *_):
-        batches.append(batch)
-        return [[Hypothesis([3], 0.0, 0.0)]] * len(batch)
-
-    monkeypatch.setattr(speed, "search", search)
-    speed.translating("bf16", 1, speed.QUICK._replace(sentences=300))
-    assert [len(batch) for batch in batches] == speed.ROUNDS * [256, 44]

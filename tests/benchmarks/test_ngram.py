@@ -35,13 +35,6 @@ def test_a_bigram_model_by_hand():
     assert model.bits([A, C, END]) == pytest.approx(-math.log2(p))
 
 
-def test_the_discounts_are_those_of_the_definition():
-    counts = [1] * 4 + [2] * 2 + [3] + [4] + [7] * 9  # Y = 4 / (4 + 2 * 2) = 1/2
-    assert discounts(counts) == (0, 1 - 2 / 4, 2 - 1.5 / 2, 3 - 2)
-    assert discounts([1, 1, 2, 3]) == WITHOUT_ESTIMATE  # no 4
-    assert discounts([1, 2, 3, 4, 4, 4, 4, 4]) == WITHOUT_ESTIMATE  # D(3) would be below 0
-
-
 def test_a_discount_that_would_be_0_leaves_every_symbol_a_probability():
     """Counts of 1 to 4 occur 1, 1, 2 and 1 times: Y is 1/3 and D(2) is 2 - 3 * 1/3 * 2 = 0."""
     text = [symbol for symbol, count in enumerate([1, 2, 3, 3, 4]) for _ in range(count)]
@@ -63,8 +56,3 @@ def test_probabilities_sum_to_one_whatever_stands_before(order):
     for before in [(START,) * 4, (START, START, 3, 1), (1, 2, 3, 4), (9, 9, 9, 9), (10, 11, 3, 4)]:
         p = [model.probability(before, symbol) for symbol in range(12)]
         assert min(p) > 0 and sum(p) == pytest.approx(1, abs=1e-12)
-
-
-def test_a_unigram_model_counts_how_often_a_symbol_occurs():
-    model = model_of(TEXTS, 1, n_symbols=4)  # 3, 2, 1, 2: D of 1.5, 1, 0.5, 1
-    assert model.probability((), A) == pytest.approx(1.5 / 8 + 4 / 8 / 4)

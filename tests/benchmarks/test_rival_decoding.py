@@ -7,7 +7,6 @@ import pytest
 
 from scratchformer.config import ModelConfig
 from scratchformer.decoding.search import Hypothesis, search
-from scratchformer.decoding.translator import SENTENCES_AT_ONCE
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import EOS, PAD
 from scratchformer.training.run import load_run
@@ -80,12 +79,6 @@ def test_also_where_sentences_end_one_after_another(rival, kind, beam):
     assert_same(ours, searcher.search(sources))
 
 
-def test_large_logits_do_not_overflow(rival):
-    searcher = rival.Searcher(rival.Weights(new_model(20)), 1, 0.6, 2, 2, 9)
-    logits = torch.tensor([[200.0] * 20, [-200.0] * 20])
-    assert searcher.log_sum_exp(logits).tolist() == pytest.approx([200 + np.log(20), -200 + np.log(20)])
-
-
 def test_threads_that_take_batches_keep_their_order(rival):
     model = new_model(20)
     batches = [sources_of(20, count) for count in (1, 2, 3, 4, 5)]
@@ -109,17 +102,6 @@ def cpu_decode(script):
     return script("cpu_decode")
 
 
-def test_random_sentences_are_as_long_as_captions_and_batched_by_length(cpu_decode):
-    sources = cpu_decode.random_sentences(100, 1000)
-    assert 13.5 < sources.lengths.mean() < 14.5
-    assert sources.lengths.min() >= 5 and sources.lengths.max() <= 35
-    batches = cpu_decode.batches_by_length(sources)
-    assert len(batches) == 16 and {len(batch) for batch in batches[:-1]} == {SENTENCES_AT_ONCE}
-    lengths = np.concatenate([(batch != PAD).sum(axis=1) for batch in batches])
-    assert (lengths == np.sort(sources.lengths)).all()
-    assert all(row[row != PAD][-1] == EOS for batch in batches for row in batch)
-
-
 def test_only_ties_may_be_translated_differently(cpu_decode):
     model, sources = new_model(20), sources_of(20)
     task = cpu_decode.Task(model, "random", [sources], 2)
@@ -134,11 +116,6 @@ def test_only_ties_may_be_translated_differently(cpu_decode):
     with pytest.raises(AssertionError, match="only"):  # not even if the scores are right
         cpu_decode.agreement(task, "pytorch", ours, wrong)
     assert cpu_decode.agreement(task, "pytorch_bf16", ours, wrong)["identical_share"] == 0
-
-
-def test_the_fastest_way_of_pytorch_in_float32_is_compared_with_ours(cpu_decode):
-    seconds = {"scratchformer": 2.0, "pytorch": 1.5, "pytorch_usual": 3.0, "pytorch_usual_bf16": 0.25}
-    assert cpu_decode.fastest_over_fastest(seconds) == {"fp32 over fp32": 0.75}
 
 
 def test_words_of_equal_probability_are_a_tie(cpu_decode):

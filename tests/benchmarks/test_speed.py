@@ -1,6 +1,5 @@
-"""The benchmarks of speed measure what they say: the work is counted right, and every rival does the same work."""
+"""The benchmarks of speed measure what they say: the work is counted right, and every program does the same work."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +12,9 @@ from scratchformer.config import ModelConfig
 from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import steps
-from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
+from scratchformer.text.tokenizer import EOS, PAD, UNK
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-# A training step: cpu_step.py -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -58,9 +55,6 @@ def test_a_batch_of_random_words_has_the_padding_it_should(cpu_step):
         assert words.min() == UNK + 1 and counts.max() > 100 and np.median(counts) <= 2
     difference = (batch.inputs[0] != PAD).sum(axis=1) - (batch.targets != PAD).sum(axis=1)
     assert 1 < difference.std() < 3  # similar, not equal
-    assert (batch.inputs[1][:, 0] == BOS).all()
-    assert np.array_equal(batch.inputs[0], batch_of(cpu_step, 128, 20, 9, 2000, seed=1).inputs[0])
-    assert not np.array_equal(batch.inputs[0], batch_of(cpu_step, 128, 20, 9, 2000, seed=2).inputs[0])
     assert (batch_of(cpu_step, 3, 20, 20, 2000, seed=1).inputs[0] != PAD).all()
 
 
@@ -78,34 +72,6 @@ def test_memory_is_compared_with_and_without_the_imports(cpu_step):
     assert cpu_step.memory_ratios(alone)["pytorch"] == {"whole_process": 0.25, "beyond_imports": 0.3}
 
 
-def test_an_interrupted_run_keeps_the_cells_it_has(cpu_step, monkeypatch, tmp_path):
-    measured = {
-        "seconds": {cpu_step.OURS: {"minimum": 1.0}},
-        "page_faults": {cpu_step.OURS: 0},
-        "missing": {},
-        "threads_pinned": {"pytorch": 1, cpu_step.OURS: [1]},
-    }
-    alone = {"after_imports": 1, "peak": 2, "page_faults": 3}
-
-    def in_own_process(cell, *more):
-        if cell.model == "small":
-            raise KeyboardInterrupt
-        return alone if "--alone" in more else cell._asdict() | measured
-
-    def measure(models, **options):
-        """The models in the file after a run that is interrupted at `small`."""
-        with pytest.raises(KeyboardInterrupt):
-            cpu_step.measure_all([cpu_step.Cell(model, "with", 1, True) for model in models], 2, tmp_path, **options)
-        cells = json.loads((tmp_path / "cpu_step.json").read_text(encoding="utf-8"))["cells"]
-        return [cell["model"] for cell in cells]
-
-    monkeypatch.setattr(cpu_step, "in_own_process", in_own_process)
-    monkeypatch.setattr(cpu_step.importlib.metadata, "version", lambda name: "0")
-    assert measure(["base", "tiny", "small"], keep=True) == ["base", "tiny"]  # there was no file yet
-    assert measure(["tiny", "multi30k", "small"], keep=True) == ["base", "tiny", "multi30k"]
-    assert measure(["base", "small", "tiny"]) == ["base"]
-
-
 def test_rivals_must_learn_the_same(cpu_step):
     first = {cpu_step.OURS: 9.5, "pytorch": 9.6, "bf16": 9.5}
     cpu_step.assert_learned_alike(first, {cpu_step.OURS: 8.0, "pytorch": 8.1})
@@ -114,25 +80,6 @@ def test_rivals_must_learn_the_same(cpu_step):
             cpu_step.assert_learned_alike(first, {cpu_step.OURS: 8.0, **last})
     with pytest.raises(AssertionError, match="nothing was learned"):
         cpu_step.assert_learned_alike(first, first)
-
-
-# How cost grows: cpu_scaling.py ---------------------------------------------------------------------------------------
-
-
-def test_the_exponent_comes_from_the_upper_half(script):
-    exponent = script("cpu_scaling").exponent
-    assert exponent([1, 2, 4, 8], [9, 9, 3 * 4**1.5, 3 * 8**1.5]) == pytest.approx(1.5)
-
-
-@pytest.mark.parametrize(
-    "name, axis, table_1",
-    [("attention", "T", 2), ("attention", "d_model", 1), ("feed-forward", "T", 1), ("feed-forward", "d_model", 2)],
-)
-def test_counted_operations_grow_as_table_1_says(script, name, axis, table_1):
-    subject = script("cpu_scaling").SUBJECTS[name]
-    values = subject.axes[axis]
-    flops = [subject.flops(subject.others._replace(**{axis: value})) for value in values]
-    assert script("cpu_scaling").exponent(values, flops) == table_1
 
 
 # A whole run beside PyTorch: cpu_run.py -------------------------------------------------------------------------------
@@ -156,21 +103,17 @@ def test_our_side_takes_the_same_steps_as_training(cpu_run, begin):
     assert np.array_equal(model.store.data, trainer.model.store.data)
 
 
-def test_the_weights_come_back_from_the_rival(cpu_run, script, small_config):
-    rival_module, config = script("rival"), small_config(N=2)
-    model = Transformer(config.model, seed=1)
-    rival = rival_module.Rival(config.model, 10)
-    rival_module.copy_weights(model, rival)
-    assert np.array_equal(cpu_run.ours_of(rival, config).store.data, model.store.data)
-
-
 @pytest.mark.slow
-def test_without_dropout_both_learn_the_same(cpu_run, corpus):
-    task = cpu_run.read_task(corpus, "val", 8000, quick=True)
-    task = task._replace(config=configs.with_settings(task.config, {"P_drop": 0.0}))
-    curve = np.array(cpu_run.run(task, threads=1, validate_every=2)["curve"])
-    assert len(curve) > 5 and curve[-1, 4] < 0.75 * curve[0, 4]
+def test_without_dropout_both_learn_the_same(cpu_run, begin):
+    trainer = begin(P_drop=0.0, steps=40)
+    config = configs.with_settings(trainer.config, {"vocab_size": trainer.config.model.vocab_size})
+    all_steps = cpu_run.first_steps(trainer.data.train, config, 2000)
+    found, models = cpu_run.run(config, all_steps, trainer.data.val, 1, 2)
+    curve = np.array(found["curve"])
+    assert len(curve) > 5 and curve[-1, 4] < 0.9 * curve[0, 4]
     assert np.allclose(curve[:, 4], curve[:, 5], rtol=1e-3)
+    ours, theirs = (model.store.data for model in models.values())
+    assert np.median(np.abs(ours - theirs)) < 1e-4  # the weights come back from PyTorch
 
 
 def test_the_quiet_total_leaves_a_disturbance_out(cpu_run):
@@ -178,8 +121,6 @@ def test_the_quiet_total_leaves_a_disturbance_out(cpu_run):
     seconds = positions * [0.2, 0.3]
     seconds[7, 0] += 100  # another process, during our turn
     found = cpu_run.times(seconds, positions)
-    assert found["seconds"] == {
-        "sum": {"scratchformer": 200, "pytorch": 300},
-        "quiet": {"scratchformer": 100, "pytorch": 300},
-    }
+    quiet = {"scratchformer": 100, "pytorch": 300}
+    assert found["seconds"] == {"sum": {"scratchformer": 200, "pytorch": 300}, "quiet": quiet}
     assert found["time_over_ours"] == {"sum": 1.5, "quiet": 3, "median_step": 3, "quartiles_of_steps": [3, 3]}

@@ -1,7 +1,6 @@
 """A language model continues a text: with a cache as without, and by the distribution that is asked for."""
 
 from dataclasses import replace
-from itertools import islice
 
 import numpy as np
 import pytest
@@ -110,24 +109,9 @@ def test_tokens_come_as_often_as_their_probability_says():
     np.testing.assert_allclose(np.bincount(drawn, minlength=V) / n, p, rtol=0, atol=5 * 0.5 / n**0.5)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [Sampling(-1), Sampling(np.inf), Sampling(np.nan), Sampling(top_k=-1), Sampling(top_p=0), Sampling(top_p=1.1)],
-    ids=str,
-)
-def test_an_impossible_distribution_is_refused(wrong):
-    with pytest.raises(ValueError, match="must be finite and not negative"):
-        probabilities(np.zeros((1, V)), wrong)
-
-
 def test_probabilities_that_are_not_finite_are_refused():
     with pytest.raises(UserError, match="not finite"):
         probabilities(np.full((1, V), np.nan), Sampling())
-
-
-def test_an_empty_prompt_is_refused():
-    with pytest.raises(ValueError, match="empty"):
-        next(generate(new_model(), [], 1))
 
 
 # Seeds, ends, several samples -----------------------------------------------------------------------------------------
@@ -137,9 +121,8 @@ def test_a_sample_depends_on_the_seed_and_its_number_alone():
     model = new_model()
     three = written(model, PROMPT, 10, Sampling(2), seed=5, samples=3)
     assert np.array_equal(three, written(model, PROMPT, 10, Sampling(2), seed=5, samples=3))
-    two, other = written(model, PROMPT, 10, Sampling(2), seed=5, samples=2), written(
-        model, PROMPT, 10, seed=6, samples=3
-    )
+    two = written(model, PROMPT, 10, Sampling(2), seed=5, samples=2)
+    other = written(model, PROMPT, 10, Sampling(2), seed=6, samples=3)
     steps = min(two.shape[1], other.shape[1])
     assert np.array_equal(three[:2, :steps], two[:, :steps])
     assert not np.array_equal(three[:, :steps], other[:, :steps])
@@ -153,8 +136,3 @@ def test_a_sample_that_has_ended_stays_so_and_the_others_go_on():
     ends = (ids == EOS).argmax(axis=1)
     assert (ids[np.arange(8), ends] == EOS).all() and len(set(ends)) > 2 and ids.shape[1] == ends.max() + 1 < 200
     assert all((row[: end + 1] != PAD).all() and (row[end + 1 :] == PAD).all() for row, end in zip(ids, ends))
-
-
-def test_nothing_more_is_computed_than_is_asked_for():
-    assert len(list(islice(generate(new_model(), PROMPT, 10**9), 3))) == 3
-    assert list(generate(new_model(), PROMPT, 0)) == []

@@ -1,11 +1,11 @@
+"""Search writes what the full decoder finds, and beam search what brute force and the textbook find."""
+
 import itertools
-import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from scratchformer.backends.cpu import FastOps
 from scratchformer.config import ModelConfig
 from scratchformer.decoding import search as module
 from scratchformer.decoding.incremental import begin_decoding, decoding_step
@@ -18,7 +18,6 @@ from scratchformer.decoding.search import (
     rows_to_keep,
     search,
 )
-from scratchformer.nn.ops import Ops
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import BOS, EOS, PAD
 
@@ -44,21 +43,14 @@ models = pytest.mark.parametrize(
 )
 
 
-class Everything:
-    """Rules that forbid nothing."""
+class EvenAndNeverTwice:
+    """Rules by which no word follows itself, and only an even number of words may end."""
 
     def begin(self, source_length, longest):
         return ()
 
     def after(self, state, token):
         return (*state, token)
-
-    def allowed(self, state):
-        return np.ones(V, bool)
-
-
-class EvenAndNeverTwice(Everything):
-    """Rules by which no word follows itself, and only an even number of words may end."""
 
     def allowed(self, state):
         may = np.ones(V, bool)
@@ -101,7 +93,8 @@ def by_hand(model, source, longest, rules=None):
     while len(tokens) < longest and EOS not in tokens:
         log_p = forward_log_probabilities(model, source, [tokens])[0, -1]
         log_p[[PAD, BOS]] = -np.inf
-        log_p[~(rules or Everything()).allowed(tuple(tokens))] = -np.inf
+        if rules:
+            log_p[~rules.allowed(tuple(tokens))] = -np.inf
         tokens.append(int(log_p.argmax()))
     return [token for token in tokens if token != EOS]
 
@@ -110,7 +103,7 @@ def real_length(source):
     return np.count_nonzero(source)
 
 
-# --- one token at a time
+# One token at a time --------------------------------------------------------------------------------------------------
 
 
 @RULES
@@ -125,12 +118,6 @@ def test_greedy_search_is_the_argmax_of_the_full_decoder(model, rules):
 def test_beam_1_is_greedy(model, rules):
     found = search(model, SOURCES, beam=1, rules=rules)
     assert found == [[hypothesis] for hypothesis in greedy_search(model, SOURCES, rules=rules)]
-
-
-@models
-@pytest.mark.parametrize("beam", [1, 3])
-def test_rules_that_forbid_nothing_change_nothing(model, beam):
-    assert search(model, SOURCES, beam, rules=Everything()) == search(model, SOURCES, beam)
 
 
 @models
@@ -165,7 +152,7 @@ def test_keys_and_values_outgrow_the_room_they_began_with():
     assert len(sentences) == len(SOURCES) - 3
 
 
-# --- against all there are
+# Against all there are ------------------------------------------------------------------------------------------------
 
 
 @models
@@ -180,18 +167,6 @@ def test_an_exhaustive_beam_finds_what_brute_force_finds(model, alpha):
         expected = brute_force(model, source, alpha, longest)[:nbest]
         assert [hypothesis.ids for hypothesis in found] == [ids for _, ids in expected]
         assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in expected])
-
-
-@models
-@pytest.mark.parametrize("beam", [1, 2, 4])
-def test_a_small_beam_is_never_better_than_brute_force(model, beam):
-    alpha, extra_length = 0.6, 2
-    for source in SOURCES[[0, 2, 3]]:
-        longest = real_length(source) + extra_length
-        best_score, _ = brute_force(model, source, alpha, longest)[0]
-        ((hypothesis,),) = search(model, source[None], beam, alpha, extra_length)
-        if len(hypothesis.ids) < longest:
-            assert hypothesis.score <= best_score + 1e-9
 
 
 def textbook_beam(model, source, beam, alpha, longest, rules):
@@ -229,7 +204,7 @@ def test_a_small_beam_is_that_of_the_textbook(model, beam, nbest, rules):
         assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in expected])
 
 
-# --- what a search may and may not write
+# What a search may and may not write ----------------------------------------------------------------------------------
 
 
 @models
@@ -292,12 +267,6 @@ def test_a_search_ends_as_soon_as_nothing_can_change(beam, monkeypatch):
     assert steps == [len(SOURCES)]
 
 
-@pytest.mark.parametrize("nbest, beam", [(0, 4), (5, 4), (2, 1), (-1, 4)])
-def test_impossible_numbers_of_translations(nbest, beam):
-    with pytest.raises(ValueError, match=f"nbest={nbest} must lie between 1 and beam={beam}"):
-        search(new_model(0), SOURCES, beam, nbest=nbest)
-
-
 def test_the_length_penalty_of_the_paper():
     assert length_penalty(1, 0.6) == 1
     assert length_penalty(7, 1) == 2
@@ -311,19 +280,8 @@ def test_a_length_penalty_prefers_longer_translations():
     assert lengths == sorted(lengths) and lengths[0] < lengths[-1]
 
 
-# --- numbers
-
-
-def test_log_sum_exp_of_large_small_and_many_numbers():
-    logits = np.random.default_rng(0).normal(0, 300, (70, 3, 1000))
-    for ops in (Ops(np), FastOps(np)):
-        np.testing.assert_allclose(ops.log_sum_exp(logits), np.logaddexp.reduce(logits, axis=-1), rtol=1e-12)
-        assert ops.log_sum_exp(logits.astype("float32")).dtype == "float32"
-        np.testing.assert_allclose(ops.log_sum_exp(np.array([[-1e4, -1e4], [1e4, -1e4]])), [math.log(2) - 1e4, 1e4])
-
-
-@pytest.mark.parametrize("V", [5, 39, TABLE_HEIGHT, 2 * TABLE_HEIGHT, 2 * TABLE_HEIGHT + 1, 25 * TABLE_HEIGHT])
-@pytest.mark.parametrize("W, n", [(1, 1), (1, 8), (3, 6), (4, 8), (2, 10**6)])
+@pytest.mark.parametrize("V", [5, TABLE_HEIGHT, 2 * TABLE_HEIGHT + 1, 25 * TABLE_HEIGHT])
+@pytest.mark.parametrize("W, n", [(1, 1), (4, 8), (2, 10**6)])
 @pytest.mark.parametrize("ties", [True, False])
 def test_the_likeliest_are_those_of_a_sort(V, W, n, ties):
     random, B = np.random.default_rng(V), 5
@@ -341,7 +299,7 @@ def test_the_likeliest_are_those_of_a_sort(V, W, n, ties):
     assert all(len(set(row)) == n_found for row in (parents * V + tokens).tolist()), "none is found twice"
 
 
-@pytest.mark.parametrize("stays", ["", "x", ".", "x.x", "..xx", "xx..", ".x.x.x", "xxxx", "x..xx.xx"])
+@pytest.mark.parametrize("stays", ["", "..xx", "xx..", ".x.x.x", "x..xx.xx"])
 def test_what_remains_moves_little(stays):
     stays = np.array([mark == "x" for mark in stays], bool)
     index = rows_to_keep(stays)

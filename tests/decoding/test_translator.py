@@ -1,22 +1,15 @@
 import itertools
-import re
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
 from scratchformer.decoding import translator as module
-from scratchformer.decoding.generation import generate
 from scratchformer.decoding.search import search
 from scratchformer.decoding.translator import Translator
-from scratchformer.decoding.tree_parser import TreeParser
 from scratchformer.errors import UserError
-from scratchformer.experiments.evaluation import compare
-from scratchformer.nn.gradient_cases import SMALL
-from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.transformer import Transformer
-from scratchformer.text.bleu import corpus_scores
-from scratchformer.text.tokenizer import UNK, Tokenizer, TokenizerPair, WordTokenizer
+from scratchformer.text.tokenizer import UNK
 from scratchformer.training.run import load_run
 
 SENTENCES = [
@@ -45,14 +38,8 @@ def test_translations_come_in_the_order_of_the_sentences(translator):
     one_by_one = [translator.translate([sentence])[0] for sentence in SENTENCES]
     assert translator.translate(SENTENCES) == one_by_one
     assert translator.translate(SENTENCES[::-1]) == one_by_one[::-1]
-    assert len(set(one_by_one)) > 1
-
-
-def test_a_blank_sentence_becomes_an_empty_one(translator):
-    translations = translator.translate(SENTENCES, beam=1)
-    for sentence, translation in zip(SENTENCES, translations):
-        assert sentence.strip() or translation == ""
-    assert any(translations)
+    assert len(set(one_by_one)) > 1 and translator.translate([]) == []
+    assert all(sentence.strip() or translation == "" for sentence, translation in zip(SENTENCES, one_by_one))
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -97,27 +84,6 @@ def test_an_error_in_a_process_is_raised(translator, monkeypatch):
         Translator(translator.model, translator.tokenizer, threads=2).translate(SENTENCES)
 
 
-@pytest.mark.parametrize("single", ["a dog", b"a dog", None])
-def test_a_single_text_is_refused_where_a_list_belongs(translator, single):
-    model, words = translator.model, TokenizerPair(WordTokenizer.of(["dog"]), WordTokenizer.of(["S", "/S"]))
-    for call in (
-        translator.translate,
-        lambda text: next(translator.stream(text)),
-        translator.tokenizer.encode,
-        words.encode,
-        lambda text: Tokenizer.train(text, 20),
-        TreeParser(Translator(model, words)).parse,
-        lambda text: TreeParser(Translator(model, words)).parse([text]),
-        lambda text: next(TreeParser(Translator(model, words)).stream(text)),
-        lambda text: next(generate(LanguageModel(SMALL), text, 1)),
-        lambda text: corpus_scores(text, ["a dog"]),
-        lambda text: corpus_scores(["a dog"], text),
-        lambda text: compare(text, text, text),
-    ):
-        with pytest.raises(ValueError, match=f"^a list of (strings|ids) belongs here, not {re.escape(repr(single))}$"):
-            call(single)
-
-
 def test_unknown_tokens_are_counted_over_all_chunks(translator, monkeypatch):
     monkeypatch.setattr(module, "LINES_AT_ONCE", 4)
     for threads in (1, 2):
@@ -126,10 +92,6 @@ def test_unknown_tokens_are_counted_over_all_chunks(translator, monkeypatch):
         ids = [each for ids in translator.tokenizer.encode(SENTENCES + ["ho\u0308rt"]) for each in ids]
         assert (fresh.unknown.n_unknown, fresh.unknown.n_tokens) == (ids.count(UNK), len(ids)) and UNK in ids
         assert (fresh.unknown.n_decomposed, fresh.unknown.n_sentences) == (1, len(SENTENCES) + 1)
-
-
-def test_no_sentences(translator):
-    assert translator.translate([]) == []
 
 
 def test_nbest_of_each_sentence(translator):
@@ -145,19 +107,13 @@ def test_an_interactive_stream_answers_each_line_before_it_reads_the_next(transl
         assert len(read) == number
 
 
-def test_a_sentence_beyond_the_learned_positions(begin):
+def test_a_sentence_that_is_too_long_is_named_by_its_place(begin, translator):
     trainer = begin(positions="learned", max_positions=24, max_length=24)
-    translator = Translator(trainer.model, trainer.tokenizer)
-    assert len(translator.translate(["the old dog"], beam=2)) == 1
+    learned = Translator(trainer.model, trainer.tokenizer)
     with pytest.raises(UserError, match="^sentence 2: a sentence of .* tokens; the model's max_positions is 24$"):
-        translator.translate(["a dog", "the old dog sees " * 20])
-
-
-def test_a_sentence_that_is_too_long_is_named_by_its_place(translator, monkeypatch):
-    monkeypatch.setattr(module, "LINES_AT_ONCE", 2)
-    sentences = ["a dog", "a cat", "a bird", "the old dog " * 3000]
-    with pytest.raises(UserError, match="^line 4: a sentence of .* tokens; the limit is 4096$"):
-        list(translator.stream(sentences, beam=1, place=lambda index: f"line {index + 1}"))
+        learned.translate(["a dog", "the old dog sees " * 20])
+    with pytest.raises(UserError, match="^line 2: a sentence of .* tokens; the limit is 4096$"):
+        list(translator.stream(["a dog", "the old dog " * 3000], place=lambda index: f"line {index + 1}"))
 
 
 def test_a_translation_is_one_line_whatever_its_pieces_are(translator, monkeypatch):

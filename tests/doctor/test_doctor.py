@@ -18,7 +18,7 @@ from scratchformer.doctor import data_probes, diagnosis, setup_probes
 from scratchformer.doctor.findings import Fault, Finding, suspects, verdict
 from scratchformer.nn.layers import Linear
 from scratchformer.tasks import start
-from scratchformer.tasks.table import TASKS
+from scratchformer.tasks.task import TASKS
 from scratchformer.text import bundled
 from scratchformer.text.corpora import ParallelFiles
 from scratchformer.text.tokenizer import Tokenizer

@@ -2,7 +2,6 @@
 
 import pytest
 
-from scratchformer import config as configs
 from scratchformer.backends.device import Device
 from scratchformer.experiments.dry_run import dry_run
 from scratchformer.nn.sizes import parameter_counts
@@ -59,8 +58,3 @@ def test_the_memory_of_a_gpu_is_what_it_lost(small_config, monkeypatch):
 def test_one_new_run_is_measured(refused, own_run, options):
     where = [own_run.path] if options == ["--resume"] else []
     assert "--dry-run measures a new run in one process" in refused("train", "--dry-run", *options, *where)
-
-
-def test_a_preset_without_text_is_refused(refused):
-    assert "give --data DIR" in refused("train", "wmt14-en-de-base", "--dry-run")
-    assert configs.PRESETS["wmt14-en-de-base"].data.directory == ""

@@ -1,11 +1,9 @@
 """Scores that `evaluate` prints and records, and requests that it refuses."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,25 +20,6 @@ from support import bleu_by_hand
 
 SOURCES = ["the dog sees a cat", "", "a big bird and the old cat", "the cat hears the old dog", "a dog"]
 REFERENCES = ["Kater ein sieht Hund der", "Hund", "Kater alter der und Vogel großer ein", "", "„Hund ein“"]
-KEPT = [
-    "checkpoint",
-    "step",
-    "source",
-    "reference",
-    "beam",
-    "alpha",
-    "n_sentences",
-    "bleu",
-    "bleu_signature",
-    "chrf",
-    "chrf_signature",
-    "length_ratio",
-    "brevity_penalty",
-    "paper_bleu",
-    "paper_signature",
-    "paper",
-    "gap",
-]
 
 
 @pytest.fixture
@@ -93,7 +72,7 @@ def test_what_is_recorded(cli, own_run, named, test_files, monkeypatch):
     assert cli("evaluate", own_run.path, "--source", "test.en", "--reference", "test.de", "--beam", 1).code == 0
     assert cli("evaluate", own_run.path, *named, "--paper", "--checkpoint", "last", "--alpha", 1).code == 0
     first, second = own_run.read_evaluations()
-    assert sorted(first) == sorted(second) == sorted(KEPT)
+    assert first.keys() == second.keys() and first["paper_bleu"] is first["gap"] is None
     for kept, checkpoint, beam, alpha in (
         (first, own_run.checkpoints.best, 1, 0.6),
         (second, own_run.checkpoints.of_step(12), 4, 1),
@@ -102,41 +81,23 @@ def test_what_is_recorded(cli, own_run, named, test_files, monkeypatch):
         assert (kept["source"], kept["reference"]) == (str(test_files / "test.en"), str(test_files / "test.de"))
         expected = corpus_scores(load_run(own_run.path, checkpoint).translate(SOURCES, beam, alpha), REFERENCES)
         assert {name: kept[name] for name in expected._fields} == expected._asdict()
-    assert (first["paper_bleu"], first["paper_signature"], second["step"]) == (None, None, 12)
+    assert second["step"] == 12
     paper, _ = paper_bleu_and_gap(0.0, load_run(own_run.path, "last").translate(SOURCES, alpha=1), REFERENCES)
     assert (second["paper_bleu"], second["paper_signature"]) == (paper.bleu, paper.signature)
 
 
-def test_the_language_of_the_papers_score_is_the_runs(cli, begin, corpus, named):
-    files = {"data.train_source": str(corpus / "train.en"), "data.train_target": str(corpus / "train.de")}
-    trainer = begin(target_language="fr", steps=3, **files)
-    loop.train(trainer)
-    printed = cli("evaluate", trainer.run.path, *named, "--paper", "--beam", 1).out
-    assert "|tok:moses-fr|" in printed and printed.count("no published procedure") == 1 and "here fr," in printed
-
-
-def test_a_read_only_run_can_be_evaluated(cli, own_run, named):
-    elsewhere = named[1].parent / "elsewhere"
-    elsewhere.write_text("")
-    own_run.evaluations_file.symlink_to(elsewhere)
+def test_a_read_only_run_can_be_evaluated(cli, own_run, named, tmp_path):
+    own_run.evaluations_file.symlink_to(tmp_path / "elsewhere")
     code, printed, said = cli("evaluate", own_run.path, *named, "--beam", 1)
-    assert code == 0 and printed.startswith("BLEU ")
-    assert said.startswith("scores not recorded: ") and said.count("\n") == 1 and elsewhere.read_text() == ""
+    assert code == 0 and printed.startswith("BLEU ") and said.startswith("scores not recorded: ")
 
 
 def test_two_runs(cli, own_run, named, tmp_path):
     other = RunDirectory(shutil.copytree(own_run.path, tmp_path / "other"))
     config = configs.load(other.config_file)
     other.write_config(configs.with_settings(config, {"decoding.beam": 2, "decoding.alpha": 1.0}))
-    command = [
-        "evaluate",
-        own_run.path,
-        *named,
-        "--against",
-        other.path,
-        "--against-checkpoint",
-        other.checkpoints.of_step(3),
-    ]
+    options = ["--against", other.path, "--against-checkpoint", other.checkpoints.of_step(3)]
+    command = ["evaluate", own_run.path, *named, *options]
     code, printed, said = cli(*command, "--json")
     assert (code, said) == (0, "")
     result = json.loads(printed)
@@ -145,9 +106,8 @@ def test_two_runs(cli, own_run, named, tmp_path):
     assert result["bleu"] == corpus_scores(ours, REFERENCES).bleu
     assert result["against"]["chrf"] == corpus_scores(theirs, REFERENCES).chrf
     assert (result["against"]["beam"], result["against"]["alpha"], result["against"]["step"]) == (2, 1, 3)
-    assert result["comparison"] == json.loads(
-        json.dumps([each._asdict() for each in evaluation.compare(ours, theirs, REFERENCES)])
-    )
+    compared = [each._asdict() for each in evaluation.compare(ours, theirs, REFERENCES)]
+    assert result["comparison"] == json.loads(json.dumps(compared))
     assert [kept["bleu"] for kept in own_run.read_evaluations()] == [result["bleu"]]
     assert [kept["bleu"] for kept in other.read_evaluations()] == [result["against"]["bleu"]]
 
@@ -176,24 +136,17 @@ def test_what_is_refused_before_anything_is_translated(
     evaluate = ["evaluate", own_run.path, *named]
     assert "give both" in refused(*evaluate[:4])
     assert "no run here" in refused(*evaluate, "--against", tmp_path / "nowhere")
-    assert "there is no checkpoint 'x'" in refused(*evaluate, "--against", own_run.path, "--against-checkpoint", "x")
     assert "--against-checkpoint needs --against" in refused(*evaluate, "--against-checkpoint", "best")
     assert "cannot write" in refused(*evaluate, "--output", tmp_path / "nowhere" / "file")
-    assert "cannot write" in refused(*evaluate, "--output", tmp_path)
     assert "is a text of the run or of the test set" in refused(*evaluate, "--output", test_files / "test.de")
+    other = with_data(RunDirectory(shutil.copytree(own_run.path, tmp_path / "other")), target_language="fr")
+    assert "to fr: they cannot be compared" in refused(*evaluate, "--against", other.path)
     (test_files / "test.de").write_text("one line\n")
     assert "test.en has 5 lines" in refused(*evaluate, "--output", tmp_path / "out")
     for path in test_files.iterdir():
         path.write_text("")
     assert "no translations to score" in refused(*evaluate, "--output", tmp_path / "out")
     assert own_run.read_evaluations() == [] and not (tmp_path / "out").exists()
-
-
-def test_an_output_that_would_be_read_in_place_of_a_text(tmp_path, monkeypatch):
-    (tmp_path / "train.de.gz").write_bytes(b"")
-    monkeypatch.chdir(tmp_path)
-    names, text = ("train.de", "train.de.gz", "val.de"), tmp_path / "train.de"
-    assert [evaluation.is_same_text(Path(name), text) for name in names] == [True, True, False]
 
 
 # --- the file of translations
@@ -221,29 +174,6 @@ def test_an_older_file_stays_if_translating_fails(cli, own_run, named, tmp_path,
     assert [path.read_text() for path in out.parent.iterdir()] == ["of last time"]
 
 
-def test_an_older_file_stays_if_the_disk_is_full(tmp_path, monkeypatch):
-    def no_space(*arguments):
-        raise OSError(28, "No space left on device")
-
-    (tmp_path / "out").write_text("of last time")
-    monkeypatch.setattr(evaluation.os, "replace", no_space)
-    for path in (tmp_path / "out", Path("/dev/full")):
-        with pytest.raises(UserError, match=f"{path}: cannot write: No space left on device"):
-            with evaluation.open_output(path) as write:
-                write(["a line"])
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["of last time"]
-
-
-def test_a_pipe_is_written_to_not_replaced(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    descriptor = os.open(tmp_path / "pipe", os.O_RDWR)
-    with evaluation.open_output(tmp_path / "pipe") as write:
-        write(["ä", ""])
-    assert os.read(descriptor, 10) == "ä\n\n".encode()
-    os.close(descriptor)
-    assert (tmp_path / "pipe").is_fifo() and len(list(tmp_path.iterdir())) == 1
-
-
 # --- scores
 
 
@@ -257,7 +187,8 @@ def test_the_language_decides_what_bleu_counts(cli, begin, corpus, named, tmp_pa
     expected = corpus_scores(load_run(run).translate(SOURCES), REFERENCES, "th")
     assert evaluated["bleu"] == expected.bleu != corpus_scores(out.read_text().splitlines(), REFERENCES).bleu
     assert "|tok:char|" in evaluated["bleu_signature"] and "|tok:char|" in evaluated["comparison"][0]["signature"]
-    assert f"  ({evaluated['bleu_signature']})\n" in cli(*command).out
+    printed = cli("evaluate", run, *named, "--paper", "--beam", 1).out
+    assert "|tok:moses-th|" in printed and printed.count("no published procedure") == 1 and "here th," in printed
 
 
 def test_unknown_tokens_and_doubtful_references_are_told(cli, own_run, tmp_path):
@@ -266,11 +197,10 @@ def test_unknown_tokens_and_doubtful_references_are_told(cli, own_run, tmp_path)
     references.write_text("u\u0308\nho\u0308rt\n", encoding="utf-8")
     code, printed, said = cli("evaluate", own_run.path, "--source", sources, "--reference", references)
     assert code == 0 and printed.startswith("BLEU 0.00")
-    unknown, few, decomposed = said.splitlines()
+    unknown, few = said.splitlines()
     n_tokens = sum(map(len, load_run(own_run.path).tokenizer.encode(["the 🙂 dog", "a cat"])))
     assert unknown == f"{own_run.path} (best): 1 of {n_tokens} tokens of the input are unknown to the model"
     assert few.startswith("BLEU means little: ") and "0 of 2 references have four (tok:13a)" in few
-    assert decomposed.startswith("2 of 2 references are not in Unicode's NFC")
 
 
 def test_the_papers_score_as_text():
@@ -314,36 +244,18 @@ def test_the_bootstrap_is_that_of_the_lesson():
 def test_verdicts():
     references, good, bad, also_good = some_text(3, 200, (0.1, 0.3, 0.1))
     assert evaluation.compare(good, bad, references) == evaluation.compare(good, bad, references), "the draw is seeded"
-    for comparison in evaluation.compare(good, bad, references):
-        assert comparison.p_value < 0.01
-        assert comparison.verdict("A", "B").startswith("A is better: by ")
-    for comparison in evaluation.compare(bad, good, references):
-        assert comparison.verdict("A", "B").startswith("B is better: by ")
-    for comparison in evaluation.compare(good, also_good, references):
-        assert comparison.verdict("A", "B").startswith("no difference beyond chance: ")
-    for comparison in evaluation.compare(good, good, references):
-        assert (comparison.p_value, comparison.verdict("A", "B")) == (1, "the same score")
+    for ours, theirs, verdict in (
+        (good, bad, "A is better: by "),
+        (bad, good, "B is better: by "),
+        (good, also_good, "no difference beyond chance: "),
+        (good, good, "the same score"),
+    ):
+        comparisons = evaluation.compare(ours, theirs, references)
+        assert all(comparison.verdict("A", "B").startswith(verdict) for comparison in comparisons)
+    assert [comparison.p_value for comparison in comparisons] == [1, 1]
 
 
 def test_scorers_are_imported_when_something_is_scored():
-    modules = (
-        "scratchformer.commands.evaluate, scratchformer.experiments.evaluation, scratchformer.experiments.paper_bleu"
-    )
+    modules = "scratchformer.commands.evaluate, scratchformer.experiments.evaluation"
     found = f"import sys, {modules}; print({{'sacremoses', 'sacrebleu'}} & sys.modules.keys())"
     assert subprocess.run([sys.executable, "-c", found], capture_output=True, text=True).stdout == "set()\n"
-
-
-def test_runs_of_other_languages_are_not_compared(refused, own_run, named, tmp_path, nothing_is_translated):
-    other = with_data(RunDirectory(shutil.copytree(own_run.path, tmp_path / "other")), target_language="fr")
-    assert "to fr: they cannot be compared" in refused("evaluate", own_run.path, *named, "--against", other.path)
-
-
-def test_translations_and_scores_can_share_standard_output(own_run, named, tmp_path):
-    """Also if that is a file, to which each would be written from the beginning."""
-    for path in ("/dev/stdout", tmp_path / "out"):
-        command = [sys.executable, "-m", "scratchformer", "evaluate", own_run.path, *named, "--beam", "1"]
-        with open(tmp_path / "out", "wb") as out:
-            assert subprocess.run([*command, "--output", path], stdout=out).returncode == 0
-        lines = (tmp_path / "out").read_text(encoding="utf-8").split("\n")
-        assert lines[: len(SOURCES)] == load_run(own_run.path).translate(SOURCES, beam=1)
-        assert lines[len(SOURCES)].startswith("BLEU ")

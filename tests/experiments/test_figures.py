@@ -1,19 +1,13 @@
 """The figures draw the right numbers, and files are reproducible."""
 
 import math
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-from fontTools.fontBuilder import FontBuilder
-from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib import rc_context
-from matplotlib.font_manager import fontManager
 from matplotlib.image import imread
-from matplotlib.text import Text
 
+from scratchformer import config as configs
 from scratchformer.config import ModelConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
@@ -23,6 +17,7 @@ from scratchformer.nn.layers import sinusoids
 from scratchformer.nn.optim import noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import BOS, EOS, Tokenizer
+from scratchformer.training.run import RunDirectory
 
 SENTENCES = [
     "the dog sees a cat .",
@@ -43,30 +38,23 @@ def translator():
     return Translator(make_model(), Tokenizer.train(SENTENCES, 60), extra_length=5)
 
 
-def step_entries(n):
-    """A log of n steps, of 1000, 1010, 1020, ... target tokens."""
-    tokens = [1000 + 10 * step for step in range(n)]
-    return [
-        {
-            "step": step,
-            "loss": 5 / step,
-            "target_tokens": tokens[step - 1],
-            "all_target_tokens": sum(tokens[:step]),
-            "learning_rate": noam(step, 24, WARMUP),
-        }
-        for step in range(1, n + 1)
-    ]
+@pytest.fixture
+def logged(tmp_path):
+    """`logged(n, steps=...)`: a run with a log of n steps, of 1000, 1010, 1020, ... target tokens."""
 
+    def make(n, **settings):
+        run = RunDirectory(tmp_path)
+        changed = {"d_model": 24, "warmup": WARMUP, "steps": 20} | settings
+        run.write_config(configs.with_settings(configs.TINY, changed))
+        all_tokens = 0
+        for step in range(1, n + 1):
+            tokens = 990 + 10 * step
+            all_tokens += tokens
+            values = {"step": step, "loss": 5 / step, "learning_rate": noam(step, 24, WARMUP)}
+            run.log("step", values | {"target_tokens": tokens, "all_target_tokens": all_tokens})
+        return run
 
-def every_figure(translator):
-    steps = step_entries(9)
-    seen = {"step": 9, "loss": 1.5, "bleu": 20.0, "all_target_tokens": 9360}
-    return {
-        "loss": figures.loss_figure(steps, [seen], [seen]),
-        "schedule": figures.schedule_figure(24, WARMUP, 1.0, 20, steps),
-        "positions": figures.positions_figure(translator.model),
-        "attention": figures.attention_figure(translator, SENTENCE),
-    }
+    return make
 
 
 def texts(figure):
@@ -77,13 +65,11 @@ def texts(figure):
 # Loss -----------------------------------------------------------------------------------------------------------------
 
 
-def test_losses_are_drawn_over_millions_of_target_tokens():
-    steps = step_entries(3)
-    validation = [
-        {"step": 2, "loss": 2.0, "all_target_tokens": 2010},
-        {"step": 3, "loss": 1.5, "all_target_tokens": 3030},
-    ]
-    [axes] = figures.loss_figure(steps, validation, []).axes
+def test_losses_are_drawn_over_millions_of_target_tokens(logged):
+    run = logged(3)
+    for step, loss, tokens in ((2, 2.0, 2010), (3, 1.5, 3030)):
+        run.log("validation", {"step": step, "loss": loss, "all_target_tokens": tokens})
+    [axes] = figures.loss_figure(run).axes
     raw, mean, validated = axes.lines
     np.testing.assert_allclose(raw.get_xydata(), [(0.001, 5), (0.00201, 2.5), (0.00303, 5 / 3)])
     np.testing.assert_allclose(mean.get_xydata(), raw.get_xydata())  # too few steps for a wider window
@@ -92,36 +78,38 @@ def test_losses_are_drawn_over_millions_of_target_tokens():
     assert f"lowest 1.500, perplexity {math.exp(1.5):.2f}" in texts(axes)
 
 
-def test_bleu_has_a_panel_of_its_own():
-    bleu = [{"step": 2, "bleu": 10.0, "all_target_tokens": 2010}, {"step": 3, "bleu": 12.0, "all_target_tokens": 3030}]
-    loss_axes, bleu_axes = figures.loss_figure(step_entries(3), [], bleu).axes
+def test_bleu_has_a_panel_of_its_own(logged):
+    run = logged(3)
+    for step, bleu, tokens in ((2, 10.0, 2010), (3, 12.0, 3030)):
+        run.log("bleu", {"step": step, "bleu": bleu, "all_target_tokens": tokens})
+    loss_axes, bleu_axes = figures.loss_figure(run).axes
     assert len(loss_axes.lines) == 2
     np.testing.assert_allclose(bleu_axes.lines[0].get_xydata(), [(0.00201, 10), (0.00303, 12)])
-    assert bleu_axes.get_ylim()[0] == 0
-    assert bleu_axes.get_xlim() == loss_axes.get_xlim()
+    assert bleu_axes.get_xlim() == loss_axes.get_xlim() and bleu_axes.get_ylim()[0] == 0
     assert not loss_axes.get_xlabel() and "millions" in bleu_axes.get_xlabel()
 
 
-def test_one_step_can_be_seen_and_none_is_refused():
-    assert figures.loss_figure(step_entries(1), [], []).axes[0].lines[1].get_marker() == "o"
+def test_one_step_can_be_seen_and_none_is_refused(logged):
     with pytest.raises(UserError, match="no step is logged yet"):
-        figures.loss_figure([], [], [])
+        figures.loss_figure(logged(0))
+    assert figures.loss_figure(logged(1)).axes[0].lines[1].get_marker() == "o"
 
 
-def test_the_running_mean_is_weighted_by_tokens():
+def test_the_running_mean_is_weighted_by_tokens(logged):
     values, weights = np.array([4.0, 1.0, 1.0, 6.0]), np.array([1.0, 3.0, 1.0, 1.0])
     np.testing.assert_allclose(figures.running_mean(values, weights, 1), values)
     np.testing.assert_allclose(figures.running_mean(values, weights, 3), [4, 8 / 5, 10 / 5, 7 / 2])
-    mean = figures.loss_figure(step_entries(200), [], []).axes[0].lines[1]  # a window of 200 / 50 steps
-    losses, tokens = ([entry[name] for entry in step_entries(200)] for name in ("loss", "target_tokens"))
+    run = logged(200)
+    mean = figures.loss_figure(run).axes[0].lines[1]  # a window of 200 / 50 steps
+    losses, tokens = ([entry[name] for entry in run.read_log("step")] for name in ("loss", "target_tokens"))
     assert mean.get_ydata()[100] == pytest.approx(np.average(losses[98:103], weights=tokens[98:103]))
 
 
 # Learning rate --------------------------------------------------------------------------------------------------------
 
 
-def test_the_peak_is_the_rate_at_the_end_of_warmup():
-    [axes] = figures.schedule_figure(512, 4000, 2.0, 100_000).axes
+def test_the_peak_is_the_rate_at_the_end_of_warmup(logged):
+    [axes] = figures.schedule_figure(logged(0, d_model=512, warmup=4000, lr_factor=2.0, steps=100_000)).axes
     line = axes.lines[0]
     peak = line.get_ydata().argmax()
     assert line.get_xydata()[peak].tolist() == [4000, noam(4000, 512, 4000, 2.0)]
@@ -131,18 +119,16 @@ def test_the_peak_is_the_rate_at_the_end_of_warmup():
     np.testing.assert_allclose(line.get_ydata(), [noam(int(step), 512, 4000, 2.0) for step in line.get_xdata()])
 
 
-def test_the_logged_rates_lie_on_the_curve():
-    [axes] = figures.schedule_figure(24, WARMUP, 1.0, 20, step_entries(9)).axes
-    curve, logged = axes.lines[:2]
-    np.testing.assert_allclose(logged.get_xdata(), np.arange(1, 10))
-    np.testing.assert_allclose(logged.get_ydata(), curve.get_ydata()[:9])
+def test_the_logged_rates_lie_on_the_curve(logged):
+    [axes] = figures.schedule_figure(logged(9)).axes
+    curve, drawn = axes.lines[:2]
+    np.testing.assert_allclose(drawn.get_xdata(), np.arange(1, 10))
+    np.testing.assert_allclose(drawn.get_ydata(), curve.get_ydata()[:9])
 
 
-def test_a_run_that_ends_before_the_peak():
-    [axes] = figures.schedule_figure(512, 4000, 1.0, 1000).axes
+def test_a_run_that_ends_before_the_peak(logged):
+    [axes] = figures.schedule_figure(logged(0, warmup=4000, steps=1000)).axes
     assert axes.texts[0].get_text().startswith("still rising") and "step 1,000" in axes.texts[0].get_text()
-    with pytest.raises(UserError, match="steps=0"):
-        figures.schedule_figure(512, 4000, 1.0, 0)
 
 
 # Positions ------------------------------------------------------------------------------------------------------------
@@ -224,109 +210,42 @@ def test_dollar_signs_are_drawn_as_text(translator):
 
 
 @pytest.mark.slow
-def test_files_are_the_same_every_time_and_in_every_style(translator, tmp_path):
-    first = every_figure(translator)
+def test_files_are_the_same_every_time_and_in_every_style(translator, logged, tmp_path):
+    run = logged(9)
+
+    def drawn():
+        return {
+            "loss.svg": figures.loss_figure(run),
+            "schedule.png": figures.schedule_figure(run),
+            "positions.svg": figures.positions_figure(translator.model),
+            "attention.svg": figures.attention_figure(translator, SENTENCE),
+        }
+
+    first = drawn()
     with rc_context({"axes.facecolor": "black", "text.color": "white", "font.size": 20, "svg.fonttype": "none"}):
-        again = every_figure(translator)
-        for name in ("loss.svg", "schedule.png", "positions.svg", "attention.svg", "attention.png"):
-            bytes_of = [figures.save(drawn[name[:-4]], tmp_path / name).read_bytes() for drawn in (first, again)]
-            assert bytes_of[0] == bytes_of[1], name
-            assert bytes_of[0].startswith(b"\x89PNG" if name.endswith(".png") else b"<?xml")
-            assert b"dc:date" not in bytes_of[0] and b"Software" not in bytes_of[0]
+        again = drawn()
+        for name in first:
+            contents = [figures.save(each[name], tmp_path / name).read_bytes() for each in (first, again)]
+            assert contents[0] == contents[1], name
+            assert contents[0].startswith(b"\x89PNG" if name.endswith(".png") else b"<?xml")
+            assert b"dc:date" not in contents[0] and b"Software" not in contents[0]
     pixels = imread(tmp_path / "schedule.png")
     assert pixels[0, 0].tolist() == [1, 1, 1, 1] and pixels[..., 3].min() == 1, "the background is white"
 
 
-@pytest.fixture
-def fonts(monkeypatch):
-    """The installed fonts: only those that matplotlib brings, and what a test adds."""
-    own = [font for font in fontManager.ttflist if font.name.startswith("DejaVu Sans")]
-    monkeypatch.setattr(fontManager, "ttflist", own)
-    return own
+def test_files_that_cannot_be_written(logged, tmp_path):
+    figure = figures.schedule_figure(logged(0))
+    for name, complaint in {
+        "schedule.jpg": r"\.png or \.svg, not as \.jpg",
+        "schedule": "not as a file without suffix",
+        "nowhere/schedule.png": "nowhere.*cannot write the figure: No such file",
+    }.items():
+        with pytest.raises(UserError, match=complaint):
+            figures.save(figure, tmp_path / name)
 
 
-def make_font(path, name, characters):
-    builder = FontBuilder(1000)
-    glyphs = {".notdef": TTGlyphPen(None).glyph()} | {f"u{ord(c)}": TTGlyphPen(None).glyph() for c in characters}
-    builder.setupGlyphOrder(list(glyphs))
-    builder.setupCharacterMap({ord(character): f"u{ord(character)}" for character in characters})
-    builder.setupGlyf(glyphs)
-    builder.setupHorizontalMetrics({glyph: (1000, 0) for glyph in glyphs})
-    builder.setupHorizontalHeader(ascent=800, descent=-200)
-    builder.setupNameTable({"familyName": name, "styleName": "Regular"})
-    builder.setupOS2()
-    builder.setupPost()
-    builder.save(path)
-    fontManager.addfont(path)
-
-
-def texts_in(figure):
-    return "".join(text.get_text() for text in figure.findobj(Text))
-
-
-def test_other_scripts_are_drawn_with_fonts_that_have_them(translator, tmp_path, fonts, capsys):
-    make_font(tmp_path / "few.ttf", "Few Sans", "日")
-    make_font(tmp_path / "most.ttf", "Most", "日本語")
-    make_font(tmp_path / "thai.ttf", "Thai", "ไ")
-    assert figures.fonts_for("a dog, 日本語") == (["DejaVu Sans", "Most"], "")
-    assert figures.fonts_for("日本語 ไ") == (["DejaVu Sans", "Most", "Thai"], "")
-    figure = figures.attention_figure(translator, "the 日本語 dog")
-    figures.save(figure, tmp_path / "attention.png")  # a warning of matplotlib would fail the test
-    assert "日本語" in texts_in(figure) and figures.NO_GLYPH not in texts_in(figure)
-    assert capsys.readouterr().err == ""
-
-
-def test_without_such_a_font_one_line_says_so(translator, tmp_path, fonts, capsys):
-    figure = figures.attention_figure(translator, "the 日本語ไ dog")
-    figures.save(figure, tmp_path / "attention.png")
-    assert "the □□□□ dog" in texts_in(figure)
-    assert capsys.readouterr().err == "no installed font has ไ 日 本 語: the figure shows □ instead\n"
-
-
-def test_files_that_cannot_be_written(tmp_path):
-    figure = figures.schedule_figure(24, WARMUP, 1.0, 20)
-    with pytest.raises(UserError, match=r"\.png or \.svg, not as \.jpg"):
-        figures.save(figure, tmp_path / "schedule.jpg")
-    with pytest.raises(UserError, match="not as a file without suffix"):
-        figures.save(figure, tmp_path / "schedule")
-    with pytest.raises(UserError, match="nowhere.*cannot write the figure: No such file"):
-        figures.save(figure, tmp_path / "nowhere" / "schedule.png")
-
-
-def plot_with(environment, run, out):
-    command = [sys.executable, "-m", "scratchformer", "plot", run.path, "loss", "--out", out]
-    return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True)
-
-
-def test_nonsense_in_the_settings_of_matplotlib_is_told(trained, tmp_path):
-    (tmp_path / "latin1").write_bytes(b"backend: \xff\n")
-    done = plot_with({"MATPLOTLIBRC": str(tmp_path / "latin1")}, trained, tmp_path / "loss.png")
-    assert done.returncode == 2 and "Traceback" not in done.stderr
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("scratchformer: matplotlib cannot be imported: ") and "can't decode byte" in last
-
-
-@pytest.mark.parametrize("backend", ["module://matplotlib_inline.backend_inline", "not_there"])
-def test_the_command_line_needs_no_backend_of_a_notebook(trained, tmp_path, backend):
-    done = plot_with({"MPLBACKEND": backend}, trained, tmp_path / "loss.png")
-    assert (done.returncode, done.stderr) == (0, "") and (tmp_path / "loss.png").exists()
-
-
-@pytest.mark.parametrize(
-    "sentence, complaint", [("Hund " * 200, "pieces"), ("a\udcffb", "not valid UTF-8"), ("  \n", "sentence is empty")]
-)
+@pytest.mark.parametrize("sentence, complaint", [("Hund " * 200, "pieces"), ("  \n", "sentence is empty")])
 def test_sentences_that_cannot_be_drawn(translator, monkeypatch, sentence, complaint):
     monkeypatch.setattr(figures, "search", None)  # nothing is translated
     with pytest.raises(UserError, match=complaint):
         figures.attention_figure(translator, sentence)
-
-
-def test_nothing_is_left_beside_a_figure_that_cannot_be_drawn(tmp_path, monkeypatch):
-    def interrupted(*arguments, **options):
-        assert list(tmp_path.iterdir()) == []  # a signal may come while it is drawn, which takes seconds
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        figures.save(figures.schedule_figure(8, 4, 1.0, 20), tmp_path / "schedule.png")
-    assert list(tmp_path.iterdir()) == []

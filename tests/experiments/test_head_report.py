@@ -1,11 +1,13 @@
-"""Roles of heads on made-up weights, and their importance on a small untrained model."""
+"""Roles of heads on made-up weights, their importance on a small untrained model, and `scratchformer heads`."""
+
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from scratchformer.config import ModelConfig
 from scratchformer.decoding.translator import Translator
-from scratchformer.errors import UserError
 from scratchformer.experiments import head_report as report
 from scratchformer.experiments import heads
 from scratchformer.experiments.heads import SentenceAttention
@@ -14,7 +16,6 @@ from scratchformer.nn.loss import batch_loss
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.bundled import Example
-from scratchformer.text.corpora import Pairs
 from scratchformer.text.tokenizer import Tokenizer
 
 # Roles ----------------------------------------------------------------------------------------------------------------
@@ -78,7 +79,7 @@ def test_far_words(monkeypatch, kind, to, far, hits, bar):
 def test_alignment_is_compared_with_the_diagonal():
     found = seen(sentence(cross=pointing([0, 3, 3, 1, 4])), "cross", "alignment")  # words 0, 2, 1
     assert (found.hits.item(), found.bar, found.cases) == (3, 1, 3)
-    assert "alignment" not in [each.name for each in report.observations(sentence())]
+    assert "alignment" not in [each.name for each in report.observations(sentence(), EXAMPLE._replace(alignment=[]))]
 
 
 def role_of(scores, n_heads=1):
@@ -92,8 +93,11 @@ def role_of(scores, n_heads=1):
 def test_a_role_needs_more_than_chance():
     assert role_of([1] * 20)["heads"] == [[True]] and role_of([0.5] * 20)["heads"] == [[False]]
     weak = role_of([1] * 65 + [0] * 35)  # 3.1 standard errors above the bar
-    assert weak["scores"] == [[0.65]] and 0.15 / weak["errors"][0][0] == pytest.approx(3.13, abs=0.01)
-    assert weak["heads"] == [[True]] and not any(role_of([1] * 65 + [0] * 35, n_heads=100)["heads"][0])
+    assert (
+        weak["scores"] == [[0.65]]
+        and weak["heads"] == [[True]]
+        and not any(role_of([1] * 65 + [0] * 35, n_heads=100)["heads"][0])
+    )
     assert role_of([1])["heads"] == [[False]], "a single sentence says nothing about others"
     assert report.corrected_z(1) == pytest.approx(1.645, abs=1e-3)
     assert report.corrected_z(100) == pytest.approx(3.290, abs=1e-3)
@@ -102,19 +106,18 @@ def test_a_role_needs_more_than_chance():
 # The text -------------------------------------------------------------------------------------------------------------
 
 N, H = 2, 3
-PAIRS = Pairs(
-    ["the old dog sees a cat .", "a cat sees the dog .", "the dog .", "the cat hears a dog and the old dog ."],
-    ["der alte hund sieht eine katze .", "eine katze sieht den hund .", "der hund .", "die katze hört zwei hunde ."],
-    [1, 2, 4, 7],
-    3,
-)
+SOURCES = [*("the old dog sees a cat .", "a cat sees the dog .", "the dog .", "the cat hears a dog and the old dog .")]
+TARGETS = [
+    *("der alte hund sieht eine katze .", "eine katze sieht den hund .", "der hund .", "die katze hört zwei hunde .")
+]
+PAIRS = list(map(Example, SOURCES, TARGETS))
 
 
 @pytest.fixture(scope="module")
 def translator():
     config = ModelConfig(vocab_size=60, N=N, d_model=24, d_ff=16, h=H)
     model = Transformer(config, seed=0, dtype="float64")
-    return Translator(model, Tokenizer.train([*PAIRS.source, *PAIRS.target], 60), extra_length=5)
+    return Translator(model, Tokenizer.train([*SOURCES, *TARGETS], 60), extra_length=5)
 
 
 @pytest.fixture(scope="module")
@@ -122,18 +125,10 @@ def text(translator):
     return report.text_of(translator, PAIRS, 100)
 
 
-def only(text, *indices):
-    return text.part(np.isin(np.arange(len(text.encoded)), indices))
-
-
 def test_the_text_is_the_first_pairs_that_are_short_enough(translator, text, monkeypatch):
     monkeypatch.setattr(report, "MAX_LENGTH", int(text.encoded.lengths[1]))
     short = report.text_of(translator, PAIRS, 2)
-    assert short.pairs == Pairs(PAIRS.source[1:3], PAIRS.target[1:3], [2, 4], 0)
-    np.testing.assert_array_equal(short.n_tokens, text.n_tokens[1:3])
-    monkeypatch.setattr(report, "MAX_LENGTH", 1)
-    with pytest.raises(UserError, match="none of the 4 sentence pairs"):
-        report.text_of(translator, PAIRS, 2)
+    assert short.examples == PAIRS[1:3] and short.n_tokens.tolist() == text.n_tokens[1:3].tolist()
 
 
 def test_no_sentence_is_longer_than_the_table_of_positions(translator, text):
@@ -145,11 +140,9 @@ def test_no_sentence_is_longer_than_the_table_of_positions(translator, text):
 
 
 def test_bleu_is_that_of_the_language(translator):
-    thai = report.text_of(translator, PAIRS, 100, "th")
-    translations = translator.translate(thai.pairs.source, beam=1)
-    expected = corpus_scores(translations, thai.pairs.target, "th").bleu
-    assert report.greedy_bleu(translator, thai.part(np.ones(len(thai.encoded), bool))) == expected
-    assert expected != corpus_scores(translations, thai.pairs.target).bleu
+    translations = translator.translate(SOURCES, beam=1)
+    expected, other = (corpus_scores(translations, TARGETS, language).bleu for language in ("th", "de"))
+    assert report.greedy_bleu(translator, report.text_of(translator, PAIRS, 100, "th")) == expected != other
 
 
 # Importance -----------------------------------------------------------------------------------------------------------
@@ -170,7 +163,8 @@ def test_a_head_has_the_number_of_its_name(translator, text):
     for name, found in zip(names, without.reshape(len(text.encoded), -1).T):
         kind, place = name.split()
         layer, head = (int(number) - 1 for number in place.split("."))
-        with heads.without_heads(heads.attention_layers(translator.model)[kind][layer], [head]):
+        with gated([heads.attention_layers(translator.model)[kind][layer]]) as [gate]:
+            gate.xi.data[head] = 0
             np.testing.assert_array_equal(found, report.sentence_losses(translator, text))
 
 
@@ -192,7 +186,7 @@ def test_gradients_of_gates_agree_with_finite_differences(translator, text):
 def test_the_absolute_value_is_taken_of_each_sentence(translator, text):
     signed = report.gate_gradients(translator, text)
     assert (np.sign(signed).min(axis=0) != np.sign(signed).max(axis=0)).any(), "they would be the same anyway"
-    alone = [report.gradient_importance(translator, only(text, index)) for index in range(len(text.encoded))]
+    alone = [report.gradient_importance(translator, report.text_of(translator, [each], 1)) for each in PAIRS]
     together = report.gradient_importance(translator, text)
     np.testing.assert_allclose(together, np.average(alone, axis=0, weights=text.n_tokens))
 
@@ -202,20 +196,27 @@ def test_a_curve_begins_with_all_heads_and_ends_with_none(translator, text):
     curve = report.pruning_curve(translator, text, order, {0, len(order)})
     n_tokens, intact = text.n_tokens.sum(), report.sentence_losses(translator, text).sum()
     assert curve["losses"][0] == pytest.approx(intact / n_tokens) and len(curve["losses"]) == len(order) + 1
-    translations = translator.translate(text.pairs.source, beam=1)
+    translations = translator.translate(SOURCES, beam=1)
     with gated(report.every_attention(translator.model)) as gates:
         report.close_only(gates, range(3 * N * H))
         nothing = report.sentence_losses(translator, text).sum() / n_tokens
         bleu = report.greedy_bleu(translator, text)
-        assert translator.translate(text.pairs.source, beam=1) != translations
+        assert translator.translate(SOURCES, beam=1) != translations
         report.close_only(gates, [])
-        assert translator.translate(text.pairs.source, beam=1) == translations
+        assert translator.translate(SOURCES, beam=1) == translations
     assert curve["losses"][-1] == pytest.approx(nothing) and curve["bleus"][len(order)] == bleu
     assert set(curve["bleus"]) == {0, len(order)}
     second = report.pruning_curve(translator, text, order[:1])["losses"][1]
     without = report.without_each(translator, text, report.sentence_losses).sum(axis=0)
     assert second == pytest.approx(without.reshape(-1)[order[0]] / n_tokens)
-    assert report.order_by(np.array([[3.0, 1.0], [2.0, 0.0]])) == [3, 1, 2, 0]
+
+
+def test_the_least_important_head_is_removed_first(translator, text):
+    orders = report.orders_of_removal(translator, text)
+    importance = report.gradient_importance(translator, text).reshape(-1)
+    assert np.all(np.diff(importance[orders["by gradient"]]) >= 0)
+    assert orders["by loss"] == orders["by loss, reversed"][::-1] and len(orders) == 3 + report.N_RANDOM
+    assert {tuple(sorted(order)) for order in orders.values()} == {tuple(range(3 * N * H))}
 
 
 def test_means_are_weighted_and_their_errors_are_those_of_repeated_draws():
@@ -227,3 +228,58 @@ def test_means_are_weighted_and_their_errors_are_those_of_repeated_draws():
     assert means[0] == pytest.approx(values[0].sum() / cases[0].sum())
     assert errors.mean() == pytest.approx(means.std(), rel=0.05)
     assert report.mean_and_error(np.ones((1, 2)), np.ones(1))[1].tolist() == [np.inf, np.inf]
+
+
+# The command ----------------------------------------------------------------------------------------------------------
+
+NAMES = ["encoder 1.1", "encoder 1.2", "decoder 1.1", "decoder 1.2", "cross 1.1", "cross 1.2"]
+SHIPPED = Path(__file__).parents[2] / "data" / "tiny_model"
+
+
+@pytest.fixture
+def on_files(corpus):
+    return "--source", corpus / "val.en", "--reference", corpus / "val.de", "--sentences", 20
+
+
+def test_a_run_on_other_text_has_no_roles_that_need_annotations(cli, own_run, on_files):
+    outcome = cli("heads", own_run.path, *on_files)
+    assert outcome.code == 0
+    assert "6 heads, 20 sentence pairs" in outcome.out and "only for the bundled corpus" in outcome.out
+    found = [line[:11].strip() for line in outcome.out.splitlines()]
+    assert [name for name in found if name in NAMES] == NAMES
+    saved = [own_run.figures / "heads.png", own_run.figures / "pruning.png"]
+    assert outcome.out.splitlines()[-2:] == [str(path) for path in saved] and all(path.stat().st_size for path in saved)
+
+
+@pytest.mark.parametrize(
+    "files, complaint",
+    [
+        ([], "give --source and --reference"),
+        (["val.en"], "give both --source and --reference"),
+        (["val.en", "train.de"], "val.en has 20 lines"),
+        (["three.en", "three.de"], "3 sentence pairs"),
+    ],
+)
+def test_text_that_is_refused(refused, own_run, corpus, tmp_path, files, complaint):
+    for language in ("en", "de"):
+        (tmp_path / f"three.{language}").write_text("a\nthe\ndog\n")
+    paths = [(tmp_path if name.startswith("three") else corpus) / name for name in files]
+    options = [word for pair in zip(("--source", "--reference"), paths) for word in pair]
+    assert complaint in refused("heads", own_run.path, *options)
+
+
+@pytest.mark.slow
+def test_the_shipped_model(cli):
+    """Its cross-attention aligns, no head resolves pronouns, and removal in order of importance costs least."""
+    found = json.loads(cli("heads", SHIPPED, "--sentences", 60, "--json").out)
+    roles = {(role["kind"], role["name"]): role for role in found["roles"]}
+    assert roles["cross", "alignment"]["heads"][1][2] and not any(roles["cross", "alignment"]["heads"][0])
+    assert roles["cross", "alignment"]["scores"][1][2] > 0.9
+    assert not any(any(row) for key, role in roles.items() for row in role["heads"] if "nouns" in key[1])
+    assert found["alignment"]["rollout"] < found["alignment"]["attention of the last layer"]
+    important = sorted(found["heads"], key=lambda name: found["heads"][name]["rise"])[-4:]
+    assert {name[:7] for name in important} == {"cross 2"}
+    assert all(curve["bleus"].keys() == {"0", "6", "12", "18", "24"} for curve in found["curves"].values())
+    losses = {name: curve["losses"][6] for name, curve in found["curves"].items()}
+    assert losses["by loss"] < min(losses[name] for name in losses if name.startswith("random"))
+    assert losses["by loss, reversed"] > max(losses[name] for name in losses if name.startswith("random"))

@@ -57,12 +57,8 @@ def test_every_piece_is_a_part_of_its_word(translator):
 
 def test_a_piece_that_only_begins_a_word_belongs_to_that_word():
     tokenizer = Tokenizer.train(["ab ac ad", "b c d"], 9)  # single characters
-    [ids] = tokenizer.encode(["b a"])
-    assert "▁" in tokenizer.pieces(ids)
-    spelt = {number: "" for number in (0, 1)}
-    for piece, owner in zip(tokenizer.pieces(ids), heads.words_of_pieces(tokenizer, "b a")):
-        spelt[int(owner)] += piece
-    assert spelt == {0: "▁b", 1: "▁a"}
+    assert tokenizer.pieces(tokenizer.encode(["b a"])[0]) == ["▁", "b", "▁", "a"]
+    assert heads.words_of_pieces(tokenizer, "b a").tolist() == [0, 0, 1, 1, -1]
 
 
 def test_the_weight_of_a_word_is_the_sum_over_its_pieces():
@@ -80,13 +76,6 @@ def test_weights_have_rows_of_sum_one_and_the_decoder_sees_no_future(translator)
     assert attended.decoder.shape == (N, H, T, T) and not np.triu(attended.decoder, 1).any()
     for weights in attended[:3]:
         np.testing.assert_allclose(weights.sum(axis=-1), 1)
-
-
-def test_encoder_and_decoder_attention_are_not_confused(translator):
-    source_only = PAIR[0]._replace(source=PAIR[1].source)
-    ours, other = heads.sentence_attention(translator, PAIR[0]), heads.sentence_attention(translator, source_only)
-    np.testing.assert_array_equal(ours.decoder[0], other.decoder[0])
-    assert ours.encoder.shape != other.encoder.shape or not np.array_equal(ours.encoder, other.encoder)
 
 
 # Alignment ------------------------------------------------------------------------------------------------------------
@@ -123,11 +112,6 @@ def test_one_link_of_a_word_with_two_counts_as_right_but_misses_a_link():
     assert heads.chance_accuracy([TWO_TO_ONE]) == pytest.approx((1 + 2 + 1) / 5 / 3)
 
 
-def test_a_wrong_number_of_choices_is_refused():
-    with pytest.raises(ValueError, match="3,.*4 words"):
-        heads.alignment_score([np.zeros(3)], [TWO_TO_ONE])
-
-
 def test_the_diagonal_alignment():
     np.testing.assert_array_equal(heads.diagonal_alignment(4, 4), [0, 1, 2, 3])
     np.testing.assert_array_equal(heads.diagonal_alignment(2, 6), [1, 4])
@@ -146,19 +130,9 @@ def test_rollout_of_two_layers_worked_out_by_hand():
     decoder = np.array([[causal, causal], [causal, causal]])
     cross = np.array([[each, each] for each in crossed])
     found = heads.rollout(heads.SentenceAttention(encoder, decoder, cross, np.array([0, -1]), np.array([0, -1])))
-    # R_1 = [[1, 0], [1/2, 1/2]]; R_2 = (second R_1 + R_1) / 2
-    np.testing.assert_allclose(found.encoder, [[3 / 4, 1 / 4], [1 / 2, 1 / 2]])
-    # layer 1: target [[1, 0], [1/4, 3/4]] / 2, source crossed R_2 / 2 = [[1/4, 1/4], [3/8, 1/8]]
-    # layer 2: self-attention makes target [[1/2, 0], [7/32, 9/32]], source [[1/4, 1/4], [11/32, 5/32]]
-    np.testing.assert_allclose(found.target, [[1 / 4, 0], [7 / 64, 9 / 64]])
-    np.testing.assert_allclose(found.source, [[1 / 2, 1 / 4], [35 / 64, 13 / 64]])
-
-
-def test_the_shares_of_a_rollout_sum_to_1(translator):
-    found = heads.rollout(heads.sentence_attention(translator, PAIR[0]))
-    np.testing.assert_allclose(found.encoder.sum(axis=-1), 1)
-    np.testing.assert_allclose(found.target.sum(axis=-1) + found.source.sum(axis=-1), 1)
-    np.testing.assert_allclose(found.target.sum(axis=-1), 0.5**N)
+    # encoder: R_1 = [[1, 0], [1/2, 1/2]], R_2 = [[3/4, 1/4], [1/2, 1/2]]
+    # layer 1: crossed R_2 / 2 = [[1/4, 1/4], [3/8, 1/8]]; layer 2: self-attention makes [[1/4, 1/4], [11/32, 5/32]]
+    np.testing.assert_allclose(found, [[1 / 2, 1 / 4], [35 / 64, 13 / 64]])
 
 
 # Pronouns -------------------------------------------------------------------------------------------------------------
@@ -207,35 +181,3 @@ def test_the_same_preference_in_both_sentences_gets_no_pair_right():
     knowing, always_the_first = np.array([[0.3, 0.1], [0.2, 0.1]]), np.array([[0.3, 0.1], [0.1, 0.3]])
     assert heads.pronoun_score(knowing, PAIR) == pytest.approx((0.25, 0.1, 1, 1))
     assert heads.pronoun_score(always_the_first, PAIR) == pytest.approx((0.2, 0.2, 0.5, 0))
-
-
-def test_sentences_without_a_rival_or_a_pair_are_refused(translator):
-    with pytest.raises(ValueError, match="two nouns"):
-        heads.pronoun_weights(heads.sentence_attention(translator, PAIR[0]), PAIR[0]._replace(coreference=None))
-    alone = PAIR[0]._replace(coreference={key: value for key, value in PAIR[0].coreference.items() if key != "pair"})
-    with pytest.raises(ValueError, match="minimal pair"):
-        heads.pronoun_score(np.zeros((1, 2)), [alone])
-
-
-# Removing heads -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
-def test_a_removed_head_does_not_reach_the_output_projection(translator, kind):
-    layer = heads.attention_layers(translator.model)[kind][1]
-    inputs = np.random.default_rng(0).normal(size=(1 + (kind == "cross"), 2, 4, 24))
-    with heads.without_heads(layer, [1]):
-        without, _ = layer.forward(*inputs)
-    weights = layer.output.weight.data.reshape(H, layer.d_v, -1)
-    before = weights[1].copy()
-    weights[1] = 0  # what W_O reads of the head
-    np.testing.assert_allclose(without, layer.forward(*inputs)[0], rtol=0, atol=1e-14)
-    weights[1] = before
-
-
-def test_heads_come_back_even_after_an_error(translator):
-    layer = heads.attention_layers(translator.model)["cross"][0]
-    before, names = layer.attention, list(layer.parameters())
-    with pytest.raises(RuntimeError), heads.without_heads(layer, [0, 2]):
-        raise RuntimeError
-    assert layer.attention is before and list(layer.parameters()) == names

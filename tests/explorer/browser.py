@@ -97,7 +97,6 @@ class Browser:
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
         self.driver.set_script_timeout(60)
-        self.cdp("Performance.enable", timeDomain="threadTicks")
 
     def cdp(self, command, **parameters):
         return self.driver.execute_cdp_cmd(command, parameters)
@@ -166,11 +165,6 @@ class Browser:
         chosen = {"prefers_color_scheme": "light"} | features
         wanted = [{"name": name.replace("_", "-"), "value": value} for name, value in chosen.items()]
         self.cdp("Emulation.setEmulatedMedia", media="", features=wanted)
-
-    def task_seconds(self):
-        """The processor's time that the page has needed since it was asked for."""
-        metrics = self.cdp("Performance.getMetrics")["metrics"]
-        return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
 
     # What went wrong --------------------------------------------------------------------------------------------------
 

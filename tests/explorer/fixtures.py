@@ -18,25 +18,14 @@ from scratchformer.text.tokenizer import BOS, EOS, PAD
 SMALL_MODELS = {
     "post-norm": {"N": 2, "d_model": 8, "h": 2, "d_k": 3, "d_v": 5},
     "pre-norm": {"N": 2, "d_model": 8, "h": 2, "d_k": 5, "d_v": 3, "norm": "pre", "tied": "target"},
-    "untied, learned positions, no biases": {
-        "N": 1,
-        "d_model": 9,
-        "h": 3,
-        "tied": "none",
-        "positions": "learned",
-        "max_positions": 9,
-        "attention_bias": False,
-    },
-    "one head, pre-norm, learned positions": {
-        "N": 3,
-        "d_model": 6,
-        "h": 1,
-        "d_k": 2,
-        "norm": "pre",
-        "positions": "learned",
-        "max_positions": 8,
-        "ln_eps": 0.1,
-    },
+    "untied, learned positions, no biases": (
+        {"N": 1, "d_model": 9, "h": 3, "tied": "none", "attention_bias": False}
+        | {"positions": "learned", "max_positions": 9}
+    ),
+    "one head, pre-norm, learned positions": (
+        {"N": 3, "d_model": 6, "h": 1, "d_k": 2, "norm": "pre", "ln_eps": 0.1}
+        | {"positions": "learned", "max_positions": 8}
+    ),
 }
 V = 11
 
@@ -46,7 +35,7 @@ def write(path, data, arrays=None):
     if arrays is not None:
         arrays = {name: np.asarray(array, "<f4") for name, array in arrays.items()}
         path.with_suffix(".bin").write_bytes(b"".join(array.tobytes() for array in arrays.values()))
-        data = {**data, "arrays": list(layout(arrays))}
+        data = {**data, "arrays": layout(arrays)}
     path.write_text(json.dumps(data, allow_nan=False), encoding="utf-8")
 
 
@@ -60,7 +49,7 @@ def small_model(seed, **changes):
 def write_model(folder, name, model, pieces):
     views = model.store.named_views(model.store.data)
     description = {"config": asdict(model.config), "tokenizer": {"pieces": pieces}}
-    write(folder / f"{name}.model.json", {"description": {**description, "parameters": list(layout(views))}}, views)
+    write(folder / f"{name}.model.json", {"description": {**description, "parameters": layout(views)}}, views)
 
 
 # One pass -------------------------------------------------------------------------------------------------------------
@@ -87,16 +76,9 @@ def write_pass(path, model_name, model, source_ids, target_in_ids, position, tok
     N = model.config.N
     kinds = [f"encoder.{n}" for n in range(N)] + [f"{kind}.{n}" for n in range(N) for kind in ("decoder", "cross")]
     arrays |= {f"attention {kind}": array[0] for kind, array in zip(kinds, weights)}
-    data = {
-        "model": model_name,
-        "sourceIds": source_ids,
-        "targetInIds": target_in_ids,
-        "position": position,
-        "token": token,
-        "removed": [f"{kind}.{layer}.{head}" for kind, layer, head in removed],
-        "loss": float(loss),
-    }
-    write(path, data, arrays)
+    names = [f"{kind}.{layer}.{head}" for kind, layer, head in removed]
+    data = {"model": model_name, "sourceIds": source_ids, "targetInIds": target_in_ids, "removed": names}
+    write(path, data | {"position": position, "token": token, "loss": float(loss)}, arrays)
 
 
 @contextmanager
@@ -123,9 +105,8 @@ def listening(model):
             return y, cache
 
         def backward_heard(dy, cache):
-            dx = backward(dy, cache)
-            heard["dy", path], heard["dx", path] = dy, dx
-            return dx
+            heard["dy", path], heard["dx", path] = dy, backward(dy, cache)
+            return heard["dx", path]
 
         layer.forward, layer.backward = forward_heard, backward_heard
 
@@ -199,9 +180,8 @@ def write_small_models(folder, n_sources):
         write_pass(folder / f"{name}.pass.json", name, model, source, target, 3, 5)
         layer, head = model.config.N - 1, model.config.h - 1
         for kind in ("encoder", "decoder", "cross"):
-            write_pass(
-                folder / f"{name} without {kind}.pass.json", name, model, source, target, 2, 4, [(kind, layer, head)]
-            )
+            path, removed = folder / f"{name} without {kind}.pass.json", [(kind, layer, head)]
+            write_pass(path, name, model, source, target, 2, 4, removed)
         searches = []
         for _ in range(n_sources):
             source = [*rng.integers(EOS + 1, V, rng.integers(0, 5)).tolist(), EOS]
@@ -218,16 +198,8 @@ def write_trained_model(folder, name, translator, pairs):
     model, tokenizer = translator.model, translator.tokenizer
     write_model(folder, name, model, tokenizer.pieces(range(tokenizer.vocab_size)))
     for number, (source, target) in enumerate(map(tokenizer.encode, map(list, pairs))):
-        position = len(target) // 2
-        write_pass(
-            folder / f"{name} {number}.pass.json",
-            name,
-            model,
-            [*source, EOS],
-            [BOS, *target],
-            position,
-            target[position],
-        )
+        position, path = len(target) // 2, folder / f"{name} {number}.pass.json"
+        write_pass(path, name, model, [*source, EOS], [BOS, *target], position, target[position])
 
 
 def write_translations(folder, name, model_name, translator, sentences, settings):

@@ -49,11 +49,7 @@ SOURCES = ("weights of tiny_model, ", "recorded in a second run", "the paper's f
 # The keys for each widget, after what its sentence says first: numbers that the lesson works out by hand.
 WIDGETS = {
     "soft_lookup": ("5/8, on animal, and the answer is (1.375, 1.5)", "input[type=range]", "Arrow_Right"),
-    "scaling": (
-        "the largest weight, of animal, is 0.9993 without the division and 5/8 with it",
-        "input[type=range]",
-        "Arrow_Left",
-    ),
+    "scaling": ("of animal, is 0.9993 without the division and 5/8 with it", "input[type=range]", "Arrow_Left"),
     "masks": ("its weight on slept is exactly 0", "[role=toolbar] [tabindex='0']", "Arrow_Left", "Enter"),
     "positions": ("cos 270° + cos 135° = −0.707", "input[type=range]", "Arrow_Right"),
     "ravine": ("gradient descent at a = 0.00, b = 0.47", "input[type=range]", "Arrow_Left"),
@@ -130,40 +126,24 @@ def test_one_changed_word_changes_the_pronoun(browser, explorer, translator):
 
 
 @slow
-def test_the_first_translation_is_there_in_time(browser, explorer):
-    """In 3 s, measured as time of the processor, so that it does not matter what else the machine does."""
-    seconds = []
-    for _ in range(3):
-        browser.open(explorer[0], until="return document.querySelector('.output')?.textContent")
-        seconds.append(browser.task_seconds())
-    assert min(seconds) < 3
-
-
-@slow
 def test_a_served_page_runs_no_script_but_its_own(browser, explorer, translator):
     browser.open(explorer[1])
     assert browser.text(".output") == translator.translate(PAIR)[0]
     browser.js("""
         const script = document.createElement("script");
         script.textContent = "window.hacked = 1";
-        const other = document.createElement("script");
-        other.src = "/explorer.html";
         const image = new Image();
         image.src = "/explorer.html";
-        document.body.append(script, other, image);
         const button = document.createElement("button");
         button.setAttribute("onclick", "window.hacked = 1");
-        button.setAttribute("style", "position: fixed");
-        document.body.append(button);
+        document.body.append(script, image, button);
         button.click();
         window.asked = fetch("/").then(() => "an answer", () => "nothing");
-        window.position = getComputedStyle(button).position;
         """)
     answer = browser.driver.execute_async_script("window.asked.then(arguments[0])")
     assert (browser.js("return window.hacked"), answer) == (None, "nothing")
-    assert browser.js("return window.position") == "static", "the style attribute is refused"
     refused = browser.errors()
-    assert len(refused) >= 6 and all("Content Security Policy" in line for line in refused), refused
+    assert len(refused) >= 4 and all("Content Security Policy" in line for line in refused), refused
     assert browser.requests() == [explorer[1]]
 
 
@@ -185,17 +165,6 @@ def test_sentences_are_text(browser, explorer, cli, tmp_path):
         browser.type_over("main .field", text, "Enter")
         browser.wait("return new URLSearchParams(location.hash.split('?')[1]).get('s') === arguments[0]", text)
         assert browser.js(shown) == before
-
-
-@slow
-def test_a_damaged_page_says_so(browser, explorer, tmp_path):
-    page = Path(explorer[0].removeprefix("file://")).read_text(encoding="utf-8")
-    for name, damage in {"cut": "", "garbage": "????????"}.items():
-        out = tmp_path / f"{name}.html"
-        out.write_text(re.sub('(id="weights">).{8}', rf"\1{damage}", page), encoding="utf-8")
-        browser.open(out.as_uri(), until="return document.querySelector('[role=alert]')?.textContent")
-        assert "model in this page is damaged. Its weights" in browser.text("[role=alert]")
-        assert len(browser.errors()) == 1
 
 
 # Every view -----------------------------------------------------------------------------------------------------------
@@ -263,11 +232,6 @@ def test_forced_colours_keep_what_is_chosen_visible(browser, explorer):
         });
         """)
     assert looks[0] != looks[1]
-    browser.open(explorer[0], forced_colors="active", prefers_color_scheme="dark")
-    looks = browser.js("""
-        return [...document.querySelectorAll(".pair mark, .pair .german")].map((one) => getComputedStyle(one).color);
-        """)
-    assert len(looks) > 3 and len({*looks}) == 1  # a marked word has the colour of the text around it
 
 
 @slow
@@ -300,14 +264,9 @@ def test_a_typed_sentence_and_other_settings(browser, explorer, translator):
         browser.go("translate", f"s={quote(sentence)}&beam={beam}&alpha={alpha}")
         [best, *_] = next(translator.stream([sentence], beam, alpha))
         assert browser.text(".output") == best.text
-        score, log_probability, p = re.match(
-            r"score (\S+) · log-probability (\S+) · probability of the whole translation (.+)",
-            browser.text(".result .note"),
-        ).groups()
+        said = re.match(r"score (\S+) · log-probability (\S+) · ", browser.text(".result .note"))
         n_tokens = len(translator.tokenizer.encode([best.text])[0]) + 1
-        assert near(score, best.score)
-        assert near(log_probability, best.score * length_penalty(n_tokens, alpha))
-        assert near(p, np.exp(best.score * length_penalty(n_tokens, alpha)))
+        assert near(said[1], best.score) and near(said[2], best.score * length_penalty(n_tokens, alpha))
 
 
 @slow
@@ -343,17 +302,6 @@ def test_a_removed_head_changes_what_numpy_says(browser, explorer, reading):
     browser.wait("return document.querySelector('.without table')")
     worst = re.search(r"to ((?:< )?\S+ %)", browser.texts(".without .sentence")[-1].replace("\u00a0", " "))[1]
     assert worst == "< 0.1 %" and min(effects.values()) < 5e-4 or near(worst, min(effects.values()))
-
-
-@slow
-def test_backward_begins_with_numpy_s_loss(browser, explorer, reading, translator):
-    words = translator.tokenizer.pieces(reading.target)
-    position = words.index("▁es")
-    browser.open(f"{explorer[0]}#/backward?word={position}", until="return document.querySelector('.equation strong')")
-    loss, p = reading.losses()[position], np.exp(-reading.losses()[position])
-    shown = browser.texts("main .equation")[0]
-    assert shown.startswith("loss = −ln p(es) = −ln ")
-    assert near(shown.split()[-1], loss) and near(shown.split()[-3], p)
 
 
 @slow
@@ -419,23 +367,6 @@ def test_a_page_of_the_site_suits_everybody(browser, site, page):
     browser.open((site / page).as_uri(), until=DRAWN)
     assert re.findall(r"\\[a-z(\[]|\$`", browser.js("return document.querySelector('article').innerText")) == []
     require_access(browser)
-
-
-@slow
-def test_code_of_the_site_fits(browser, site):
-    """It needs no sideways scrolling at 1280 pixels: on the page of each folder that has the longest line."""
-    longest = {}
-    for file in site.glob("**/*.html"):
-        if not file.relative_to(site).parts[0].startswith(("_", "explorer")):
-            blocks = re.findall("<pre>(.*?)</pre>", file.read_text(encoding="utf-8"), re.DOTALL)
-            lines = [line for block in blocks for line in re.sub("<.*?>", "", block).splitlines()]
-            longest.setdefault(file.parent, []).append((max(map(len, lines), default=0), file))
-    for _, file in map(max, longest.values()):
-        browser.open(file.as_uri(), until=DRAWN)
-        assert browser.js("""
-            const all = [...document.querySelectorAll("pre")].filter((one) => one.scrollWidth > one.clientWidth);
-            return all.map((one) => `${one.scrollWidth} of ${one.clientWidth}: ${one.textContent.slice(0, 50)}`);
-            """) == [], file
 
 
 @slow

@@ -32,13 +32,8 @@ CRAFTED = [
     "sss sssss eee nnn ttt lll fff",
     "The animal didn't cross the street, because it was too tired!",
 ]
-PAIRS = [
-    (
-        "The animal did not cross the street because it was too tired.",
-        "Das Tier überquerte die Straße nicht, weil es zu müde war.",
-    ),
-    ("Hello.", "Hallo."),
-]
+ANIMAL = "The animal did not cross the street because it was too tired."
+PAIRS = [(ANIMAL, "Das Tier überquerte die Straße nicht, weil es zu müde war."), ("Hello.", "Hallo.")]
 TINY = "tiny"
 
 
@@ -61,19 +56,17 @@ def folder(translator, tmp_path_factory):
     folder = tmp_path_factory.mktemp("fixtures")
     fixtures.write_small_models(folder, n_sources=3)
     fixtures.write_trained_model(folder, TINY, translator, PAIRS)
-    sentences = [PAIRS[0][0], *lines_of("val.en")[:3], " \u3000"]
+    sentences = [ANIMAL, *lines_of("val.en")[:3], " \u3000"]
     fixtures.write_translations(folder, TINY, TINY, translator, sentences, [(1, 0.6), (4, 0.6)])
     fixtures.write_tokenizer(folder, TINY, translator.tokenizer, CRAFTED + lines_of("val.en", "val.de"), 200)
     fixtures.write_tokenizer(folder, "bytes", byte_tokenizer(), CRAFTED, 200)
     return folder
 
 
-def test_the_engine_computes_what_numpy_computes(run_node, folder):
-    run_node("engine.test.mjs", SCRATCHFORMER_FIXTURES=str(folder))
-
-
-def test_the_views_show_what_the_engine_computes(run_node, folder):
-    run_node("views.test.mjs", SCRATCHFORMER_FIXTURES=str(folder))
+@pytest.mark.parametrize("tests", ["engine", "views", "parts", "widgets"])
+def test_the_javascript_computes_what_numpy_computes(run_node, folder, tests):
+    """Also the known answers for the parts of the page and the widgets of the lessons."""
+    run_node(f"{tests}.test.mjs", SCRATCHFORMER_FIXTURES=str(folder))
 
 
 @pytest.mark.slow

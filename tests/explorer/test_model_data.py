@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import zlib
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import sentencepiece
 from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
-from scratchformer.experiments.training_log import read_log
 from scratchformer.explorer import model_data
 from scratchformer.explorer.model_data import describe, describe_tokenizer, read_record, sharpest_head, spread
 from scratchformer.tasks import start
@@ -93,11 +91,10 @@ def test_without_two_checkpoints_there_is_no_replay(own_run):
 def test_the_replay_needs_positions_for_the_sentence_and_its_translation(small_config, tmp_path, monkeypatch):
     run, config = RunDirectory(tmp_path / "run"), small_config(positions="learned", max_positions=8, max_length=8)
     loop.train(start.begin(run, config))
-    log = read_log(run)
-    assert model_data.replay(run, config, log, "the dog")
-    assert model_data.replay(run, config, log, "the dog " * 4) is None
+    assert model_data.replay(run, config, "the dog")
+    assert model_data.replay(run, config, "the dog " * 4) is None
     monkeypatch.setattr(Translator, "translate", lambda *_: ["der Hund " * 4])
-    assert model_data.replay(run, config, log, "the dog") is None
+    assert model_data.replay(run, config, "the dog") is None
 
 
 def test_the_head_that_is_shown_is_the_sharpest():
@@ -117,17 +114,15 @@ def test_the_examples_are_of_the_validation_text_and_begin_with_the_user_s(train
     assert found[:2] == mine and found[2] == lines[0] and len(set(found)) == len(found) == 7
 
 
-@pytest.mark.parametrize("damage", ["missing", "a pipe", "not text", "one line"])
-def test_text_that_cannot_be_read_leaves_examples_of_our_own(own_run, corpus, tmp_path, damage):
+@pytest.mark.parametrize("left", [None, b"one\n", b"\xff\n" * 20], ids=ascii)
+def test_text_that_cannot_be_read_leaves_examples_of_our_own(own_run, corpus, tmp_path, left):
     for path in corpus.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     text = own_run.config_file.read_text(encoding="utf-8")
     own_run.config_file.write_text(text.replace(str(corpus), str(tmp_path)), encoding="utf-8")
     (tmp_path / "val.en").unlink()
-    if damage == "a pipe":
-        os.mkfifo(tmp_path / "val.en")
-    elif damage != "missing":
-        (tmp_path / "val.en").write_bytes(b"one\n" if damage == "one line" else b"\xff\n" * 20)
+    if left:
+        (tmp_path / "val.en").write_bytes(left)
     description, _ = describe(own_run)
     assert description["examples"] == model_data.EXAMPLES and description["trials"] == model_data.TRIALS
 
@@ -145,10 +140,8 @@ def test_the_beam_and_alpha_matter_for_the_sentences_that_the_page_suggests():
 def test_examples_of_prepared_text_and_of_single_files(prepared, corpus):
     lines = (corpus / "val.en").read_text(encoding="utf-8").splitlines()[:6]
     directory = configs.with_settings(configs.TINY, {"data.directory": str(prepared)})
-    files = configs.with_settings(
-        configs.TINY,
-        {f"data.val_{side}": str(corpus / f"val.{name}") for side, name in (("source", "en"), ("target", "de"))},
-    )
+    names = {"data.val_source": str(corpus / "val.en"), "data.val_target": str(corpus / "val.de")}
+    files = configs.with_settings(configs.TINY, names)
     assert model_data.examples(directory.data) == model_data.examples(files.data) == lines
 
 
@@ -184,87 +177,38 @@ def test_the_tokenizer_is_described_as_sentencepiece_reads_it(corpus, byte_fallb
 def test_a_tokenizer_with_other_rules_is_refused(corpus, options):
     model = io.BytesIO()
     settings = {"model_type": "bpe", "normalization_rule_name": "identity", "vocab_size": 50, "minloglevel": 2}
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter((corpus / "train.en").read_text(encoding="utf-8").splitlines()),
-        model_writer=model,
-        **settings | {"hard_vocab_limit": False} | options,
-        **{"pad_id": PAD, "eos_id": EOS, "bos_id": BOS, "unk_id": UNK},
-    )
+    settings |= {"pad_id": PAD, "eos_id": EOS, "bos_id": BOS, "unk_id": UNK, "hard_vocab_limit": False}
+    lines = iter((corpus / "train.en").read_text(encoding="utf-8").splitlines())
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=lines, model_writer=model, **settings | options)
     with pytest.raises(UserError, match="^x: trained with other options than ours"):
         describe_tokenizer(Tokenizer(model.getvalue()), Path("x"))
-
-
-# What is refused ------------------------------------------------------------------------------------------------------
-
-
-def test_a_model_that_is_too_large_is_refused_before_its_weights_are_read(own_run, small_config):
-    own_run.write_config(small_config(d_model=4096, h=2))
-    for file in own_run.checkpoints.directory.iterdir():
-        file.write_bytes(b"not read")
-    with pytest.raises(UserError) as refusal:
-        describe(own_run)
-    assert "parameters; the explorer's page takes at most 16,000,000" in str(refusal.value)
-
-
-def test_the_limit_leaves_the_presets_for_a_cpu():
-    sizes = {name: sum(model_data.parameter_counts(configs.preset(name).model).values()) for name in configs.PRESETS}
-    small = {name for name, size in sizes.items() if size <= model_data.MOST_PARAMETERS}
-    assert {name for name in small if configs.preset(name).data.task == "translation"} == {"tiny", "multi30k"}
-
-
-@pytest.mark.parametrize("file", ["tokenizer.model", "config.toml", "checkpoints/best.safetensors"])
-def test_a_damaged_run_is_refused(own_run, file):
-    (own_run.path / file).write_bytes(b"damaged")
-    with pytest.raises(UserError, match=Path(file).name):
-        describe(own_run, "best")
 
 
 # Scores and records ---------------------------------------------------------------------------------------------------
 
 
 def test_the_caption_has_the_bleu_of_this_checkpoint(own_run):
-    for name, step, bleu in (
-        ("best.safetensors", 12, 12.34),
-        ("best.safetensors", 4, 99),
-        ("average.safetensors", 12, 98),
-    ):
-        own_run.record_evaluation({"checkpoint": name, "step": step, "bleu": bleu})
-    own_run.record_evaluation({"checkpoint": "best.safetensors", "step": 12, "bleu": "high"})
+    for name, step, bleu in (("best", 12, 12.34), ("best", 4, 99), ("average", 12, 98)):
+        own_run.record_evaluation({"checkpoint": f"{name}.safetensors", "step": step, "bleu": bleu})
     assert describe(own_run, "best")[0]["caption"].endswith("12 steps, BLEU 12.3")
     assert describe(own_run, "last")[0]["caption"].endswith("12 steps")
 
 
-@pytest.fixture
-def record(own_run, described):
-    """A record of the run's best weights, as in replay.json."""
-    snapshots = [each | {"loss": 1.5} for each in described[0]["replay"]["snapshots"]]
-    return {
+def test_what_was_recorded_is_shown(own_run, described):
+    """A record of the run's best weights, in replay.json."""
+    record = {
         "weights_crc32": zlib.crc32(describe(own_run, "best")[1]),
         "bleu": 56.78,
         "log": {"steps": [[1, 2.5, 0.1, 30]], "validations": [[1, 2.5]]},
-        "replay": described[0]["replay"] | {"caption": "recorded", "snapshots": snapshots},
+        "replay": described[0]["replay"] | {"caption": "recorded"},
     }
-
-
-def write_record(run, record):
-    (run.path / "replay.json").write_text(json.dumps(record), encoding="utf-8")
-
-
-def test_what_was_recorded_is_shown(own_run, record):
-    write_record(own_run, record)
+    (own_run.path / "replay.json").write_text(json.dumps(record), encoding="utf-8")
     description, _ = describe(own_run, "best")
     assert description["replay"] == record["replay"] and description["caption"].endswith("BLEU 56.8")
     assert len(description["log"]["steps"]) == 12, "the run's own log comes first"
     assert "BLEU" not in describe(own_run, own_run.checkpoints.of_step(3))[0]["caption"], "of other weights"
     own_run.log_file.unlink()
     assert describe(own_run)[0]["log"] == record["log"]
-
-
-@pytest.mark.parametrize("content", ["{", "[]", '{"bleu": 1}'])
-def test_a_damaged_record_is_refused(own_run, content):
-    (own_run.path / "replay.json").write_text(content, encoding="utf-8")
-    with pytest.raises(UserError, match=r"replay\.json: damaged, or not the record of a training"):
-        describe(own_run)
 
 
 def test_the_record_of_the_shipped_model():
@@ -278,6 +222,5 @@ def test_the_record_of_the_shipped_model():
     first, *_, last = (each["loss"] for each in description["replay"]["snapshots"])
     assert last < 0.3 < 5 < first
     assert description["replay"]["caption"] == "recorded in a second run with the settings of this model"
-    assert (
-        checkpoints.progress_of(TINY_MODEL.checkpoints.average).step == description["replay"]["snapshots"][-1]["step"]
-    )
+    steps = checkpoints.progress_of(TINY_MODEL.checkpoints.average).step
+    assert steps == description["replay"]["snapshots"][-1]["step"]

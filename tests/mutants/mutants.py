@@ -687,8 +687,9 @@ MUTANTS = [
         [
             Patch(
                 TRANSFORMER,
-                "[EncoderLayer(config, init, dtype) for _ in range(config.N)]",
-                "[EncoderLayer(config, init, dtype)] * config.N",
+                "[self.kind(config, init, dtype) for _ in range(config.N)]",
+                "[self.kind(config, init, dtype)] * config.N if self.kind is EncoderLayer else "
+                "[self.kind(config, init, dtype) for _ in range(config.N)]",
             )
         ],
     ),
@@ -1088,7 +1089,7 @@ model, loss_sum = self.replicas[replica], 0.0
         "The log shows the loss of the first process's share as the loss of the step.",
         "",
         f"{IN_RANKS}ranks_find_the_bits_that_threads_find",
-        [Patch(DATA_PARALLEL, "        self.between_devices.all_reduce_inplace(total)\n", "")],
+        [Patch(DATA_PARALLEL, "            self.between_devices.all_reduce_inplace(total)\n", "")],
     ),
     Mutant(
         "resumed-by-the-first-rank-alone",
@@ -1174,7 +1175,7 @@ model, loss_sum = self.replicas[replica], 0.0
         "Sentences are encoded without EOS: the model never learns to stop.",
         "batches",
         f"{IN_BATCHES}ids_are_stored_flat_with_eos",
-        [Patch(BATCHES, "[ids + [EOS] for ids in", "[ids for ids in")],
+        [Patch(BATCHES, "Sequences.of([*ids, EOS] for", "Sequences.of(list(ids) for")],
     ),
     Mutant(
         "same-order-every-epoch",
@@ -1223,10 +1224,10 @@ model, loss_sum = self.replicas[replica], 0.0
         [
             Patch(
                 SAVING,
-                "            checkpoints.copy_into(found.weights, weight_views(trainer), path)\n",
+                "            checkpoints.copy_into(found.weights, store.named_views(store.data), path)\n",
                 """\
             trainer.model = type(trainer.model)(trainer.config.model, trainer.config.training.seed)
-            checkpoints.copy_into(found.weights, weight_views(trainer), path)
+            checkpoints.copy_into(found.weights, trainer.model.store.named_views(trainer.model.store.data), path)
 """,
             )
         ],

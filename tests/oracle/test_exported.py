@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from scratchformer import config as configs
 from scratchformer.config import ModelConfig
@@ -46,7 +47,7 @@ def test_the_exported_modules_compute_the_same_states(changes, tmp_path):
     model, random = Transformer(replace(CONFIG, **changes)), np.random.default_rng(0)
     model.store.data[...] = random.normal(size=model.store.data.size) / 2
     path = tmp_path / "model.safetensors"
-    checkpoints.write_tensors(path, to_torch(model.store.named_views(model.store.data), model.config), {})
+    save_file(to_torch(model.store.named_views(model.store.data), model.config), path)
     theirs = run_lines(how_to_load(model.config, path))["model"]
 
     x, y = (random.normal(size=(3, length, 8)).astype("float32") for length in (5, 4))

@@ -30,20 +30,16 @@ def collectives(ranks):
     ranks.barrier()
 
 
-def with_failure(step):
-    def failing_step(trainer, *place):
-        if trainer.progress.step == 5 and (trainer.ranks.rank == 1 or FAILURE == "all_refuse"):
-            if FAILURE == "all_refuse":
-                trainer.ranks.barrier()
-                mpi.OUTPUT_DELAY *= 4  # so that rank 0 reports first
-            if FAILURE == "raise":
-                raise RuntimeError("unexpected")
-            if FAILURE == "hang":
-                time.sleep(60)
-            raise UserError("this cannot go on")
-        return step(trainer, *place)
-
-    return failing_step
+def failing_step(trainer, *place, step=Trainer.step):
+    if trainer.progress.step == 5 and (trainer.ranks.rank == 1 or FAILURE == "all_refuse"):
+        if FAILURE == "raise":
+            raise RuntimeError("unexpected")
+        if FAILURE == "hang":
+            time.sleep(60)
+        trainer.ranks.barrier()
+        mpi.OUTPUT_DELAY *= 4  # so that rank 0 reports first
+        raise UserError("this cannot go on")
+    return step(trainer, *place)
 
 
 FAILURE, *arguments = sys.argv[1:]
@@ -51,5 +47,5 @@ if FAILURE == "collectives":
     with job.join(timeout=60) as ranks:
         collectives(ranks)
 else:
-    Trainer.step = with_failure(Trainer.step)
+    Trainer.step = failing_step
     sys.exit(cli.main(arguments))

@@ -1,8 +1,5 @@
-"""Started by test_faults.py as a rank: benchmarks/faulty.py with a longer timeout until all ranks have connected.
-
-On a busy machine one rank may start some seconds after the other. A fault that happens before they have connected must
-still be noticed within the time that the test allows.
-"""
+"""Started by test_faults.py as a rank: benchmarks/faulty.py with a longer timeout until all ranks have connected, since
+one may start some seconds after the other on a busy machine."""
 
 import runpy
 import sys
@@ -10,11 +7,9 @@ from pathlib import Path
 
 from scratchformer.parallel.shared_memory import SharedMemory
 
-START_TIMEOUT = 8.0  # seconds
-
 
 def join(ranks, path, rank, size, watchdog, original=SharedMemory.__init__):
-    timeout, watchdog.seconds = watchdog.seconds, max(watchdog.seconds, START_TIMEOUT)
+    timeout, watchdog.seconds = watchdog.seconds, 8.0
     original(ranks, path, rank, size, watchdog)
     watchdog.seconds = timeout
     watchdog.set(timeout)

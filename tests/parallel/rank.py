@@ -1,10 +1,9 @@
 """Started by test_launcher.py: `scratchformer train` as a rank, with one of the functions below instead of training.
 
-python rank.py TIMEOUT FUNCTION ...                one of two ranks
-python rank.py TIMEOUT launch DIRECTORY FUNCTION   both, by a launcher whose files are in DIRECTORY
+python rank.py FUNCTION ...                one of two ranks
+python rank.py launch DIRECTORY FUNCTION   both, by a launcher whose files are in DIRECTORY
 """
 
-import atexit
 import os
 import sys
 import threading
@@ -12,7 +11,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-if sys.argv[2:] == ["slow_start"]:  # before any signal handler is installed
+if sys.argv[1:] == ["slow_start"]:  # before any signal handler is installed
     time.sleep(60)
 
 import numpy as np
@@ -20,11 +19,10 @@ import numpy as np
 from scratchformer import cli
 from scratchformer.commands import train
 from scratchformer.errors import UserError
-from scratchformer.parallel import job, launcher, watchdog
+from scratchformer.parallel import job, launcher
 from scratchformer.training.loop import stop_on_signals
 
-watchdog.MARGIN = 60.0  # nothing here tests the watchdog
-timeout, function, *arguments = sys.argv[1:]
+function, *arguments = sys.argv[1:]
 
 
 def fine(ranks):
@@ -48,27 +46,9 @@ def leave(ranks):
     ranks.barrier()
 
 
-def print_and_raise(ranks):
-    if ranks.rank == 1:
-        print(20_000 * "long ", file=sys.stderr)  # more than a pipe holds
-        raise RuntimeError("that was it")
-    ranks.barrier()
-
-
-def hang():
-    while True:
-        time.sleep(0.01)
-
-
-def hang_at_exit(ranks):
-    ranks.barrier()
-    if ranks.rank == 1:
-        atexit.register(hang)
-
-
 @contextmanager
 def handling_signals(ranks):
-    """Install the signal handlers of training; rank 1 prints when both ranks have done so. -> the `Stop` object"""
+    """Install the signal handlers of training; rank 1 prints when both ranks have done so. -> the signals"""
     with stop_on_signals() as stop:
         ranks.barrier()
         if ranks.rank == 1:
@@ -81,7 +61,7 @@ def interrupted(ranks):
     with handling_signals(ranks) as stop:
         votes = np.zeros(1)
         while not votes[0]:
-            votes[0] = stop.requested
+            votes[0] = bool(stop)
             ranks.all_reduce_inplace(votes)
     if ranks.rank == 0:
         time.sleep(0.5)
@@ -93,7 +73,7 @@ def stubborn(ranks):
     """Ignore the first Ctrl-C, but report it."""
 
     def report():
-        while not stop.requested:
+        while not stop:
             time.sleep(0.01)
         print("ignored", file=sys.stderr)
 
@@ -106,6 +86,6 @@ def stubborn(ranks):
 if __name__ == "__main__":
     if function == "launch":
         launcher.MEMORY_DIRECTORY = Path(arguments[0])
-        sys.exit(launcher.launch([sys.executable, __file__, timeout, arguments[1]], 2))
+        sys.exit(launcher.launch([sys.executable, __file__, arguments[1]], 2))
     train.train_as_one = lambda args, run, config, ranks: globals()[function](ranks)
-    sys.exit(cli.main(["train", "--nproc", "2", "--timeout", timeout]))
+    sys.exit(cli.main(["train", "--nproc", "2", "--timeout", "60"]))

@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -10,73 +9,54 @@ import sys
 import pytest
 
 from scratchformer.errors import UserError
-from scratchformer.parallel.forks import MOST_ITEMS, map_in_processes
+from scratchformer.parallel.forks import ITEMS_AHEAD, map_in_processes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are used on Linux only")
 MINE = os.getpid()
 
 
-def after_meeting(n, work):
-    """The work, which begins when n processes have an item each."""
-    meeting = multiprocessing.get_context("fork").Barrier(n, timeout=60)
-    return lambda item: (meeting.wait(), work(item))[1]
-
-
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_the_results_come_in_the_order_of_the_items(n):
-    results = map_in_processes(after_meeting(n, lambda item: (item * item, os.getpid())), range(2 * n), n)
-    assert [square for square, _ in results] == [item * item for item in range(2 * n)]
-    processes = {process for _, process in results}
-    assert len(processes) == n and MINE in processes
+    meeting = multiprocessing.get_context("fork").Barrier(n, timeout=60)  # until n processes have an item each
+    results = list(map_in_processes(lambda item: (meeting.wait(), item * item, os.getpid()), range(2 * n), n))
+    assert [square for _, square, _ in results] == [item * item for item in range(2 * n)]
+    processes = {process for *_, process in results}
+    assert len(processes) == n and (MINE in processes) == (n == 1)
     assert not multiprocessing.active_children()
+
+
+def test_items_are_read_as_they_are_needed():
+    read = []
+    results = map_in_processes(abs, (read.append(item) or item for item in range(100)), 2)
+    assert next(results) == 0 and len(read) == 2 * ITEMS_AHEAD
+    assert list(results) == list(range(1, 100))
 
 
 def test_more_processes_than_items_and_no_items():
-    assert map_in_processes(str, [3, 4], 5) == ["3", "4"]
-    assert map_in_processes(str, [], 2) == []
+    assert list(map_in_processes(str, [3, 4], 5)) == ["3", "4"]
+    assert list(map_in_processes(str, [], 2)) == []
 
 
-def test_as_many_items_as_are_allowed():
-    assert map_in_processes(abs, range(MOST_ITEMS), 2) == list(range(MOST_ITEMS))
-    with pytest.raises(ValueError, match="1025 items; 1024 at most"):
-        map_in_processes(abs, range(MOST_ITEMS + 1), 2)
+def fails(item):
+    if item == 3:
+        raise UserError("this item is bad")
+    return item
 
 
-@pytest.mark.parametrize("in_fork", [False, True])
-def test_an_error_is_raised_here_and_ends_all(in_fork):
-    def fails(item):
-        if (os.getpid() != MINE) == in_fork:
-            raise UserError("this item is bad")
-
+@pytest.mark.parametrize("n", [1, 2])
+def test_an_error_is_raised_here_and_ends_all(n):
+    results = map_in_processes(fails, range(100), n)
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(UserError, match="^this item is bad$") as caught:
-        map_in_processes(after_meeting(2, fails), range(2), 2)
-    assert not in_fork or "in fails" in str(caught.value.__cause__)
+        next(results)
+    assert n == 1 or "in fails" in str(caught.value.__cause__)
     assert not multiprocessing.active_children()
 
 
-def in_forks(work):
-    """Work that only the forks do."""
-    return after_meeting(2, lambda item: os.getpid() == MINE or work())
-
-
-@pytest.mark.parametrize(
-    "end, message",
-    [
-        (
-            lambda: os.kill(os.getpid(), signal.SIGKILL),
-            "(exit code -9): is there enough memory? --threads 1 needs less",
-        ),
-        (lambda: sys.exit(3), "(exit code 3)"),
-    ],
-)
-def test_a_fork_that_ends(end, message):
-    with pytest.raises(UserError, match=re.escape(f"a worker process has ended {message}") + "$"):
-        map_in_processes(in_forks(end), range(2), 2)
-
-
-def test_a_process_that_may_have_no_children(monkeypatch):
-    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
-    assert map_in_processes(lambda item: os.getpid(), range(3), 2) == 3 * [MINE]
+@pytest.mark.parametrize("end", [lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: os._exit(3)])
+def test_a_fork_that_ends(end):
+    with pytest.raises(UserError, match="^a worker process has ended: is there enough memory"):
+        list(map_in_processes(lambda item: end(), range(2), 2))
 
 
 SLEEPER = """
@@ -88,13 +68,13 @@ def work(item):
     time.sleep(60)
 
 try:
-    map_in_processes(work, range(4), 2)
+    list(map_in_processes(work, range(4), 2))
 except KeyboardInterrupt:
     print("interrupted")
 """
 
 
-@pytest.mark.parametrize("blow, all_of_them", [(signal.SIGINT, True), (signal.SIGKILL, False), (signal.SIGTERM, False)])
+@pytest.mark.parametrize("blow, all_of_them", [(signal.SIGINT, True), (signal.SIGKILL, False)])
 def test_all_end_at_once_with_the_first(blow, all_of_them):
     process = subprocess.Popen(
         [sys.executable, "-c", SLEEPER], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True

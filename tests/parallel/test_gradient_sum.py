@@ -8,22 +8,19 @@ from scratchformer.parallel.communicator import Communicator
 from scratchformer.parallel.gradient import GradientSum
 
 N, OFFSETS = 100, [0, 5, 30, 33, 50, 90]
-BUCKETS = [(50, 100), (30, 50), (5, 30), (0, 5)]  # whole layers, at least 20 numbers
+BUCKETS = [(50, 50), (30, 20), (5, 25), (0, 5)]  # begin and length: whole layers, at least 20 numbers
 
 
 class Recorder(Communicator):
     """Two ranks with the same gradient; records what is sent."""
 
     def __init__(self, grad):
-        self.grad, self.sent, self.waited = grad, [], 0
+        self.grad, self.sent = grad, []
 
     def all_reduce_inplace(self, x):
         begin = (x.ctypes.data - self.grad.ctypes.data) // x.itemsize if np.shares_memory(x, self.grad) else None
-        self.sent.append((begin, len(x), x.dtype.name))
+        self.sent.append((begin, len(x)))
         x *= 2
-
-    def wait(self):
-        self.waited += 1
 
 
 @pytest.fixture
@@ -47,7 +44,7 @@ def test_buckets_are_sent_in_one_order_however_backward_proceeds(offsets, summed
             total.complete_from(offset)
         total.finish()
         assert np.array_equal(total.grad, 2 * before)  # every number once
-    assert ranks.sent == [(begin, end - begin, "float32") for begin, end in BUCKETS] * 2 and ranks.waited == 2
+    assert ranks.sent == BUCKETS * 2
 
 
 def test_a_bucket_is_sent_as_soon_as_it_is_complete(summed):
@@ -61,10 +58,10 @@ def test_a_bucket_is_sent_as_soon_as_it_is_complete(summed):
 
 @pytest.mark.parametrize("offsets", [[0], [], [0, 99], list(range(N))])
 def test_every_number_is_sent_once_whatever_the_offsets(offsets, summed):
-    total, ranks = summed(offsets=offsets)
+    total, _ = summed(offsets=offsets)
+    before = total.grad.copy()
     total.finish()
-    places = [range(begin, begin + length) for begin, length, _ in ranks.sent]
-    assert sorted(place for places in places for place in places) == list(range(N))
+    assert np.array_equal(total.grad, 2 * before)
 
 
 def test_a_gradient_sent_in_another_dtype_returns_to_its_place(summed):
@@ -72,8 +69,4 @@ def test_a_gradient_sent_in_another_dtype_returns_to_its_place(summed):
     before = total.grad.copy()
     total.finish()
     assert np.array_equal(total.grad, 2 * before.astype(np.float16).astype(np.float32))
-    assert ranks.sent == [(None, end - begin, "float16") for begin, end in BUCKETS] and not total.rounded
-
-
-def test_an_empty_gradient():
-    GradientSum(Communicator(), np.zeros(0, np.float32), []).finish()
+    assert ranks.sent == [(None, length) for _, length in BUCKETS] and not total.rounded

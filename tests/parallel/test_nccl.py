@@ -1,85 +1,263 @@
-"""Communication between GPUs: CuPy's real binding over a stub of NCCL, with arrays in host memory."""
+"""Communication between GPUs: with a stand-in for CuPy's module `nccl` and host memory, and on real GPUs."""
 
-import shutil
-import subprocess
+import ctypes
 import sys
+import threading
 import types
-from pathlib import Path
 
+import ml_dtypes
+import numpy as np
 import pytest
 
+from scratchformer.backends.device import dtype_named
+from scratchformer.cli import main
 from scratchformer.errors import UserError
-from scratchformer.parallel import launcher
+from scratchformer.parallel import gradient
+from scratchformer.parallel import nccl as module
 from scratchformer.parallel.communicator import Communicator
-from scratchformer.parallel.nccl import Nccl
+from scratchformer.parallel.gradient import GradientSum
+from scratchformer.parallel.nccl import TYPES, Nccl
+from scratchformer.training.run import RunDirectory
 
-HERE = Path(__file__).parent
-COMPILER = shutil.which("gcc") or shutil.which("clang")
+# Ranks that are threads, with arrays in host memory -------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def stub(tmp_path_factory):
-    """The path of the compiled library."""
-    pytest.importorskip("cupy")
-    if COMPILER is None:
-        pytest.skip("no C compiler")
-    library = tmp_path_factory.mktemp("stub") / "libnccl.so.2"
-    subprocess.run(
-        [COMPILER, "-O1", "-shared", "-fPIC", "-Wl,-soname,libnccl.so.2", HERE / "nccl_stub.c", "-o", library],
-        check=True,
-    )
-    return library
+class Stream:
+    """A stream that adds its calls to a list."""
+
+    def __init__(self, calls, name):
+        self.calls, self.name, self.ptr = calls, name, 0x1234
+
+    def record(self):
+        self.calls.append(f"{self.name} stream: an event")
+        return f"for the {self.name}"
+
+    def wait_event(self, event):
+        self.calls.append(f"{self.name} stream: wait {event}")
+
+    def synchronize(self):
+        self.calls.append(f"{self.name} stream: synchronize")
+
+
+class Array(np.ndarray):
+    """An array with CuPy's way to ask for its address."""
+
+    @property
+    def data(self):
+        return types.SimpleNamespace(ptr=self.ctypes.data)
+
+
+def array(numbers, dtype):
+    return np.array(numbers, dtype_named(dtype)).view(Array)
+
+
+def numbers_at(address, count, dtype):
+    return np.frombuffer((ctypes.c_char * (count * np.dtype(dtype).itemsize)).from_address(address), dtype)
+
+
+class NcclError(RuntimeError):
+    pass
+
+
+class World:
+    """CuPy's NcclCommunicator of one rank; its numbers travel through the host's communicator."""
+
+    def __init__(self, host, calls):
+        self.host, self.calls, self.error = host, calls, None
+
+    def abort(self):
+        pass
+
+    def allReduce(self, source, target, count, dtype, operation, stream):
+        assert (source, operation, stream) == (target, "sum", 0x1234)
+        self.calls.append("allReduce")
+        numbers = numbers_at(target, count, dtype)
+        wide = numbers.astype(np.float64)
+        self.host.all_reduce_inplace(wide)
+        numbers[:] = wide
+
+    def broadcast(self, source, target, count, dtype, root, stream):
+        assert (source, stream) == (target, 0x1234)
+        self.calls.append("broadcast")
+        self.host.broadcast_inplace(numbers_at(target, count, dtype).view(np.uint8), root)
+
+    def check_async_error(self):
+        self.calls.append("check_async_error")
+        if self.error:
+            raise self.error
 
 
 @pytest.fixture
-def job(stub, tmp_path, monkeypatch, capfd):
-    """job(size, "function") -> exit code, standard error of ranks that run this function of nccl_rank.py"""
+def connect(monkeypatch):
+    """connect(host, error=None) -> Nccl, the calls to its streams and to NCCL. The error is one of connecting."""
 
-    def run(size, what):
-        boards = tmp_path / "boards"
-        boards.mkdir()
-        monkeypatch.setenv("TMPDIR", str(boards))
-        code = launcher.launch([sys.executable, "-W", "error", str(HERE / "nccl_rank.py"), str(stub), what], size)
-        return code, capfd.readouterr().err
+    def build(host, error=None):
+        def communicator(size, shared_id, rank):
+            assert (size, shared_id, rank) == (host.size, b"the id of rank 0", host.rank)
+            if error:
+                raise error
+            return World(host, calls)
 
-    return run
+        calls = []
+        current = Stream(calls, "current")
+        cuda = types.SimpleNamespace(
+            Stream=lambda non_blocking: Stream(calls, "NCCL's"), get_current_stream=lambda: current
+        )
+        dtypes = {name: ml_dtypes.bfloat16 if key == "bfloat16" else np.dtype(key) for key, name in TYPES.items()}
+        nccl = types.SimpleNamespace(
+            NcclError=NcclError, NCCL_SUM="sum", NcclCommunicator=communicator, available=True, **dtypes
+        )
+        nccl.get_unique_id = lambda: b"the id of rank 0"
+        modules[threading.get_ident()] = nccl
+        return Nccl(host, types.SimpleNamespace(cuda=cuda)), calls
+
+    modules = {}
+    monkeypatch.setattr(module, "import_nccl", lambda: modules[threading.get_ident()])
+    return build
 
 
 @pytest.mark.parametrize("size", [2, 3])
-@pytest.mark.parametrize("what", ["collectives", "a_gradient"])
-def test_sums_and_copies_are_right(job, size, what):
-    assert job(size, what) == (0, "")
+def test_sums_and_copies_are_right(size, connect, together):
+    def work(host):
+        ranks, _ = connect(host)
+        for dtype in TYPES:
+            whole = array(np.arange(20) + ranks.rank, dtype)
+            ranks.all_reduce_inplace(whole[3:14])
+            expected = np.arange(20) + ranks.rank
+            expected[3:14] = size * np.arange(3, 14) + sum(range(size))
+            assert whole.astype(int).tolist() == expected.tolist()
+            matrix = array(np.full((3, 5), ranks.rank), dtype)
+            ranks.broadcast_inplace(matrix[1:], root=1)
+            assert matrix.astype(int).tolist() == [[ranks.rank] * 5] + [[1] * 5] * 2
+        ranks.check()
+        ranks.barrier()
+
+    together(size, work)
 
 
-@pytest.mark.parametrize("what", ["the_order", "bad_arrays", "errors", "no_connection_at_all"])
-def test_one_rank(job, what):
-    assert job(1, what) == (0, "")
+@pytest.mark.parametrize("dtype, limit", [(None, 1e-6), ("bfloat16", 2**-7)])
+def test_the_buckets_of_a_gradient_are_summed(dtype, limit, connect, together, monkeypatch):
+    monkeypatch.setattr(gradient, "BUCKET_SIZE", 100)
+    shares = np.random.default_rng(0).normal(size=(2, 450))
+
+    def work(host):
+        grad = array(shares[host.rank], "float32")
+        total = GradientSum(connect(host)[0], grad, [0, 120, 150, 300], dtype and dtype_named(dtype))
+        for offset in 300, 150, 120, 0:
+            total.complete_from(offset)
+        total.finish()
+        return grad
+
+    one, other = together(2, work)
+    np.testing.assert_allclose(one, shares.sum(axis=0), rtol=0, atol=limit * np.abs(shares).sum(axis=0).max())
+    assert np.array_equal(one, other)
 
 
-@pytest.mark.parametrize("what, who", [("no_id", ""), ("no_connection", "rank 1: ")])
-def test_a_rank_that_cannot_connect_ends_those_that_wait_for_it(what, who, job, monkeypatch):
-    monkeypatch.setattr(launcher, "GRACE", 0.5)
-    assert job(3, what) == (
-        2,
-        (
-            f"scratchformer: {who}NCCL cannot connect the GPUs: NCCL_ERROR_SYSTEM_ERROR: the stub was told to fail; "
-            "for details, set NCCL_DEBUG=WARN in the environment\n"
-        ),
-    )
+def test_nccl_waits_for_what_is_queued_and_what_follows_waits_for_nccl(connect):
+    host = Communicator()
+    ranks, calls = connect(host)
+    host.barrier, host.check = lambda: calls.append("host: barrier"), lambda _: calls.append("host: check")
+    x = array([1, 2], "float32")
+    follows = ["current stream: an event", "NCCL's stream: wait for the current"]
+    is_followed = ["NCCL's stream: an event", "current stream: wait for the NCCL's"]
+    for call, expected in [
+        (lambda: ranks.all_reduce_inplace(x), [*follows, "allReduce"]),
+        (lambda: ranks.broadcast_inplace(x), [*follows, "broadcast", *is_followed]),
+        (ranks.wait, is_followed),
+        (ranks.check, ["host: check", "check_async_error"]),
+        (ranks.barrier, ["NCCL's stream: synchronize", "host: barrier"]),
+    ]:
+        calls.clear()
+        call()
+        assert calls == expected
 
 
-def test_a_rank_that_dies_ends_the_job(job):
-    code, said = job(2, "dying")
-    assert code == 1 and "NCCL_ERROR_REMOTE_ERROR: a rank is gone" in said and "rank 1 was killed by SIGKILL" in said
+def test_arrays_that_cannot_be_sent_are_refused(connect):
+    ranks, _ = connect(Communicator())
+    with pytest.raises(ValueError, match="cannot send an array of int64, only of float32, float64, float16, bfloat16"):
+        ranks.all_reduce_inplace(array([1, 2], "int64"))
+    for call in ranks.all_reduce_inplace, ranks.broadcast_inplace:
+        with pytest.raises(ValueError, match=r"of shape \(2,\) that is not contiguous"):
+            call(array([1, 2, 3], "float32")[::2])
 
 
-def test_a_rank_that_raises_frees_its_communicator_without_waiting(job):
-    code, said = job(2, "raising")
-    assert code == 1 and "rank 1 | RuntimeError: rank 1 is unhappy\n" in said
-    assert "rank 1 | 0 destroyed, 1 aborted\n" in said
+def test_errors_of_nccl(connect, monkeypatch):
+    ranks, _ = connect(Communicator())
+    for error, expected in (NcclError("a rank is gone"), "a rank is gone"), (KeyError(9), "NCCL failed with code 9"):
+        ranks.world.error = error
+        with pytest.raises(RuntimeError, match=expected):
+            ranks.check()
+    ranks.world.error = KeyError(module.IN_PROGRESS)
+    ranks.check()
+    for error, expected in (NcclError("no\nroute"), "no"), (KeyError(7), "7"):
+        with pytest.raises(
+            UserError, match=f"^NCCL cannot connect the GPUs: {expected}.*; for details, set NCCL_DEBUG"
+        ):
+            connect(Communicator(), error)
+
+
+def test_a_rank_that_exits_aborts_its_communicator(connect, monkeypatch):
+    """To destroy it, as CuPy would, may wait for other ranks."""
+    registered = []
+    monkeypatch.setattr(module.atexit, "register", registered.append)
+    ranks, _ = connect(Communicator())
+    assert registered == [ranks.world.abort]
 
 
 def test_a_missing_library_is_reported_in_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy.cuda.nccl", types.SimpleNamespace(available=False))
     with pytest.raises(UserError, match="several GPUs need NCCL, which CuPy cannot find; pip install nvidia-nccl"):
         Nccl(Communicator(), cupy=None)
+
+
+# On real GPUs: one each, with NCCL, or all on one ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def alone(cupy):
+    """NCCL with one rank. A GPU without NCCL is a failure: the extras cuda12 and cuda13 install it."""
+    return Nccl(Communicator(), cupy)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", TYPES)
+def test_one_rank_keeps_its_numbers(cupy, alone, dtype):
+    expected = np.arange(10_000).astype(dtype_named(dtype))
+    x = cupy.asarray(expected)
+    for part in x, x[17:4_000]:
+        alone.all_reduce_inplace(part)
+        alone.wait()
+        alone.broadcast_inplace(part)
+    alone.barrier()
+    alone.check()
+    assert (x.get() == expected).all()
+
+
+@pytest.mark.gpu
+def test_a_gradient_is_sent_in_bf16(cupy, alone):
+    bfloat16 = dtype_named("bfloat16")
+    grad = cupy.linspace(-1, 1, 10_000, dtype="float32")
+    expected = grad.astype(bfloat16).astype("float32")
+    total = GradientSum(alone, grad, [0, 3_000, 6_000], bfloat16)
+    total.complete_from(3_000)
+    total.finish()
+    assert (grad == expected).all()
+
+
+@pytest.mark.parametrize(
+    "device, options, limit",
+    [
+        pytest.param("gpu:0", ["fp32"], 1e-3, marks=pytest.mark.gpu),
+        pytest.param("gpu:0", ["bf16"], 5e-2, marks=pytest.mark.gpu),
+        pytest.param("gpu", ["fp32"], 1e-3, marks=pytest.mark.multi_gpu),
+        pytest.param("gpu", ["bf16", "--set", "gradient_dtype=bf16"], 5e-2, marks=pytest.mark.multi_gpu),
+    ],
+)
+def test_two_ranks_equal_one_with_two_micro_batches(device, options, limit, cupy, tmp_path, small_settings):
+    losses = []
+    for nproc in (1, 2):
+        run = RunDirectory(tmp_path / str(nproc))
+        arguments = ["--device", device, "--nproc", nproc, "--precision", *options]
+        assert main([str(word) for word in ("train", "tiny", "--out", run.path, *small_settings, *arguments)]) == 0
+        losses.append([entry["loss"] for event in ("step", "validation") for entry in run.read_log(event)])
+    assert losses[1] == pytest.approx(losses[0], rel=limit)

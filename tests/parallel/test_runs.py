@@ -1,61 +1,97 @@
-"""Whole runs of several processes, started as a user does."""
+"""Whole runs of several processes, started as a user does, and what is refused before any is started."""
 
-import json
+import signal
+import subprocess
+import sys
+import time
 
-import numpy as np
 import pytest
 
 from scratchformer.cli import main
 from scratchformer.training import checkpoints
 from scratchformer.training.run import RunDirectory
 
-
-def log_of(path):
-    """The lines of the log, without times."""
-    lines = [json.loads(line) for line in (path / "log.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if "seconds" not in key} for line in lines]
-
-
-def last_tensors(path):
-    """The weights and moments in the last checkpoint."""
-    last = checkpoints.load(RunDirectory(path).checkpoints.steps()[-1])
-    return last.weights | last.moments
+TWO = ["--nproc", 2, "--threads", 1]
 
 
 @pytest.fixture
-def train(tmp_path, small_settings, capsys):
-    """train("name", "--nproc", 2, ...) -> the run's directory"""
+def train(tmp_path, small_settings):
+    """train("name", *options) -> the run, finished"""
 
-    def run(name, *options):
+    def call(name, *options):
         words = ["train", "tiny", "--out", tmp_path / name, *small_settings, "--set", "accumulation=4", *options]
         assert main(list(map(str, words))) == 0
-        return tmp_path / name
+        return RunDirectory(tmp_path / name)
 
-    return run
-
-
-def resume(path, *options):
-    assert main([str(word) for word in ("train", "--resume", path, *options)]) == 0
-    return path
+    return call
 
 
-def test_a_run_of_two_processes_equals_a_run_of_two_threads(train):
-    alone, two = train("alone", "--threads", 2), train("two", "--nproc", 2, "--threads", 1)
-    assert log_of(two) == log_of(alone) and len(log_of(two)) == 15
-    here, there = last_tensors(alone), last_tensors(two)
-    assert here.keys() == there.keys() and all(np.array_equal(here[name], there[name]) for name in here)
-    names = ["log.jsonl", "config.toml", "tokenizer.model"]
-    assert sorted(path.name for path in two.iterdir()) == sorted(path.name for path in alone.iterdir())
-    assert (alone / names[2]).read_bytes() == (two / names[2]).read_bytes()
+def test_a_run_of_two_processes_equals_a_run_of_two_threads(train, same_run, tmp_path, monkeypatch):
+    """Whatever modules are in the working directory."""
+    (tmp_path / "random.py").write_text("raise SystemExit('the wrong one')")
+    (tmp_path / "scratchformer").mkdir()
+    monkeypatch.chdir(tmp_path)
+    alone, two = train("alone", "--threads", 2), train("two", *TWO)
+    same_run(alone, two)
+    names = [sorted(path.name for path in run.path.iterdir()) for run in (alone, two)]
+    assert names[0] == names[1] and alone.tokenizer_file.read_bytes() == two.tokenizer_file.read_bytes()
 
 
 @pytest.mark.slow
-def test_a_run_can_be_resumed_with_more_or_fewer_processes(train):
-    steps = "training.steps"
-    expected = log_of(train("alone", "--threads", 4))
-    run = train("moves", "--set", f"{steps}=4", "--nproc", 2, "--threads", 2)
-    resume(run, "--set", f"{steps}=8", "--nproc", 4, "--threads", 1)
-    resume(run, "--set", f"{steps}=12", "--threads", 4)
-    entries = log_of(run)
-    assert [entry["step"] for entry in entries] == [entry["step"] for entry in expected]
-    assert [entry["loss"] for entry in entries] == pytest.approx([entry["loss"] for entry in expected], rel=1e-5)
+def test_an_interrupted_run_can_be_resumed_with_more_or_fewer_processes(train, tmp_path, small_settings):
+    run = RunDirectory(tmp_path / "moves")
+    options = [*small_settings, "--set", "accumulation=4", "--set", "steps=100000", *TWO, "--out", run.path]
+    command = [sys.executable, "-m", "scratchformer", "train", "tiny", *map(str, options)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as job:
+        while job.poll() is None and not (run.log_file.exists() and len(run.read_log("step")) > 4):
+            time.sleep(0.01)
+        job.send_signal(signal.SIGINT)
+        said = job.communicate(timeout=60)[1]
+    assert job.returncode == 130 and "interrupted; step" in said and "--nproc 2" in said
+    n = checkpoints.load(run.checkpoints.steps()[-1]).progress.step
+    assert [entry["step"] for entry in run.read_log("step")] == list(range(1, n + 1))
+    for steps, nproc, threads in ((n + 3, 4, 1), (n + 6, 1, 4)):
+        resumed = ["--resume", run.path, "--set", f"steps={steps}", "--nproc", nproc, "--threads", threads]
+        assert main(["train", *map(str, resumed)]) == 0
+    losses, expected = (
+        [entry["loss"] for entry in one.read_log("step")] for one in (run, train("whole", "--set", f"steps={n + 6}"))
+    )
+    assert losses == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_run_belongs_to_one_process(own_run):
+    run = RunDirectory(own_run.path)
+    run.lock()
+    RunDirectory(own_run.path).lock()  # the same process may lock it twice
+    command = [sys.executable, "-m", "scratchformer", "train", "--resume", str(own_run.path)]
+    refusal = subprocess.run(command, capture_output=True, text=True)
+    assert refusal.returncode == 2
+    assert refusal.stderr == f"scratchformer: {own_run.path}: another process is training in this run\n"
+
+
+@pytest.mark.parametrize(
+    "arguments, complaint",
+    [
+        (["--nproc", 0], "--nproc: 0 must lie between 1"),
+        (["--nproc", 3], "3 processes, but training.accumulation=2: a step has fewer micro-batches than that"),
+        (["--nproc", 2, "--timeout", "nan"], "--timeout: 'nan'"),
+        (["--nproc", 2, "--set", "training.gradient_dtype=fp8"], "training.gradient_dtype must be one of bf16, not"),
+    ],
+)
+def test_invalid_options_are_refused_in_one_line(arguments, complaint, refused, small_settings, tmp_path):
+    assert complaint in refused("train", "--out", tmp_path / "run", *small_settings, *arguments)
+    assert not (tmp_path / "run" / "config.toml").exists()
+
+
+@pytest.mark.parametrize("nproc, each", [(1, "8 each"), (4, "2 each"), (3, "2 or 3 each"), (8, "1 each")])
+def test_config_prints_the_micro_batches_of_each_process(nproc, each, cli, refused):
+    assert cli("config", "base", "--nproc", nproc).out.splitlines()[-1].endswith(each)
+    remedy = "--set training.accumulation=16 --set training.tokens_per_batch=2048\n"
+    assert remedy in refused("config", "base", "--nproc", 16)
+
+
+def test_a_stray_environment_variable_is_reported_and_does_no_harm(refused, monkeypatch, tmp_path):
+    (tmp_path / "memory").write_text("mine")
+    monkeypatch.setenv("SCRATCHFORMER_JOB", str(tmp_path))
+    assert "SCRATCHFORMER_JOB" in refused("train", "--out", tmp_path / "run", "--timeout", 0)
+    assert (tmp_path / "memory").exists()

@@ -29,7 +29,7 @@ def write_dataset(root, name, train, val, test):
 
     train, val, test: lists of (source, target) sentences; those of `train` go to the parts in turn.
 
-    Returns the entry of DATASETS, with the checksums and the lengths of these files.
+    Returns the entry of DATASETS, with the checksums of these files.
     """
     dataset = DATASETS[name]
     n_parts = len(dataset.train)
@@ -44,16 +44,10 @@ def write_dataset(root, name, train, val, test):
         of_origin[text.origin][text.member] = encoded(text.member or text.origin.name, lines)
     origins = {origin: write_origin(root, origin, members) for origin, members in of_origin.items()}
 
-    def here(text):
-        n_bytes = len(of_origin[text.origin][text.member]) if text.member else 0
-        return replace(text, origin=origins[text.origin], n_bytes=n_bytes)
+    def here(parallel):
+        return ParallelText(*(text._replace(origin=origins[text.origin]) for text in parallel))
 
-    def both_here(parallel):
-        return ParallelText(here(parallel.source), here(parallel.target))
-
-    return replace(
-        dataset, train=tuple(map(both_here, dataset.train)), val=both_here(dataset.val), test=both_here(dataset.test)
-    )
+    return replace(dataset, train=tuple(map(here, dataset.train)), val=here(dataset.val), test=here(dataset.test))
 
 
 def encoded(name, lines):
@@ -78,10 +72,9 @@ def write_origin(root, origin, members):
 
 
 def described(origin, path):
-    """`origin` with the checksum and the length that `path` has."""
-    data = path.read_bytes()
+    """`origin` with the checksum that `path` has."""
     algorithm = origin.checksum.partition(":")[0]
-    return replace(origin, checksum=f"{algorithm}:{hashlib.new(algorithm, data).hexdigest()}", n_bytes=len(data))
+    return origin._replace(checksum=f"{algorithm}:{hashlib.new(algorithm, path.read_bytes()).hexdigest()}")
 
 
 def regular(name, data):
@@ -113,7 +106,6 @@ class LocalServer:
         self.next_answers = []
         self.always = serve
         self.received = []
-        self.closing = threading.Event()
 
         class Handler(BaseHTTPRequestHandler):
             local_server = self
@@ -140,7 +132,6 @@ class LocalServer:
         return self
 
     def __exit__(self, *exception):
-        self.closing.set()
         self.http.shutdown()
         self.http.server_close()
         self.thread.join()
@@ -172,39 +163,17 @@ def serve(handler, ranges=True, n_bytes=None, content_encoding=None):
     handler.wfile.write(body[begin:] if n_bytes is None else body[begin : begin + n_bytes])
 
 
-def status(code, headers=()):
+def status(code):
     """An answer without a file."""
 
     def answer(handler):
         handler.send_response(code)
-        for name, value in headers:
-            handler.send_header(name, value)
         handler.send_header("Content-Length", "0")
         handler.end_headers()
 
     return answer
 
 
-def redirect(location):
-    return status(302, [("Location", location)])
-
-
 def broken_off(n_bytes):
     """The connection ends after `n_bytes` of the body."""
     return lambda handler: serve(handler, n_bytes=n_bytes)
-
-
-def stalled(n_bytes):
-    """Send `n_bytes` of the body, then nothing until the server closes."""
-
-    def answer(handler):
-        serve(handler, n_bytes=n_bytes)
-        handler.wfile.flush()
-        handler.local_server.closing.wait()
-
-    return answer
-
-
-def hung_up(handler):
-    """The connection ends without an answer."""
-    handler.close_connection = True

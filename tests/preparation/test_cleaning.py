@@ -1,19 +1,17 @@
 import numpy as np
 import pytest
 
-from scratchformer.errors import UserError
 from scratchformer.preparation.cleaning import (
-    Cleaner,
-    Counts,
-    Limits,
+    clean_block,
     count_repeated_inplace,
     hashes_of,
     normalized,
     reason_to_drop,
 )
+from scratchformer.preparation.prepared import Options
 from scratchformer.text.corpora import Block, ParallelFiles
 
-LIMITS = Limits(max_words=80, max_ratio=9.0)
+OPTIONS = Options()
 
 
 @pytest.mark.parametrize(
@@ -56,7 +54,7 @@ def test_every_program_sees_a_normalized_line_as_one_line(line, expected):
     ],
 )
 def test_the_rule_of_clean_corpus_n(source, target, reason):
-    assert reason_to_drop(source, target, LIMITS) == reason
+    assert reason_to_drop(source, target, OPTIONS) == reason
 
 
 def block_of(*pairs, first_line=1):
@@ -76,18 +74,12 @@ def test_a_block_is_cleaned_and_counted(tmp_path, drop):
         ("", "bekannt"),
         ("last", "letzte"),
     ]
-    cleaner = Cleaner(ParallelFiles(tmp_path / "a", tmp_path / "b"), LIMITS, {"Known .", "bekannt"}, drop)
-    found = cleaner(block_of(*pairs))
+    files = ParallelFiles(tmp_path / "a", tmp_path / "b")
+    found = clean_block(block_of(*pairs), files, Options(drop_overlap=drop), {"Known .", "bekannt"})
     kept = [("a b", "x y"), *([] if drop else [("Known .", "q"), ("r", "bekannt")]), ("last", "letzte")]
     assert (found.source, found.target) == block_of(*kept)[:2]
-    assert found.counts == Counts(lines=8, empty=2, too_long=1, ratio=1, held_out=2, kept=len(kept))
+    assert found.counts == dict(lines=8, empty=2, too_long=1, ratio=1, held_out=2, kept=len(kept))
     assert np.array_equal(found.hashes, hashes_of(kept))
-
-
-def test_an_encoding_error_names_file_and_line(tmp_path):
-    cleaner = Cleaner(ParallelFiles(tmp_path / "a", tmp_path / "b"), LIMITS, (), False)
-    with pytest.raises(UserError, match="/b, line 12: not valid UTF-8"):
-        cleaner(Block(b"fine\nfine\n", b"fine\nStra\xdfe\n", first_line=11))
 
 
 def test_repetitions_are_counted_by_hashes():

@@ -1,7 +1,6 @@
 """GPT-2's tokenizer: its ids and its text, and files that it refuses."""
 
 import json
-import pickle
 import random
 import sys
 
@@ -9,7 +8,7 @@ import pytest
 
 from scratchformer.errors import UserError
 from scratchformer.text.hub import FORMAT, HubTokenizer, of_gpt2
-from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK, load_tokenizer
+from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
 TEXT = "the dog, über\u00a0the 🙂 \n\n\t  it's <|endoftext|> e\u0301 \ufeff\x00\x85\u2028 123456 日本語 "
 
@@ -72,21 +71,14 @@ def test_half_a_character_is_shown_as_such(tokenizer):
     assert tokenizer.pieces(tokenizer.encode(["\n"])[0]) == ["\\n"]
 
 
-@pytest.mark.parametrize("wrong", [-1, 10**6])
-def test_ids_outside_the_vocabulary(tokenizer, wrong):
-    for look_up in (lambda: tokenizer.decode([[wrong]]), lambda: tokenizer.pieces([wrong])):
-        with pytest.raises(IndexError):
-            look_up()
-
-
 # --- files
 
 
-def test_it_is_saved_loaded_and_pickled(tokenizer, tmp_path):
+def test_it_is_saved_and_loaded(tokenizer, tmp_path):
     tokenizer.save(tmp_path / "tokenizer.model")
-    for again in (load_tokenizer(tmp_path / "tokenizer.model"), pickle.loads(pickle.dumps(tokenizer))):
-        assert again.serialized == tokenizer.serialized and again.checksum == tokenizer.checksum
-        assert again.encode([TEXT]) == tokenizer.encode([TEXT]) and again.same_pieces(tokenizer)
+    again = Tokenizer.load(tmp_path / "tokenizer.model")
+    assert again.serialized == tokenizer.serialized and again.checksum == tokenizer.checksum
+    assert again.encode([TEXT]) == tokenizer.encode([TEXT]) and again.same_pieces(tokenizer)
 
 
 def changed(path, change):
@@ -103,12 +95,11 @@ BAD_FILES = [
     ("vocab.json", lambda path: path.unlink(), "No such file"),
     ("vocab.json", lambda path: path.write_bytes(path.read_bytes()[:-100]), "not JSON, or damaged"),
     ("vocab.json", lambda path: changed(path, list), "not a vocabulary"),
-    ("vocab.json", lambda path: changed(path, lambda ids: {}), "its last piece is ''"),
     ("vocab.json", lambda path: changed(path, lambda ids: ids | {"a": -1}), "not a vocabulary"),
-    ("vocab.json", lambda path: changed(path, lambda ids: without(ids, "<|endoftext|>")), "GPT-2's is '<|endoftext|>'"),
+    ("vocab.json", lambda path: changed(path, lambda ids: without(ids, "<|endoftext|>")), "its last piece is"),
     ("vocab.json", lambda path: changed(path, lambda ids: without(ids, "Ġthe")), "Token `Ġthe` out of vocabulary"),
     ("merges.txt", lambda path: path.write_bytes(b"\xff"), "not valid UTF-8"),
-    ("merges.txt", lambda path: path.write_text("a a a"), "a damaged one"),
+    ("merges.txt", lambda path: path.write_text("a a a"), "not GPT-2's, or damaged"),
 ]
 
 

@@ -1,9 +1,7 @@
-import pickle
 import re
 
 import numpy as np
 import pytest
-import sentencepiece
 
 from scratchformer.errors import UserError
 from scratchformer.text.tokenizer import (
@@ -16,9 +14,7 @@ from scratchformer.text.tokenizer import (
     TokenizerPair,
     UnknownTokens,
     WordTokenizer,
-    load_tokenizer,
     spellings,
-    unlearned_remark,
 )
 
 ENGLISH = [
@@ -43,11 +39,6 @@ def tokenizer():
 @pytest.fixture(scope="module")
 def byte_tokenizer():
     return Tokenizer.train(TEXT, vocab_size=350, byte_fallback=True)
-
-
-def possible_size(error):
-    """The last number of the message, which is a possible size."""
-    return int(re.findall(r"\d+", str(error.value))[-1])
 
 
 # --- encode, decode, pieces
@@ -77,10 +68,8 @@ def test_text_is_not_normalized_but_for_runs_of_spaces(tokenizer):
 
 
 def test_nothing_and_empty_sentences(tokenizer):
-    assert tokenizer.encode([]) == []
-    assert tokenizer.decode([]) == []
-    assert tokenizer.encode(["", "dog"])[0] == []
-    assert tokenizer.decode([[], [EOS]]) == ["", ""]
+    assert tokenizer.encode([]) == tokenizer.decode([]) == []
+    assert tokenizer.encode(["", "dog"])[0] == [] and tokenizer.decode([[], [EOS]]) == ["", ""]
 
 
 def test_decode_stops_at_eos_and_ignores_pad_and_bos(tokenizer):
@@ -90,19 +79,8 @@ def test_decode_stops_at_eos_and_ignores_pad_and_bos(tokenizer):
 
 def test_ids_may_be_numpy_integers(tokenizer):
     ids = np.array(tokenizer.encode(["the dog"])[0] + [EOS], dtype=np.int32)
-    assert tokenizer.decode([ids]) == ["the dog"]
-    assert tokenizer.pieces(ids)[-1] == "</s>"
-
-
-def test_pieces_name_the_specials(tokenizer):
+    assert tokenizer.decode([ids]) == ["the dog"] and tokenizer.pieces(ids)[-1] == "</s>"
     assert tokenizer.pieces([PAD, EOS, BOS, UNK]) == ["<pad>", "</s>", "<s>", "<unk>"]
-
-
-def test_ids_outside_the_vocabulary(tokenizer):
-    with pytest.raises(IndexError):
-        tokenizer.decode([[tokenizer.vocab_size]])
-    with pytest.raises(IndexError):
-        tokenizer.pieces([tokenizer.vocab_size])
 
 
 def test_an_unknown_character_is_unk(tokenizer):
@@ -114,7 +92,7 @@ def test_an_unknown_character_is_unk(tokenizer):
 def test_byte_fallback_spells_an_unknown_character(byte_tokenizer):
     [ids] = byte_tokenizer.encode(["dog 🙂 dog"])
     assert UNK not in ids
-    assert [piece for piece in byte_tokenizer.pieces(ids) if piece.startswith("<0x")] == [
+    assert [piece for piece in byte_tokenizer.pieces(ids) if len(piece) == 6] == [
         "<0xF0>",
         "<0x9F>",
         "<0x99>",
@@ -140,22 +118,6 @@ def test_training_twice_gives_the_same_bytes():
     assert models[0] == models[1]
 
 
-def test_training_is_silent(capfd):
-    Tokenizer.train(TEXT, vocab_size=90)
-    with pytest.raises(UserError):
-        Tokenizer.train(TEXT, vocab_size=9_000)
-    assert capfd.readouterr() == ("", "")
-
-
-def test_an_error_of_the_sentences_passes_through():
-    def broken():
-        yield "fine"
-        raise UserError("line 2 is broken")
-
-    with pytest.raises(UserError, match="line 2 is broken"):
-        Tokenizer.train(broken(), vocab_size=50)
-
-
 def test_long_sentences_are_not_skipped():
     long = "the dog " * 2_000 + "ß"  # 16 kB; sentencepiece skips what is longer than 4192 bytes, by default
     learned = Tokenizer.train([long, "the dog"], vocab_size=20)
@@ -163,54 +125,27 @@ def test_long_sentences_are_not_skipped():
 
 
 @pytest.mark.parametrize("byte_fallback", [False, True])
-def test_too_large_a_vocabulary_names_the_largest(byte_fallback):
-    with pytest.raises(UserError, match="vocab_size 9000 is too large") as error:
-        Tokenizer.train(TEXT, 9_000, byte_fallback)
-    largest = possible_size(error)
-    assert Tokenizer.train(TEXT, largest, byte_fallback).vocab_size == largest
-    with pytest.raises(UserError, match=f"vocab_size {largest + 1} is too large"):
-        Tokenizer.train(TEXT, largest + 1, byte_fallback)
-
-
-@pytest.mark.parametrize("byte_fallback", [False, True])
-@pytest.mark.parametrize("vocab_size", [-1, 0, 1, 4, 10])
-def test_too_small_a_vocabulary_names_the_smallest(vocab_size, byte_fallback):
-    with pytest.raises(UserError, match=f"vocab_size {vocab_size} is too small") as error:
-        Tokenizer.train(TEXT, vocab_size, byte_fallback)
-    smallest = possible_size(error)
-    assert smallest == 4 + 256 * byte_fallback + len(set("".join(TEXT)))  # the space counts, as "▁"
-    assert Tokenizer.train(TEXT, smallest, byte_fallback).vocab_size == smallest
-    with pytest.raises(UserError, match=f"vocab_size {smallest - 1} is too small"):
-        Tokenizer.train(TEXT, smallest - 1, byte_fallback)
+@pytest.mark.parametrize(("asked", "said", "step"), [(9000, "large", 1), (10, "small", -1), (0, "small", -1)])
+def test_an_impossible_size_names_the_nearest_possible_one(byte_fallback, asked, said, step):
+    with pytest.raises(UserError, match=f"vocab_size {asked} is too {said}") as error:
+        Tokenizer.train(TEXT, asked, byte_fallback)
+    possible = int(re.findall(r"\d+", str(error.value))[-1])
+    assert Tokenizer.train(TEXT, possible, byte_fallback).vocab_size == possible
+    with pytest.raises(UserError, match=f"vocab_size {possible + step} is too {said}"):
+        Tokenizer.train(TEXT, possible + step, byte_fallback)
 
 
 @pytest.mark.parametrize("character", ["▅", "\0"])
 def test_a_character_that_sentencepiece_cannot_learn_spoils_no_other(character):
     lines = [f"the{character} dog", f"{character}{character} a cat"]
-    for text in (lines, lines + TEXT):
-        learned = Tokenizer.train(text, 30 if text is lines else 90)
-        assert [ids.count(UNK) for ids in learned.encode(lines)] == [1, 1]  # one for successive characters
-        assert learned.decode(learned.encode(lines)) == ["the ⁇  dog", " ⁇  a cat"]
-        assert pickle.loads(pickle.dumps(learned)).unlearned == learned.unlearned == {character: 3}
-        assert unlearned_remark(learned) == (
-            "3 characters of the training text have no piece, and count as unknown: sentencepiece cannot learn "
-            f"U+{ord(character):04X} (3)"
-        )
-    as_bytes = Tokenizer.train(lines, 280, byte_fallback=True)
-    assert as_bytes.decode(as_bytes.encode(lines)) == lines and not unlearned_remark(as_bytes)
+    learned = Tokenizer.train(lines + TEXT, 90)
+    assert [ids.count(UNK) for ids in learned.encode(lines)] == [1, 1]  # one for successive characters
+    assert learned.decode(learned.encode(lines)) == ["the ⁇  dog", " ⁇  a cat"]
 
 
-@pytest.mark.parametrize("text", [TEXT, ["a\u3000b \xa0\u2028\r\ufeff\ufffd\ufffe\U0010ffff"]])
-def test_all_other_text_is_learnt(text):
-    learned = Tokenizer.train(text, 90 if text is TEXT else 15)
-    assert not any(UNK in ids for ids in learned.encode(text)) and unlearned_remark(learned) == ""
-
-
-@pytest.mark.slow
-def test_the_rarest_character_of_a_large_text_is_told():
-    """sentencepiece computes the share of the characters that it has learnt in float32."""
-    learned = Tokenizer.train([*[f"{number:020} " * 60 for number in range(28_000)], "ß"], 40)
-    assert learned.encode(["ß"])[0].count(UNK) == 1 and learned.unlearned == {"ß": 1}
+def test_every_other_character_is_learnt():
+    text = ["a\u3000b \xa0\u2028\r\ufeff\ufffd\ufffe\U0010ffff"]
+    assert UNK not in Tokenizer.train(text, 15).encode(text)[0]
 
 
 def test_an_error_of_sentencepiece_is_one_line():
@@ -237,38 +172,20 @@ def test_save_and_load(tokenizer, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_saving_where_nothing_can_be_written(tokenizer, tmp_path):
-    (tmp_path / "file").touch()
-    (tmp_path / "directory").mkdir()
-    for path in (tmp_path / "missing" / "model", tmp_path / "file" / "model", tmp_path / "directory"):
-        with pytest.raises(UserError, match="cannot write the tokenizer"):
-            tokenizer.save(path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["directory", "file"]
-
-
-def test_loading_an_unreadable_file(tmp_path):
+def test_files_that_cannot_be_written_or_read(tokenizer, tmp_path):
+    with pytest.raises(UserError, match="cannot write the tokenizer"):
+        tokenizer.save(tmp_path / "missing" / "model")
     with pytest.raises(UserError, match="missing: cannot read the tokenizer: No such file"):
         Tokenizer.load(tmp_path / "missing")
-    with pytest.raises(UserError, match="cannot read the tokenizer"):
-        Tokenizer.load(tmp_path)
 
 
 def test_loading_something_else(tokenizer, tmp_path, capfd):
     path, saved = tmp_path / "other", tokenizer.serialized
-    for content in (b"", b"plain text", b"\x80\x00" * 500, saved[:300], saved[:-3]):
+    for content in (b"", b"plain text", saved[:300], saved[:-3]):
         path.write_bytes(content)
         with pytest.raises(UserError, match="other is not a sentencepiece model, or a damaged one"):
             Tokenizer.load(path)
     assert capfd.readouterr() == ("", "")
-
-
-def test_loading_a_model_with_other_specials(tmp_path):
-    prefix = str(tmp_path / "other")
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT), model_prefix=prefix, model_type="bpe", vocab_size=90, minloglevel=2
-    )
-    with pytest.raises(UserError, match=r"other\.model has other special ids .* = 0, 1, 2, 3: -1, 2, 1, 0"):
-        Tokenizer.load(tmp_path / "other.model")
 
 
 # --- unknown tokens
@@ -316,9 +233,6 @@ def test_a_word_is_one_id():
     ]
     assert tokenizer.decode([[4, 6], [BOS, 6, UNK, EOS, 4], [PAD]]) == ["the dog", "dog <unk>", ""]
     assert tokenizer.pieces([EOS, 4]) == ["</s>", "the"] and tokenizer.vocab_size == 8
-    for wrong in (-1, 8):
-        with pytest.raises(IndexError):
-            tokenizer.decode([[wrong]])
 
 
 def test_the_classes_of_a_word():
@@ -348,9 +262,6 @@ def test_rare_words_share_the_narrowest_class_that_is_frequent():
 def test_a_pair_is_saved_and_loaded(tokenizer, tmp_path):
     path, pair = tmp_path / "pair", TokenizerPair(WordTokenizer.of(["ein", "Äpfel"]), WordTokenizer.of(["S", "/S"]))
     pair.save(path)
-    loaded = load_tokenizer(path)
+    loaded = Tokenizer.load(path)
     assert isinstance(loaded, TokenizerPair) and loaded.same_pieces(pair)
     assert (loaded.encode(["Äpfel"]), loaded.decode([[5, 4]])) == ([[5]], ["/S S"])
-    path.write_bytes(pair.serialized.replace(b"/S", b"/\xff"))
-    with pytest.raises(UserError, match="pair is not a list of words, or a damaged one"):
-        load_tokenizer(path)

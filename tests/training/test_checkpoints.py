@@ -1,3 +1,5 @@
+"""A checkpoint is written whole or not at all, and a damaged one is never loaded."""
+
 import os
 import random
 from dataclasses import replace
@@ -24,25 +26,12 @@ def path(tmp_path):
 
 
 def test_what_is_saved_is_loaded_bit_for_bit(path, same):
-    checkpoint = new_checkpoint(
-        step=7,
-        epoch=2,
-        index=3,
-        target_tokens=2**40,
-        seconds=0.1,
-        best_loss=1 / 3,
-        unimproved=1,
-        data_checksum=2**32 - 1,
-    )
+    counts = {"step": 7, "epoch": 2, "index": 3, "target_tokens": 2**40, "data_checksum": 2**32 - 1}
+    checkpoint = new_checkpoint(**counts, seconds=0.1, best_loss=1 / 3, unimproved=1)
     save(path, checkpoint)
     loaded = load(path)
-    assert same(loaded.weights, checkpoint.weights)
-    assert same(loaded.moments, checkpoint.moments)
-    assert loaded.progress == checkpoint.progress
-    assert loaded.config == TINY
-
-
-# --- whole or not at all
+    assert same(loaded.weights, checkpoint.weights) and same(loaded.moments, checkpoint.moments)
+    assert (loaded.progress, loaded.config) == (checkpoint.progress, TINY)
 
 
 @pytest.mark.parametrize("crash", [KeyboardInterrupt, OSError(28, "No space left on device")])
@@ -75,41 +64,21 @@ def test_a_full_disk_is_told_and_leaves_nothing_behind(path, monkeypatch):
     assert os.listdir(path.parent) == []
 
 
-# --- damage
-
-
-def test_a_truncated_file(path):
-    save(path, new_checkpoint())
-    whole = path.read_bytes()
-    for length in [0, 1, 7, 8, 100, len(whole) // 2, len(whole) - 1]:
-        path.write_bytes(whole[:length])
-        with pytest.raises(UserError, match=path.name):
-            load(path)
-
-
-def test_a_flipped_bit_anywhere_never_changes_a_weight_and_never_crashes(path, same):
+def test_damage_anywhere_never_changes_a_weight_and_never_crashes(path, same):
     checkpoint = new_checkpoint()
     save(path, checkpoint)
-    whole = path.read_bytes()
-    rng = random.Random(0)
-    n_refused = 0
-    for place in rng.sample(range(8 * len(whole)), 400):
-        damaged = bytearray(whole)
-        damaged[place // 8] ^= 1 << place % 8
-        path.write_bytes(damaged)
-        try:
-            assert same(load(path).weights, checkpoint.weights)
-        except UserError as error:
-            assert path.name in str(error)
-            n_refused += 1
-    assert n_refused > 100
-
-
-@pytest.mark.parametrize("content", [b"", b"some text\n" * 100])
-def test_what_is_no_checkpoint_at_all(path, content):
-    path.write_bytes(content)
-    with pytest.raises(UserError, match=path.name):
-        load(path)
+    whole, n_refused = path.read_bytes(), 0
+    for place in random.Random(0).sample(range(8 * len(whole)), 200):
+        flipped = bytearray(whole)
+        flipped[place // 8] ^= 1 << place % 8
+        for damaged in (bytes(flipped), whole[: place // 8]):
+            path.write_bytes(damaged)
+            try:
+                assert same(load(path).weights, checkpoint.weights)
+            except UserError as error:
+                assert path.name in str(error)
+                n_refused += 1
+    assert n_refused > 250  # a bit of the header may mean nothing
 
 
 @pytest.mark.parametrize("header", [None, {"format": "pt"}, {"format": "scratchformer checkpoint 99"}])
@@ -117,12 +86,6 @@ def test_a_safetensors_file_of_another_program(path, header):
     save_file({"model.weight": np.ones(3)}, path, header)
     with pytest.raises(UserError, match="not one that this program wrote"):
         load(path)
-
-
-def test_a_missing_file_and_a_directory(path):
-    for not_a_file in (path, path.parent):
-        with pytest.raises(UserError, match=not_a_file.name):
-            load(not_a_file)
 
 
 def test_what_does_not_fit_is_named(path):
@@ -133,7 +96,7 @@ def test_what_does_not_fit_is_named(path):
         copy_into(weights, weights | {"b": np.empty(8)}, path)
 
 
-# --- the checkpoints of a run
+# The checkpoints of a run ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -175,15 +138,14 @@ def test_what_is_set_aside_is_not_deleted(directory):
 
 
 def test_average_then_best_then_last_is_preferred(directory):
-    assert directory.preferred() == directory.of_step(30)
-    save(directory.best, new_checkpoint())
-    assert directory.preferred() == directory.best
-    save(directory.average, new_checkpoint(step=30))
-    assert directory.preferred() == directory.average
-    save(directory.average, new_checkpoint(step=25))
-    assert directory.preferred() == directory.best
-    with pytest.raises(UserError, match="no checkpoint here"):
-        CheckpointDirectory(directory.directory / "nowhere").preferred()
+    for path, step, preferred in [
+        (directory.of_step(30), 30, directory.of_step(30)),
+        (directory.best, 0, directory.best),
+        (directory.average, 30, directory.average),
+        (directory.average, 25, directory.best),  # an old average
+    ]:
+        save(path, new_checkpoint(step=step))
+        assert directory.preferred() == preferred
 
 
 def test_the_average_is_the_mean(directory):
@@ -197,14 +159,10 @@ def test_the_average_is_the_mean(directory):
     assert mean.progress.step == 30 and mean.moments == {}
 
 
-@pytest.mark.parametrize("progress", [{"data_checksum": 1}, {"tokenizer_checksum": 1}])
-def test_no_average_over_different_runs(directory, progress):
-    save(directory.of_step(25), new_checkpoint(25, step=25, **progress))
+def test_no_average_over_different_runs_or_models(directory):
+    save(directory.of_step(25), new_checkpoint(25, step=25, data_checksum=1))
     with pytest.raises(UserError, match="step_00000025.safetensors: of another run than step_00000030.safetensors"):
         average(directory.steps()[-2:])
-
-
-def test_no_average_over_different_models(directory):
     other = new_checkpoint(step=20)
     save(directory.of_step(20), replace(other, weights={"other": other.weights["b"]}))
     with pytest.raises(UserError, match=r"step_00000020.*missing a\.weight, b, c; not in the model other"):

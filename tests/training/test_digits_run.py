@@ -1,7 +1,5 @@
 """Runs of a Vision Transformer that reads scikit-learn's digits."""
 
-import sys
-
 import numpy as np
 import pytest
 
@@ -69,18 +67,11 @@ def test_train_and_evaluate(cli, task_settings, tmp_path):
         ("image_size=16", "model.image_size=16: the digits have 8 x 8 pixels"),
         ("patch_size=3", "model.image_size=8 is not a multiple of model.patch_size=3"),
         ("data.directory=text", "data.task=digits reads the images of scikit-learn, and no files"),
-        ("tokens_per_batch=16", "example 1 has 17 tokens and does not fit into a batch"),
     ],
 )
 def test_impossible_settings_are_refused(refused, tmp_path, setting, complaint):
     assert complaint in refused("train", "vit-digits", "--out", tmp_path / "run", "--set", setting)
     assert not (tmp_path / "run").exists()
-
-
-def test_without_scikit_learn_it_says_how_to_install_it(refused, monkeypatch, tmp_path):
-    monkeypatch.undo()  # read the images again
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    assert "pip install 'scratchformer[vision]' brings it" in refused("train", "vit-digits", "--out", tmp_path / "run")
 
 
 @pytest.mark.slow

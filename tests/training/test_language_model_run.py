@@ -9,20 +9,15 @@ import scratchformer as sf
 from scratchformer import config as configs
 from scratchformer.tasks import start
 from scratchformer.tasks.language_model import LanguageModelTask, loss_on
-from scratchformer.tasks.table import task_of
+from scratchformer.tasks.task import task_named
 from scratchformer.training.run import RunDirectory, Trained
 from scratchformer.training.validation import loss_of_validation
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_from_a_text_to_its_continuation(cli, texts, task_settings, tmp_path, monkeypatch):
-    run = tmp_path / "run"
-    first = cli("train", "gpt-tiny", "--text", *texts, "--out", run, *task_settings("gpt-tiny"))
-    assert first.code == 0 and " windows, " in first.err + first.out
-    assert [entry["step"] for entry in RunDirectory(run).read_log("bits per character")] == [6, 12]
-    assert cli("train", "--resume", run, "--set", "steps=14").code == 0
-
+def test_from_a_text_to_its_continuation(cli, task_run, monkeypatch):
+    run = task_run("gpt-tiny").path
     scores = cli("evaluate", run).out
     assert scores.startswith("bits per character ") and "characters of validation text" in scores
     written = cli("generate", run, "--prompt", "3 times", "--tokens", 5, "--temperature", 0).out
@@ -53,12 +48,11 @@ def test_the_score_is_that_of_the_whole_text(task_config, tmp_path):
 WORDS = "the dog sees a cat and the cat sees the dog , "
 
 
-@pytest.mark.parametrize("preset", ["gpt-tiny", "bert-tiny"])
 @pytest.mark.parametrize(
-    "texts, n_val", [([WORDS * 60], 1), ([f"{WORDS}\r" * 60], 1), ([WORDS] * 40, 4), ([f"{WORDS}\r\n\r\n"] * 40, 4)]
+    "preset, texts", [("gpt-tiny", [f"{WORDS}\r\n\r\n"] * 40), ("gpt-tiny", [WORDS] * 40), ("bert-tiny", [WORDS * 60])]
 )
-def test_text_of_every_shape_is_trained_on_and_validates(cli, task_settings, tmp_path, preset, texts, n_val):
-    """One line; an old Mac's lines; forty files of one line; the same from Windows, with a blank line."""
+def test_text_of_every_shape_is_trained_on_and_validates(cli, task_settings, tmp_path, preset, texts):
+    """Forty files from Windows, with a blank line; forty of one line; one line."""
     files = [tmp_path / f"{number:02}.txt" for number in range(len(texts))]
     for file, text in zip(files, texts):
         file.write_bytes(text.encode())
@@ -68,35 +62,30 @@ def test_text_of_every_shape_is_trained_on_and_validates(cli, task_settings, tmp
     outcome = cli("train", preset, "--text", *files, "--out", run, *settings)
     assert outcome.code == 0, outcome.err
     assert len(RunDirectory(run).read_log("validation")) == 1
-    read = task_of(configs.load(run / "config.toml")).read(configs.load(run / "config.toml"))
-    if preset == "gpt-tiny":
-        assert len(read.val) == n_val
+    read = task_named("language-model" if preset == "gpt-tiny" else "masked-language-model").read(
+        configs.load(run / "config.toml")
+    )
     held_out, all_text = sum(map(len, read.val)), sum(map(len, [*read.train, *read.val]))
     assert 0.08 < held_out / all_text < 0.12 and cli("evaluate", run).code == 0
 
 
 @pytest.mark.parametrize(
-    "files, arguments, complaint",
+    "contents, arguments, complaint",
     [
-        ([("a", None)], [], "a: No such file"),
-        ([("a", "")], [], "a: too little text"),
-        ([("a", "one line")], [], "a: too little text: 9 characters in all"),
-        ([("a", "one line"), ("b", "\n"), ("c", "a b\r")], [], "a and 2 more: too little text: 14 characters in all"),
-        ([("a", "a b\n" * 900), ("c", "a b\n" * 900)], [], "c: the same text as"),
-        ([("a", "café\n".encode("latin-1") * 20)], [], "a, line 1: not valid UTF-8"),
-        ([("a", "a b\n" * 20)], ["vocab_size=100000"], "vocab_size 100000 is too large for this text"),
-        ([("a", "a b\n" * 20)], ["vocab_size=264", "max_length=128"], "fewer than the window of data.max_length=128"),
-        ([("a", "a b\n" * 200)], ["vocab_size=264", "tokens_per_batch=15"], "does not fit into a batch"),
+        ([b"one line"], [], "0: too little text: 9 characters in all"),
+        ([b"a b\n" * 900, b"a b\n" * 900], [], "1: the same text as"),
+        (["café\n".encode("latin-1") * 20], [], "0, line 1: not valid UTF-8"),
+        ([b"a b\n" * 20], ["vocab_size=264", "max_length=128"], "fewer than the window of data.max_length=128"),
+        ([b"a b\n" * 200], ["vocab_size=264", "tokens_per_batch=15"], "does not fit into a batch"),
     ],
 )
-def test_bad_text(refused, tmp_path, files, arguments, complaint):
-    for name, content in files:
-        if content is not None:
-            (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+def test_bad_text(refused, tmp_path, contents, arguments, complaint):
+    files = [tmp_path / str(number) for number in range(len(contents))]
+    for file, content in zip(files, contents):
+        file.write_bytes(content)
     wrong = [word for argument in arguments for word in ("--set", argument)]
-    named = [tmp_path / name for name, _ in files]
     small = ["--set", "max_length=16", "--out", tmp_path / "run", "--threads", 1]
-    assert complaint in refused("train", "gpt-tiny", "--text", *named, *small, *wrong)
+    assert complaint in refused("train", "gpt-tiny", "--text", *files, *small, *wrong)
     assert not (tmp_path / "run").exists()
 
 
@@ -105,12 +94,7 @@ def test_bad_text(refused, tmp_path, files, arguments, complaint):
     [
         (["--prompt", ""], "--prompt: it is empty"),
         (["--tokens", "0"], "--tokens: 0 must lie between 1"),
-        (["--temperature", "-1"], "--temperature: -1.0 must lie between 0"),
         (["--temperature", "nan"], "--temperature: nan must lie between 0"),
-        (["--top-k", "-1"], "--top-k: -1 must lie between 0"),
-        (["--top-p", "0"], "--top-p: 0.0 must lie between"),
-        (["--seed", "x"], "--seed: 'x' is not a whole number"),
-        (["--samples", "0"], "--samples: 0 must lie between 1"),
         ([], "for translation, but this needs language-model"),
     ],
 )

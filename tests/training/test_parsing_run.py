@@ -14,46 +14,46 @@ from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory, load_run
 
 
-@pytest.mark.parametrize("n_tags", [0, 1])
-def test_from_trees_to_trees(cli, refused, treebank, task_settings, tmp_path, monkeypatch, n_tags):
-    run = tmp_path / "run"
-    told = ["--set", f"n_tags={n_tags}"]
-    first = cli("train", "parsing-tiny", "--data", treebank, "--out", run, *task_settings("parsing-tiny"), *told)
-    assert first.code == 0 and "150 trees" in first.err + first.out
-    config = configs.load(run / "config.toml")
-    assert 120 < config.model.vocab_size < 160 and 30 < config.model.target_vocab_size < 70
-    assert config.model.n_tags == (24 if n_tags else 0)
-    assert [entry["step"] for entry in RunDirectory(run).read_log("f1")] == [6, 12]
+@pytest.fixture
+def run(task_run, tmp_path):
+    """A copy, to which scores are added."""
+    return RunDirectory(shutil.copytree(task_run("parsing-tiny").path, tmp_path / "run"))
 
+
+def test_a_run_knows_its_symbols(run):
+    config = configs.load(run.config_file)
+    assert 120 < config.model.vocab_size < 160 and 30 < config.model.target_vocab_size < 70
+    assert config.model.n_tags == 24
+    assert [entry["step"] for entry in run.read_log("f1")] == [6, 12]
+
+
+def test_lines_become_trees_over_their_words(cli, run, tmp_path):
     (tmp_path / "lines").write_text("The old dog saw a cat.\n\nyes\n")
-    printed = cli("translate", run, tmp_path / "lines", "--beam", 2)
+    printed = cli("translate", run.path, tmp_path / "lines", "--beam", 2)
     trees = printed.out.split("\n")
     assert (printed.code, len(trees)) == (0, 4)
     words = [parsed_trees([line], "output")[0].words if line else [] for line in trees]
     assert words == ["The old dog saw a cat .".split(), [], ["yes"], []]
-
-    attention = attention_of_translation(load_run(run), "The old dog saw a cat.", beam=1, alpha=0.0)
+    attention = attention_of_translation(load_run(run.path), "The old dog saw a cat.", beam=1, alpha=0.0)
     assert len(attention.source) >= 8 and attention.source[-1] == "</s>", "the full stop is a word"
     assert " ".join(attention.target).replace("▁", "").removesuffix(" </s>") == attention.text
+
+
+def test_trees_are_scored(cli, refused, run, treebank, tmp_path):
     output, some = tmp_path / "output", tmp_path / "some.trees"
-    scored = cli("evaluate", run, "--beam", 1, "--output", output)
+    scored = cli("evaluate", run.path, "--beam", 1, "--output", output)
     assert scored.code == 0 and scored.out.startswith("F1 ")
     assert "of 13 sentences, 0 of them not counted" in scored.out
-    (record,) = RunDirectory(run).read_evaluations()
-    assert record["n_sentences"] == 13 and record["unparsable"] == 0
     gold = read_treebank(treebank / "test.trees")
     written = parsed_trees(output.read_text("utf-8").splitlines(), "output")
     assert [tree.words for tree in written] == [tree.words for tree in gold]
     some.write_text("".join(f"{tree}\n" for tree in gold[:3]), "utf-8")
-    assert cli("evaluate", run, "--beam", 1, "--reference", some, "--output", output).code == 0
+    assert cli("evaluate", run.path, "--beam", 1, "--reference", some, "--output", output).code == 0
     assert parsed_trees(output.read_text("utf-8").splitlines(), "output") == written[:3]
-    assert RunDirectory(run).read_evaluations()[-1]["n_sentences"] == 3
-    monkeypatch.chdir(tmp_path)
-    for text in (some, treebank / "test.trees", "some.trees"):
-        complaint = refused("evaluate", run, "--reference", some, "--output", text)
-        assert "is a text of the run or of the test set" in complaint
-    assert "--paper means nothing for" in refused("evaluate", run, "--paper")
-    assert "--source means nothing for" in refused("evaluate", run, "--source", some)
+    assert [record["n_sentences"] for record in run.read_evaluations()] == [13, 3]
+    said = refused("evaluate", run.path, "--reference", some, "--output", some)
+    assert "is a text of the run or of the test set" in said
+    assert "--source means nothing for" in refused("evaluate", run.path, "--source", some)
 
 
 def test_the_papers_settings():
@@ -64,38 +64,30 @@ def test_the_papers_settings():
 
 
 @pytest.mark.parametrize(
-    "changes, complaint",
+    "name, content, complaint",
     [
-        ({"train.trees": None}, "neither train.trees nor train.trees.gz in"),
-        ({"val.trees": None}, "neither val.trees nor val.trees.gz in"),
-        ({"train.trees": "\n\n"}, "train.trees: holds no trees"),
-        ({"val.trees": "(S (NN a))\n(S (NN b)"}, "val.trees, line 2: the tree that begins here does not end"),
-        ({"train.trees": "(S (NN a) (NN b))"}, "too little text for a vocabulary: no word occurs 3 times"),
-        ({"train.trees": "(S (NN a b))"}, "train.trees, line 1: 'b' is neither a label nor the only word of a tag"),
-        ({"val.trees": "train.trees"}, "named as train and as val; these must be two files"),
-        ({"train.trees": "(UH yes)\n" * 9}, "the training trees have words with tags, but no phrase"),
-        (
-            {"train.trees": "(S (S I) (VP (VB go)))\n" * 9},
-            "the training trees have S as a tag and as the label of a phrase",
-        ),
-        (["max_length=3"], "has at most max_length = 3 tokens"),
-        (["tied=all"], "two vocabularies need an encoder and a decoder, with model.tied='none'"),
+        ("val.trees", None, "neither val.trees nor val.trees.gz in"),
+        ("train.trees", "\n\n", "train.trees: holds no trees"),
+        ("val.trees", "(S (NN a))\n(S (NN b)", "val.trees, line 2: the tree that begins here does not end"),
+        ("train.trees", "(S (NN a) (NN b))", "too little text for a vocabulary: no word occurs 3 times"),
+        ("train.trees", "(UH yes)\n" * 9, "the training trees have words with tags, but no phrase"),
+        ("train.trees", "(S (S I) (VP (VB go)))\n" * 9, "have S as a tag and as the label of a phrase"),
     ],
 )
-def test_bad_input(refused, treebank, task_settings, tmp_path, changes, complaint):
+def test_bad_trees(refused, treebank, task_settings, tmp_path, name, content, complaint):
     directory = shutil.copytree(treebank, tmp_path / "treebank")
-    for name, content in changes.items() if isinstance(changes, dict) else ():
-        (directory / name).unlink()
-        if content == "train.trees":
-            (directory / name).symlink_to(content)
-        elif content is not None:
-            (directory / name).write_text(content)
-    wrong = [word for change in changes for word in ("--set", change)] if isinstance(changes, list) else []
-    out, others = ["--out", tmp_path / "run"], task_settings("parsing-tiny")
-    assert complaint in refused("train", "parsing-tiny", *out, "--data", directory, *others, *wrong)
-    text = ["--train-source", "a", "--train-target", "b"]
-    assert "give --data DIR" in refused("train", "parsing-tiny", *out, *text, *others)
+    (directory / name).unlink()
+    if content is not None:
+        (directory / name).write_text(content)
+    train = ["train", "parsing-tiny", "--out", tmp_path / "run", *task_settings("parsing-tiny")]
+    assert complaint in refused(*train, "--data", directory)
     assert not (tmp_path / "run").exists()
+
+
+def test_bad_settings(refused, treebank, tmp_path):
+    train = ["train", "parsing-tiny", "--out", tmp_path / "run"]
+    assert "has at most max_length = 3 tokens" in refused(*train, "--data", treebank, "--set", "max_length=3")
+    assert "give --data DIR" in refused(*train, "--train-source", "a", "--train-target", "b")
 
 
 def test_a_pretrained_run_knows_the_symbols_of_the_trees(task_config, task_run, treebank, tmp_path):

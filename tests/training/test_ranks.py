@@ -14,8 +14,7 @@ from scratchformer.parallel import gradient
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.tasks import start
 from scratchformer.text.batches import batches_in_order
-from scratchformer.training import loop
-from scratchformer.training.loop import INTERRUPTED, Stop, reason_to_stop
+from scratchformer.training.loop import INTERRUPTED, ProgressLog, reason_to_stop
 from scratchformer.training.run import RunDirectory
 from scratchformer.training.saving import save
 from scratchformer.training.trainer import Trainer
@@ -138,44 +137,27 @@ def test_a_rank_learns_from_the_first_one_where_the_run_stands(together, own_run
             assert np.array_equal(mine, theirs) and mine.any()
 
 
-def test_a_rank_that_was_started_with_something_else_is_named(together, small_config, tmp_path):
-    def work(ranks):
-        with pytest.raises(UserError) as refusal:
-            start.begin(RunDirectory(tmp_path / "run"), small_config(seed=ranks.rank), ranks)
-        return str(refusal.value)
-
-    assert together(2, work) == ["the ranks do not agree: training.seed is 0 on rank 0 and 1 on rank 1"] * 2
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_rank_with_another_text_or_other_weights_is_named(together, begin):
+def test_a_rank_with_other_settings_another_text_or_other_weights_is_named(together, begin, small_config, tmp_path):
     alone = begin()
 
     def work(ranks):
         trainer = Trainer(alone.run, alone.config, alone.data, alone.tokenizer, ranks=ranks)
         trainer.model.store.data[5] += ranks.rank
-        text = alone.data._replace(checksum=1) if ranks.rank else alone.data
+        text = alone.data._replace(checksum=ranks.rank)
         refusals = []
         for call in (
+            lambda: start.begin(RunDirectory(tmp_path / "new"), small_config(seed=ranks.rank), ranks),
             lambda: save(trainer),
             lambda: Trainer(alone.run, alone.config, text, alone.tokenizer, ranks=ranks),
         ):
-            with pytest.raises(UserError) as refusal:
+            with pytest.raises(UserError, match="the ranks do not agree: ") as refusal:
                 call()
-            refusals.append(str(refusal.value).split(" is ")[0])
+            refusals.append(str(refusal.value).split(": ")[1].split(" is ")[0])
         return refusals
 
-    assert (
-        together(2, work)
-        == [
-            [
-                "the ranks do not agree: the weights' checksum after step 0",
-                "the ranks do not agree: the training text's checksum",
-            ]
-        ]
-        * 2
-    )
-    assert not alone.run.checkpoints.steps()
+    named = ["training.seed", "the weights' checksum after step 0", "the training text's checksum"]
+    assert together(2, work) == [named] * 2
+    assert not alone.run.checkpoints.steps() and not (tmp_path / "new").exists()
 
 
 def test_one_that_wishes_to_stop_stops_all(together, begin):
@@ -183,10 +165,7 @@ def test_one_that_wishes_to_stop_stops_all(together, begin):
 
     def work(ranks):
         trainer = Trainer(alone.run, alone.config, alone.data, alone.tokenizer, ranks=ranks)
-        return [
-            reason_to_stop(trainer, Stop(requested=ranks.rank == 1 and asked), time.perf_counter())
-            for asked in (False, True)
-        ]
+        return [reason_to_stop(trainer, ranks.rank == 1 and asked, time.perf_counter()) for asked in (False, True)]
 
     assert together(2, work) == [["", INTERRUPTED]] * 2
 
@@ -197,8 +176,8 @@ def test_only_the_first_rank_writes(together, begin):
     def work(ranks):
         run = RunDirectory(alone.run.path if ranks.rank == 0 else alone.run.path / "nowhere")
         trainer = Trainer(run, alone.config, alone.data, alone.tokenizer, ranks=ranks)
-        with loop.show_progress(trainer) as progress:
-            progress.log_validation(validate(trainer))
+        with ProgressLog(trainer) as log:
+            log.validation(validate(trainer))
         save(trainer)
         return sorted(path.name for path in run.path.rglob("*.*"))
 

@@ -1,6 +1,5 @@
 """Every task is declared everywhere, and its runs can be resumed, shared by ranks, and evaluated."""
 
-import io
 import json
 import shutil
 
@@ -13,17 +12,13 @@ from scratchformer.config import MODEL_OF_TASK, PRESETS
 from scratchformer.doctor import diagnosis
 from scratchformer.errors import UserError
 from scratchformer.tasks import start
-from scratchformer.tasks.table import TASKS, task_named
+from scratchformer.tasks.task import TASKS, task_named
 from scratchformer.text.batches import steps
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory, load_model
 
 NEW = ["parsing-tiny", "gpt-tiny", "bert-tiny", "antecedent", "vit-digits"]
 """A preset of each task but translation, which has tests of its own."""
-
-
-def marked_slow(*presets):
-    return [pytest.param(each, marks=pytest.mark.slow) if each in presets else each for each in NEW]
 
 
 def test_a_task_has_a_model_a_score_and_a_preset():
@@ -39,7 +34,7 @@ def test_a_run_stopped_and_resumed_is_an_uninterrupted_run(task_config, task_run
     same_run(run, task_run(preset))
 
 
-@pytest.mark.parametrize("preset", marked_slow("antecedent"))
+@pytest.mark.parametrize("preset", [*NEW[:3], pytest.param(NEW[3], marks=pytest.mark.slow), NEW[4]])
 def test_two_ranks_find_the_bits_of_two_threads(task_config, task_run, together, tmp_path, preset):
     """And the same score, of which each rank finds a part."""
 
@@ -57,18 +52,14 @@ def test_two_ranks_find_the_bits_of_two_threads(task_config, task_run, together,
         assert np.array_equal(data, weights) and score == {key: expected[key] for key in score}
 
 
-@pytest.mark.parametrize("preset", marked_slow("parsing-tiny", "gpt-tiny", "vit-digits"))  # evaluated in *_run.py, too
-def test_the_average_of_a_run_is_evaluated(cli, task_run, tmp_path, preset):
+@pytest.mark.parametrize("preset", NEW)
+def test_the_average_of_a_run_is_evaluated_and_the_doctor_examines_it(cli, task_run, tmp_path, preset, monkeypatch):
     run = RunDirectory(shutil.copytree(task_run(preset).path, tmp_path / "run"))  # others begin with this run's weights
     assert cli("average", run.path).code == 0
     evaluated = cli("evaluate", run.path)
     assert evaluated.code == 0 and evaluated.out.endswith(f"{run.path}: average.safetensors, step 12\n")
-
-
-@pytest.mark.parametrize("preset", NEW)
-def test_the_doctor_examines_a_run(cli, task_run, preset, monkeypatch):
     monkeypatch.setattr(diagnosis, "probe_code", lambda config: iter(()))  # tests/doctor runs them
-    printed = cli("doctor", task_run(preset).path, "--json").out
+    printed = cli("doctor", run.path, "--json").out
     verdicts = {record["probe"]: record["verdict"] for record in map(json.loads, printed.splitlines())}
     assert verdicts["weights"] == "ok" and verdicts["log of the run"] == "skipped"  # 12 steps
     activation = PRESETS[preset].model.feed_forward
@@ -80,9 +71,7 @@ def test_the_doctor_examines_a_run(cli, task_run, preset, monkeypatch):
     "preset, pretrained, changes, complaint",
     [
         ("bert-tiny", "gpt-tiny", {}, "a run for language-model; one for masked-language-model cannot begin with it"),
-        ("gpt-tiny", "bert-tiny", {}, "a run for masked-language-model; one for language-model cannot"),
         ("bert-tiny", "bert-tiny", {"h": 4}, "model.h=2, but here 4: its weights would mean nothing"),
-        ("bert-tiny", "bert-tiny", {"feed_forward": "relu"}, "model.feed_forward=gelu, but here relu"),
         ("bert-tiny", "bert-tiny", {"d_model": 32, "d_ff": 48}, "no weight of it fits this model"),
         ("parsing-tiny", "parsing-tiny", {"n_tags": 0}, "model.n_tags=24, but here 0: its weights would mean nothing"),
         ("bert-tiny", None, {}, "missing: no run here (config.toml is missing)"),
@@ -106,19 +95,11 @@ def test_text_that_has_changed_is_not_scored(task_run, texts, refused, preset):
         texts[0].write_text(before)
 
 
-def test_a_file_named_twice_and_a_pipe_are_refused(refused, texts, tmp_path):
-    link = tmp_path / "link.txt"
-    link.symlink_to(texts[0])
-    assert f"link.txt: the same file as {texts[0]}, named as text 1 and as text 2" in refused(
-        "train", "gpt-tiny", "--text", texts[0], link, "--out", "r"
-    )
-    assert "not a plain file" in refused("train", "bert-tiny", "--text", "/dev/null", "--out", tmp_path / "run")
-
-
 @pytest.mark.parametrize(
     "arguments, complaint",
     [
         (["tiny", "--text", "{text}"], "first.txt: --text is for language models"),
+        (["gpt-tiny", "--text", "{text}", "{text}"], "first.txt: named as text 1 and as text 2"),
         (["gpt-tiny", "--text", "{text}", "--train-source", "x"], "(--text) names the files of a language model"),
         (["--resume", "{run}", "--pretrained", "{run}"], "no --pretrained"),
         (["gpt-tiny", "--set", "target_vocab_size=9"], "two vocabularies need an encoder and a decoder"),
@@ -127,9 +108,3 @@ def test_a_file_named_twice_and_a_pipe_are_refused(refused, texts, tmp_path):
 def test_options_that_contradict_each_other(refused, task_run, texts, arguments, complaint):
     values = {"text": texts[0], "run": task_run("gpt-tiny").path}
     assert complaint in refused("train", *(word.format(**values) for word in arguments))
-
-
-def test_fill_passes_blank_lines(cli, task_run, monkeypatch):
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"The [MASK].\n\nThe [MASK].\n")))
-    printed = cli("fill", task_run("bert-tiny").path, "--top", 1)
-    assert printed.code == 0 and printed.out.splitlines()[2] == "" and len(printed.out.splitlines()) == 5

@@ -1,12 +1,14 @@
 """Runs of a text encoder: it learns hidden pieces from texts, and with that, which noun "it" means."""
 
+import io
+
 import numpy as np
 import pytest
 
 from scratchformer import config as configs
 from scratchformer.tasks import start
 from scratchformer.tasks.antecedent import NO, YES, is_right, pairs_of, with_two_nouns
-from scratchformer.tasks.table import task_named
+from scratchformer.tasks.task import task_named
 from scratchformer.text.bundled import both_right
 from scratchformer.text.tokenizer import EOS
 from scratchformer.training import loop
@@ -18,22 +20,18 @@ def pretrained(task_run):
     return task_run("bert-tiny")
 
 
-def test_a_masked_language_model_fills_in(cli, refused, pretrained):
-    scores = pretrained.read_log("accuracy")
-    assert [entry["step"] for entry in scores] == [6, 12]
+def test_a_masked_language_model_fills_in(cli, refused, pretrained, monkeypatch):
+    assert [entry["step"] for entry in pretrained.read_log("accuracy")] == [6, 12]
     printed = cli("fill", pretrained.path, "The [MASK] sleeps.", "[MASK] [MASK]", "--top", 2)
     lines = printed.out.splitlines()
     assert printed.code == 0 and len(lines) == 5 and lines[0].endswith("sleeps.") and ", " in lines[1]
     assert [line[: line.index(":")] for line in lines if ":" in line] == ["  [MASK]", "  [MASK] 1", "  [MASK] 2"]
-    assert printed.err == ""
     unknown = cli("fill", pretrained.path, "The [MASK] 東 sleeps.", "東 [MASK]").err
-    assert unknown.startswith("2 of ") and unknown.endswith(" tokens of the input are unknown to the model\n")
+    assert printed.err == "" and unknown.endswith(" tokens of the input are unknown to the model\n")
     assert "is for masked-language-model" in refused("translate", pretrained.path)
-    for argument, complaint in [
-        ("The dog sleeps.", "the text: no [MASK] to fill in"),
-        ("a [MASK] " * 40, "and the model was trained on at most 64"),
-    ]:
-        assert complaint in refused("fill", pretrained.path, argument)
+    assert "the text: no [MASK] to fill in" in refused("fill", pretrained.path, "The dog sleeps.")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"The [MASK].\n\nThe [MASK].\n")))
+    assert cli("fill", pretrained.path, "--top", 1).out.splitlines()[2] == ""
 
 
 def test_scores_of_hidden_pieces(pretrained):

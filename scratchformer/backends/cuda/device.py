@@ -16,8 +16,8 @@ from scratchformer.errors import UserError, in_one_line
 from scratchformer.nn.model import Model
 from scratchformer.nn.ops import Ops
 from scratchformer.nn.parameter import Array
-from scratchformer.parallel.communicator import Communicator, HostStaged, name_ranks
-from scratchformer.parallel.nccl import Nccl
+from scratchformer.parallel.communicator import Communicator, name_ranks
+from scratchformer.parallel.nccl import HostStaged, Nccl
 
 STORED_AS = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 """Precision -> the dtype of weights and activations in the layers."""

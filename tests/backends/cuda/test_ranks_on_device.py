@@ -8,7 +8,9 @@ import pytest
 import strict_array
 
 from scratchformer.parallel import gradient
-from scratchformer.parallel.communicator import Communicator, HostStaged
+from scratchformer.parallel.communicator import Communicator
+from scratchformer.parallel.nccl import HostStaged
+from scratchformer.training.data_parallel import DataParallel
 from scratchformer.training.trainer import Trainer
 
 
@@ -80,9 +82,9 @@ def test_a_step_of_one_rank_among_several_waits_for_nothing(begin, open_strict):
         def all_reduce_inplace(self, x):
             self.sent.append(x)
 
-    device.communicator = lambda host: Queue()
     plain = begin(accumulation=2)
     trainer = Trainer(plain.run, plain.config, plain.data, plain.tokenizer, device)
+    trainer.parallel = DataParallel(trainer.model, 1, Queue(), None, device.ops)
     trainer.step(0, 0, max(trainer.plan.epoch(0), key=len))
     assert strict_array.waits == [] and len(Queue.sent) == 2  # the gradient, the loss
     assert all(isinstance(each, strict_array.Array) for each in Queue.sent)

@@ -6,12 +6,10 @@ from sacrebleu.metrics import BLEU
 
 from support.bleu_by_hand import (
     bleu,
-    bleu_of_samples,
     brevity_penalty,
     clipped_counts,
     count_table,
     difference_interval,
-    interval,
     ngrams,
     resamples,
 )
@@ -68,17 +66,6 @@ def test_extremes():
     assert count_table([], []).shape == (0, 9)
     with pytest.raises(ValueError):
         count_table([["a"]], [])
-
-
-def test_many_scores_at_once():
-    table = count_table(*texts(0, 20))
-    indices = resamples(20, 8, np.random.default_rng(1))
-    one_by_one = [bleu(table[row].sum(axis=0)) for row in indices]
-    assert np.allclose(bleu_of_samples(table, indices), one_by_one, rtol=1e-14)
-
-
-def test_the_interval_holds_the_middle():
-    assert np.allclose(interval(np.arange(101.0), 0.9), [5, 95])
 
 
 def test_a_constant_lead_has_no_width():

@@ -43,11 +43,3 @@ def test_a_calibrated_model_has_hardly_any_error_and_an_overconfident_one_its_ex
     right = random.random(100_000) < confidence
     assert reliability(confidence, right).error < 0.01
     assert reliability(confidence + 0.1, right).error == pytest.approx(0.1, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    "confidence, right", [([0.5], [True, False]), ([], []), ([[0.5]], [[True]]), ([1.5], [True]), ([np.nan], [True])]
-)
-def test_what_is_no_list_of_guesses_is_refused(confidence, right):
-    with pytest.raises(ValueError):
-        reliability(np.array(confidence, float), np.array(right, bool))

@@ -57,8 +57,3 @@ def test_a_whole_model_is_found_whole(seed):
 
 def test_the_encoders_attention_is_not_seen_from_outside():
     assert which_wire(logits_of(cut(model(), "encoder attention"))) == "none"
-
-
-def test_there_is_no_such_wire():
-    with pytest.raises(KeyError):
-        cut(model(), "telephone")

@@ -1,0 +1,117 @@
+"""Every layer and model that the lessons build has the gradient of its outputs."""
+
+import numpy as np
+import pytest
+
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.gradcheck import gradcheck
+from scratchformer.nn.layers import FeedForward, Linear, PositionalEncoding
+from scratchformer.nn.loss import batch_loss, cross_entropy
+from support import short_translation
+from support.agreement import Judge, sentences
+from support.embedding_factor import NO_FACTOR, PAPER, ROOT_D, Factors, TiedNextWord
+from support.length_batches import bundled, mean_gradient, small_model
+from support.next_word import NEW, NextWord, shifted
+from support.positions import NoPositions, Shifted
+from support.recall import SYMBOLS, AttentionReader, FirstSymbol
+from support.recurrent import LSTM, RNN, AdditiveAttention
+from support.reversal import DotAttention, EncoderDecoder, PlainMean, pairs
+from support.stacks import WAYS, Block
+from support.to_the_left import Reader, Table
+
+random = np.random.default_rng(0)
+READ = shifted(NEW[:1])[0][:, :3]
+
+
+def normal(*shape):
+    return random.normal(size=shape)
+
+
+def feed_forward(d_model):
+    return FeedForward(d_model, 9, random, "float64")
+
+
+LOOKS = {kind: kind(4, 5, 6, random, "float64") for kind in (AdditiveAttention, PlainMean, DotAttention)}
+CASES = {
+    "Judge": (Judge(0, lambda random: [feed_forward(12)]), sentences()[0][:6]),
+    "AttentionReader": (AttentionReader(3, 5, random, "float64"), normal(2, 4, 3)),
+    "NoPositions": (NoPositions(0.3), normal(3, 4, 8), 2),
+    "Shifted": (Shifted(PositionalEncoding(0.3), 4), normal(3, 4, 8), 2),
+    "NextWord": (NextWord(causal=True, seed=0, d_model=8, N=2), READ),
+    "Reader, positions alone ask": (
+        Reader(Table(normal(3, 4)), 5, 0, words_ask=False, d_model=4),
+        np.array([[1, 4, 2]]),
+    ),
+    "Reader": (Reader(Table(normal(3, 4)), 5, 0, d_model=4), np.array([[1, 4, 2]])),
+    **{f"Block, {way}": (Block(way, feed_forward(6), 6, "float64"), normal(2, 3, 6)) for way in WAYS},
+    **{kind.__name__: (look, normal(2, 3, 4), normal(2, 7, 5)) for kind, look in LOOKS.items()},
+    **{
+        f"FirstSymbol, {kind.__name__}": (FirstSymbol(kind, 5, seed=0), normal(3, 4, 1 + SYMBOLS))
+        for kind in (RNN, LSTM, AttentionReader)
+    },
+    **{
+        f"TiedNextWord, {factors}": (TiedNextWord(0, factors), READ)  # true where `gradient` equals `steps`
+        for factors in (PAPER, NO_FACTOR, Factors(1, ROOT_D, ROOT_D), Factors(ROOT_D, 1, 1))
+    },
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_backward_agrees_with_finite_differences(name):
+    layer, *inputs = CASES[name]
+    if name.startswith("TiedNextWord"):
+        layer.embedding.weight.data += 0.01  # so that the change in training counts
+    drops = name in ("NoPositions", "Shifted")
+    report = gradcheck(layer, *inputs, **({"rng": DropoutKey(0, 1)} if drops else {}))
+    assert report.passed, f"\n{report}"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(),
+        dict(look=PlainMean),
+        dict(look=DotAttention, positions="ed"),
+        dict(look=AdditiveAttention, encoder=Linear, decoder=Linear, positions="ed"),
+        dict(look=AdditiveAttention, encoder=RNN, decoder=Linear, positions="d"),
+    ],
+    ids=str,
+)
+def test_an_encoder_decoder_has_the_gradient_of_its_loss(options):
+    model = EncoderDecoder(5, seed=0, d=6, **options)
+    source, read, target = pairs(np.random.default_rng(0), 3, 5)
+
+    def backward():
+        scores, cache = model.forward(source, read)
+        assert model.backward(cross_entropy(scores, target)[2], cache) is None
+
+    require_slope(model, lambda: cross_entropy(model.forward(source, read)[0], target)[0], backward)
+
+
+def test_the_mean_gradients_of_short_trainings():
+    pairs, model = bundled("val"), small_model(0, "float64")
+    batch = pairs.batch(np.arange(4))
+    require_slope(
+        model,
+        lambda: float(batch_loss(model, batch.inputs, batch.targets)[0]) / batch.n_target_tokens,
+        lambda: mean_gradient(model, batch),
+    )
+    model, batch = short_translation.new_model(0, dtype="float64"), short_translation.random_batch(random)
+    require_slope(
+        model, lambda: short_translation.mean_loss(model, batch), lambda: short_translation.set_gradient(model, batch)
+    )
+
+
+def require_slope(model, loss, backward):
+    """The gradient that `backward` adds is that of the loss, along one direction of all parameters."""
+    store = model.store
+    direction, start = np.random.default_rng(1).normal(size=store.data.shape), store.data.copy()
+    model.zero_grad()
+    backward()
+    ends = []
+    for sign in 1, -1:
+        store.data[...] = start + sign * 1e-6 * direction
+        store.refresh()
+        ends.append(loss())
+    store.data[...] = start
+    assert (ends[0] - ends[1]) / 2e-6 == pytest.approx(store.grad @ direction, rel=1e-5)

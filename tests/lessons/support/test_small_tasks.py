@@ -1,0 +1,345 @@
+"""The tasks of the lessons ask what they say, and their models learn what is easy."""
+
+import numpy as np
+import pytest
+
+from scratchformer.nn.attention import Mask
+from scratchformer.nn.layers import FeedForward, Linear, sinusoids
+from scratchformer.nn.ops import Ops, using
+from scratchformer.text.tokenizer import BOS, EOS
+from support import (
+    agreement,
+    constructions,
+    embedding_factor,
+    latest_name,
+    length_batches,
+    next_word,
+    noun_lookup,
+    one_key,
+    planted_bugs,
+    recall,
+    reversal,
+    short_run,
+    stacks,
+    to_the_left,
+)
+from support.positions import RotaryAttention
+from support.recurrent import LSTM, RNN, AdditiveAttention
+
+# Lesson 01: constructions ---------------------------------------------------------------------------------------------
+
+
+def test_words_are_counted_and_unknown_ones_left_out():
+    known = [("the cat saw the dog".split(), "a"), ("did the cat".split(), "b")]
+    counted = constructions.as_counts(known, [("the dog the bird".split(), "b")])  # words: cat, did, dog, saw, the
+    assert counted.x.tolist() == [[1, 0, 1, 1, 2], [1, 1, 0, 0, 1]]
+    assert counted.x_test.tolist() == [[0, 0, 1, 0, 2]]
+    assert (counted.t.tolist(), counted.t_test.tolist(), counted.classes) == ([0, 1], [1], ["a", "b"])
+
+
+def test_one_step_by_hand():
+    """One sentence with one word, two classes: after a step of 1 the logits are 1 and -1, as W and b each have half."""
+    one = constructions.Sentences(np.ones((1, 1)), np.array([0]), np.ones((1, 1)), np.array([0]), ["a", "b"])
+    run = constructions.train(one, lambda p, q: p - q, lambda dy: dy.sum(axis=0), steps=1, rate=1.0)
+    np.testing.assert_allclose(run.losses, [np.log(2), np.log(1 + np.exp(-2))])
+    assert run.right.tolist() == [True]
+
+
+# Lesson 02: recall ----------------------------------------------------------------------------------------------------
+
+
+def test_the_first_symbol_is_marked_and_the_answer():
+    x, first = recall.sequences(np.random.default_rng(0), 5, 7)
+    np.testing.assert_array_equal(x[:, :, 0], np.eye(7)[[0] * 5])
+    np.testing.assert_array_equal(x[:, :, 1:].sum(axis=-1), 1)
+    np.testing.assert_array_equal(x[:, 0, 1:].argmax(axis=-1) + 1, first)
+    blank, unmarked = (
+        recall.sequences(np.random.default_rng(0), 5, 7, *which)[0] for which in ((True,), (False, False))
+    )
+    np.testing.assert_array_equal(blank[:, 0], x[:, 0])
+    assert not blank[:, 1:].any() and not unmarked[:, :, 0].any() and (unmarked[:, :, 1:] == x[:, :, 1:]).all()
+
+
+@pytest.mark.parametrize("kind", [RNN, LSTM, recall.AttentionReader])
+def test_a_short_distance_is_learnt_and_training_ends_when_it_is_enough(kind):
+    model, twin = recall.FirstSymbol(kind, 24, seed=0), recall.FirstSymbol(kind, 24, seed=0)
+    losses = recall.train(model, 2, 0.01, seed=1, steps=60)
+    assert losses == recall.train(twin, 2, 0.01, seed=1, steps=99, enough=lambda step: step == 60)
+    assert losses[0] > 2 > losses[-1] and recall.accuracy(model, 2) > 0.9
+
+
+def test_the_readers_differ_in_what_their_names_say():
+    models = {reader: recall.model_of(reader, seed=0) for reader in recall.READERS}
+    sizes = [model.store.data.size for model in models.values()]
+    assert max(sizes) < 1.03 * min(sizes)
+    rnn, smaller, usual, open_gate = (models[reader].reader for reader in recall.READERS if reader != "attention")
+    np.testing.assert_array_equal(smaller.recurrent.weight.data, 0.8 * rnn.recurrent.weight.data)
+    for lstm, forget in (usual, 1), (open_gate, 5):
+        assert lstm.input.bias.data.reshape(4, 31).mean(axis=1).tolist() == [0, forget, 0, 0]
+
+
+# Lesson 03: reversal --------------------------------------------------------------------------------------------------
+
+
+def test_the_answer_is_the_source_turned_round_and_what_is_read_is_one_position_behind():
+    source, read, target = reversal.pairs(np.random.default_rng(0), 3, 5)
+    np.testing.assert_array_equal(target, source[:, ::-1])
+    np.testing.assert_array_equal(read[:, 1:], target[:, :-1])
+    assert not read[:, 0].any() and source.min() >= 1 and source.max() <= reversal.SYMBOLS
+
+
+def test_positions_are_given_by_a_second_one():
+    rows = reversal.EncoderDecoder(5, seed=0, positions="e").rows(np.full((2, 5), 3), True)
+    assert rows.shape == (2, 5, 1 + reversal.SYMBOLS + 5)
+    np.testing.assert_array_equal(rows[1, 2].nonzero()[0], [3, 1 + reversal.SYMBOLS + 2])
+
+
+def test_a_decoder_that_looks_back_learns():
+    options = dict(look=AdditiveAttention, encoder=Linear, decoder=Linear, positions="ed", d=16)
+    model = reversal.EncoderDecoder(2, seed=0, **options)
+    before = reversal.right(model).mean()
+    assert reversal.right(reversal.train(model, steps=150)).mean() > 0.95 > before
+    weights = model.weights(*reversal.pairs(np.random.default_rng(0), 3, 2)[:2])
+    np.testing.assert_allclose(weights.sum(axis=-1), np.ones((3, 2)))
+
+
+# Lesson 04: a lookup --------------------------------------------------------------------------------------------------
+
+TASK = noun_lookup.Task(
+    train=[(["the", "dog", "sees", "a", "cat"], [("Hund", 1), ("Katze", 4)])],
+    test=[(["a", "cat", "sees", "the", "dog"], [("Katze", 1), ("Hund", 4)])],
+    english={word: i for i, word in enumerate(["a", "cat", "dog", "sees", "the"])},
+    german={"Hund": 0, "Katze": 1},
+)
+
+
+def attention(q, k, v):
+    weights = one_key.softmax(q @ k.T)
+    return weights @ v, weights
+
+
+def attention_backward(dy, q, k, v, weights):
+    dweights = dy @ v.T
+    dscores = weights * (dweights - (weights * dweights).sum(axis=-1, keepdims=True))
+    return dscores @ k, dscores.T @ q, weights.T @ dy
+
+
+def lookup(way):
+    return noun_lookup.Lookup(TASK, way, 0, attention, attention_backward, d_k=4, d_v=8)
+
+
+@pytest.mark.parametrize("way, learns", [("soft", "qkv"), ("frozen", "v"), ("hard", "v"), ("mean", "v")])
+def test_what_learns(way, learns):
+    ours, before = lookup(way), lookup(way)
+    ours.train(1, 0.1, 0)
+    changed = [not np.array_equal(getattr(ours, name), getattr(before, name)) for name in ("queries", "keys", "values")]
+    assert "".join(np.array(["q", "k", "v"])[changed]) == learns
+
+
+def test_a_lookup_learns_and_the_nearest_code_decides():
+    assert TASK.nouns == [1, 2] and TASK.others == [0, 3, 4] and TASK.chance == 0.5
+    (sentence,), ours = TASK.test, lookup("soft")
+    assert np.allclose(lookup("mean").look(sentence)[4], 0.2)
+    assert (lookup("hard").look(sentence)[4].argmax(axis=1) == ours.look(sentence)[4].argmax(axis=1)).all()
+    losses = ours.train(200, 1.0, 0)
+    assert losses[-1] < 0.1 * losses[0]
+    assert ours.accuracy(TASK.train) == 1
+    assert list(ours.nearest(sentence, ours.codes[[TASK.english["dog"]]])) == [4]
+
+
+# Lesson 05: one key ---------------------------------------------------------------------------------------------------
+
+
+def test_a_smaller_start_replaces_the_division_and_a_larger_one_undoes_it():
+    divided, whole = one_key.learn_to_look(16, 1 / 4, 8), one_key.learn_to_look(16, 1, 8 / 16)
+    assert np.allclose(divided, one_key.learn_to_look(16, 1, 8 / 16, start=1 / 4), atol=1e-6)
+    assert np.allclose(one_key.learn_to_look(16, 1 / 4, 8, start=4), whole, atol=1e-6)
+    assert one_key.found(16, 1 / 4) >= one_key.successes(divided)
+    assert one_key.successes(np.array([0.5, 0.51, 0.2, 1.0])) == 2
+
+
+# Lessons 06 and 08: the next word -------------------------------------------------------------------------------------
+
+READ, WRITE = next_word.shifted(next_word.NEW[:8])
+
+
+def test_what_is_read_is_one_position_behind_what_is_written():
+    read, write = next_word.shifted([["the", "boy", "."], ["the"]])
+    words = [[[next_word.VOCABULARY[i] for i in row] for row in ids] for ids in (read, write)]
+    assert words[0] == [["<s>", "the", "boy", "."], ["<s>", "the", "<pad>", "<pad>"]]
+    assert words[1] == [["the", "boy", ".", "</s>"], ["the", "</s>", "<pad>", "<pad>"]]
+    assert not [words for words in next_word.NEW if words in next_word.TRAINING]
+
+
+def test_the_two_ways_of_asking_agree_with_the_causal_mask_only():
+    causal, open_ = (next_word.NextWord(causal, seed=0, N=2) for causal in (True, False))
+    np.testing.assert_allclose(next_word.word_by_word(causal, READ), next_word.all_at_once(causal, READ), atol=1e-9)
+    assert np.abs(next_word.word_by_word(open_, READ) - next_word.all_at_once(open_, READ)).max() > 1e-3
+    with using(next_word.Hiding(lambda t, s: s <= t)):
+        hidden = next_word.all_at_once(open_, READ)
+    np.testing.assert_allclose(hidden, next_word.all_at_once(causal, READ), atol=1e-12)
+
+
+def test_training_is_repeatable_and_learns():
+    model, twin = (next_word.NextWord(causal=True, seed=0, d_model=16) for _ in range(2))
+    losses = next_word.train(model, next_word.shifted, seed=1, steps=25)
+    assert losses == next_word.train(twin, next_word.shifted, seed=1, steps=25)
+    assert losses[-1] < losses[0] - 0.5
+    text = next_word.continued(model, ["<s>", "the"], at_most=5)
+    assert text[:2] == ["<s>", "the"] and (len(text) == 5 or text[-1] == "</s>")
+
+
+def test_cuts_one_by_one():
+    model, (read, _) = next_word.NextWord(causal=False, seed=0, d_model=16), next_word.shifted(next_word.NEW[:3])
+    put = np.random.default_rng(0).integers(3, len(next_word.VOCABULARY), read.shape)
+    put[1, 2] = EOS  # this cut is left out
+    rows = []
+    for b, words in enumerate(next_word.NEW[:3]):
+        for t in range(1, len(words) + 1):
+            if put[b, t] != EOS:
+                ids = np.append(read[b : b + 1, : t + 1], [[put[b, t]]], axis=1)
+                best, weights = model.forward(ids)[0][0, t].argmax(), next_word.weights_of(model, ids)[0, 0, t]
+                rows.append([best == read[b, t], best == put[b, t], weights[t], weights[t + 1]])
+    np.testing.assert_allclose(next_word.at_cuts(model, read, put), np.mean(rows, axis=0), atol=1e-12)
+
+
+def test_start_and_steps_are_scaled_apart_and_the_gradient_s_factor_changes_backward_alone():
+    model = embedding_factor.TiedNextWord(0, embedding_factor.Factors(2, 3, 1))
+    before, change, seen = model.embedding.weight.data.copy(), np.full(64, 0.5), []
+    model.layer.forward = lambda x, mask: (seen.append(x), (x, None))[1]
+    model.forward(READ)
+    model.embedding.weight.data += change
+    model.forward(READ)
+    assert np.allclose(seen[1] - seen[0], 3 * change * (READ != 0)[..., None])
+    assert np.allclose(seen[0][0, 1], 2 * before[READ[0, 1]] + sinusoids(1, 1, 64)[0])
+
+
+def test_what_is_left_if_the_word_just_read_is_struck():
+    probability, loss = embedding_factor.repeated(np.zeros((1, 2, 5)), np.array([[3, 4]]), np.array([[4, 3]]))
+    assert probability == pytest.approx(1 / 5) and loss == pytest.approx(np.log(4))
+
+
+# Lesson 09: three to the left -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name, lo, hi",
+    [
+        ("sinusoids", 0.9, 1),
+        ("small steps", 0.75, 0.9),
+        ("smooth", 0.75, 0.92),
+        ("wide smooth", 0.92, 0.98),
+        ("big steps", -0.01, 0.01),
+        ("four speeds", -0.02, 0.02),
+        ("random", -0.2, 0.3),
+        ("small steps, shuffled", -0.2, 0.3),
+    ],
+)
+def test_how_alike_neighbours_are_and_how_long_rows(name, lo, hi):
+    positions = to_the_left.new_positions(name, np.random.default_rng(1))
+    assert lo < to_the_left.alike(positions) < hi
+    assert np.allclose((positions.table**2).sum(axis=1), to_the_left.D / 2)
+
+
+def test_fourteen_positions_are_asked():
+    asked, alone, row = to_the_left.which(np.random.default_rng(0))
+    assert (asked.sum(), alone.sum(), row.sum()) == (to_the_left.TEXT - 3 - 7, 2, 5)
+    assert not (asked & (alone | row)).any() and not asked[:3].any()
+    outcome = to_the_left.to_the_left("random", 0, steps=10)
+    assert 0 <= min(outcome.asked, outcome.alone, outcome.row) and np.isnan(outcome.learned_after)
+
+
+def test_outside_the_asked_directions():
+    table = np.array([[2.0, 0, 0], [0, 1, 0], [3, 0, 4], [1, 5, 0]])
+    asked = np.array([True, True, False, False])
+    assert np.isclose(to_the_left.outside(table, asked, np.array([False, False, True, False])), 4 / 5)
+
+
+# Lesson 10: the latest name -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", latest_name.KINDS)
+def test_a_reader_learns(kind):
+    reader = latest_name.trained(kind, seed=0, steps=30)
+    assert reader.accuracy(8) > latest_name.Reader(kind, seed=0).accuracy(8)
+
+
+def test_only_distances_beyond_training_change():
+    q, k, v = np.random.default_rng(0).normal(size=(3, 1, 30, 4, 8))
+    mask, nearer = Mask(causal=True), latest_name.NoNewDistances(0, 1, 2, 3)
+    for n, are_equal in (30, False), (20, True):
+        first = [array[:, :n] for array in (q, k, v)]
+        plain, changed = (kind.forward(*first, mask)[0][:, -1] for kind in (RotaryAttention(), nearer))
+        assert np.allclose(plain, changed) == are_equal
+
+
+# Lessons 11 and 12: agreement, stacks ---------------------------------------------------------------------------------
+
+
+def test_a_judge_learns_and_new_pairs_are_not_among_the_known():
+    ids, is_right, is_new = agreement.sentences()
+    assert ids.shape == (256, 4) and is_right.mean() == 0.5 and is_new.mean() == 0.25
+    assert not {tuple(row) for row in ids[~is_new]} & {tuple(row) for row in ids[is_new]}
+    judge = agreement.trained(agreement.Judge(1, lambda random: [FeedForward(12, 48, random, "float64")]))
+    assert judge.share_right(ids[~is_new], is_right[~is_new]) > 0.9
+
+
+def test_a_classifier_learns():
+    model, data = stacks.Classifier("post-LN", 2, seed=0), stacks.sentences()
+    losses = [loss for _, loss in stacks.train(model, 0.1, seed=0, steps=20)]
+    assert np.mean(losses[-5:]) < losses[0] and 0 <= model.share_right(data.x_test, data.t_test) <= 1
+
+
+def test_fixed_weights_change_backward_alone():
+    free, fixed = (stacks.Passage("residual only", seed=0, n=4, fixed_weights=value) for value in (False, True))
+    assert np.array_equal(free.sizes, fixed.sizes) and not np.allclose(free.gradients, fixed.gradients)
+    a = np.array([[1.0, 2, 3]])
+    assert stacks.cosine(a, 3 * a + 5) == pytest.approx(1) == -stacks.cosine(a, -a)
+
+
+# Lessons 16, 18, 19: planted bugs, batches, a short run ---------------------------------------------------------------
+
+
+def test_a_batch_reverses_its_words_and_shifts_what_the_decoder_reads():
+    batch = planted_bugs.Batch([np.array([3, 4, 5]), np.array([6, 7])])
+    assert batch.source.tolist() == [[3, 4, 5, EOS], [6, 7, EOS, 0]]
+    assert batch.write.tolist() == [[5, 4, 3, EOS], [7, 6, EOS, 0]]
+    assert batch.read.tolist() == [[BOS, 5, 4, 3], [BOS, 7, 6, 0]]
+    ids = batch.write.copy()
+    ids[1, 3], ids[0, 0] = 9, 9
+    assert planted_bugs.words_right(ids, batch) == 0.5, "padding counts for no word"
+
+
+@pytest.mark.parametrize("bug", planted_bugs.BUGS)
+def test_a_bug_changes_a_step_of_training_and_is_gone_afterwards(bug):
+    def weights_after(bug=None):
+        with planted_bugs.planted(bug):
+            model = planted_bugs.new_model(0)
+            planted_bugs.train(model, planted_bugs.fresh(0), 2)
+        return model.store.data.copy()
+
+    honest = weights_after()
+    assert np.abs(weights_after(bug) - honest).max() > 1e-9
+    assert np.array_equal(weights_after(), honest)
+
+
+def test_half_a_bug_can_be_planted():
+    with planted_bugs.planted("scaled by d_model", slice(1)):
+        assert Ops.masked_softmax is not planted_bugs.soft
+        assert Ops.masked_softmax_backward is planted_bugs.soft_back
+
+
+def test_batches_are_taken_until_they_hold_enough_tokens():
+    batches, lengths = [np.array([0, 1]), np.array([2]), np.array([3])], np.array([3, 4, 5, 6])
+    assert [len(length_batches.up_to(batches, lengths, n)) for n in (1, 7, 8, 12, 13, 100)] == [1, 1, 2, 2, 3, 3]
+
+
+def test_a_run_stops_where_it_is_told_to():
+    run = short_run.ShortRun()
+    run.train_until(2)
+    run.train_until(3)
+    assert [entry["step"] for entry in run.log] == [1, 2, 3] and len(run.validations) == 1
+    entry, lengths = run.log[-1], run.trainer.data.train.lengths
+    assert entry["pairs"] == len(entry["indices"]) and entry["longest"] == lengths[entry["indices"]].max()
+    run.close()
+    assert not run.trainer.run.path.exists()
