@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from scratchformer.config import TABLE3, ModelConfig, preset
-from scratchformer.doctor.backward_probes import check_contract
 from scratchformer.doctor.findings import CheckFailed
+from scratchformer.doctor.layer_probes import check_gradient
 from scratchformer.nn.attention import Mask, SelfAttention
 from scratchformer.nn.dropout import DropoutKey, keep_scale
 from scratchformer.nn.gradient_cases import FLOAT64, SMALL, GradientCase
@@ -267,4 +267,4 @@ class CutsGradientLoose(Linear):
 def test_a_gradient_that_is_assigned_would_be_noticed(kind, random):
     case = GradientCase("Linear", "", lambda: (kind(6, 9, random, FLOAT64), (random.normal(size=(3, 6)),), None))
     with pytest.raises(CheckFailed):
-        check_contract([case])
+        check_gradient(case)
