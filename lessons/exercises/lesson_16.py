@@ -12,7 +12,7 @@ import numpy as np
 from exercises.exercise import Break, Build, Result
 from exercises.numeric import numeric_gradient
 from scratchformer.doctor.fixtures import small_config
-from scratchformer.doctor.flow_probes import check_extra_padding, dependence_of
+from scratchformer.doctor.flow_probes import check_rows_alone, dependence_of
 from scratchformer.nn import gradient_cases
 from scratchformer.nn.attention import Mask
 from scratchformer.nn.dropout import DropoutKey
@@ -255,7 +255,7 @@ HUNT = Break(
     arguments=("model", "source", "target"),
     complaint=misjudged,
     solution=verdict,
-    library=(dependence_of, check_extra_padding),
+    library=(dependence_of, check_rows_alone),
     hints=(
         "model(source, target) is an array (B, T, V). Call it as often as you like, with copies of source and target "
         "in which something is changed: one symbol, or two columns of zeros more.",

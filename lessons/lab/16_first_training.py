@@ -16,7 +16,7 @@ from itertools import islice, repeat
 import numpy as np
 
 from scratchformer import config as configs
-from scratchformer.doctor.diagnosis import Diagnosis, as_text, examine
+from scratchformer.doctor.diagnosis import Diagnosis, examine
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.text.tokenizer import PAD
 from support.lesson import QUICK, ROOT, measure, table
@@ -131,12 +131,11 @@ measure("kinds of tests that notice something alone", len(alone), 5, 5)
 with planted("scaled by d_model"):
     findings = list(islice(examine(configs.preset("tiny"), only_code=True), 3))
 failed = [finding for finding in findings if finding.verdict == "FAIL"]
-print(*map(as_text, failed), "", Diagnosis(findings), sep="\n")
-measure("probes that fail, of three", len(failed), 2, 2)
+print(*failed, "", Diagnosis(findings), sep="\n")
+measure("probes that fail, of three", len(failed), 1, 1)
 
 # %% [markdown]
-# It names the layer and two reasons: the scores begin with a variance far from 1, and attention's formula, written once
-# more, gives something else. [The correctness report](../../docs/correctness.md) lists what it suspects for each
+# It names the layer and a reason: attention's formula, written once more, gives something else. [The correctness report](../../docs/correctness.md) lists what it suspects for each
 # mutant. It was tested on these mutants, so the list says little about a bug that nobody has thought of.
 #
 # ## Experiment 4: learning rates, and a model without its source

@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import textwrap
 from pathlib import Path
 
 from scratchformer import config as configs
@@ -32,7 +31,8 @@ def doctor(args: argparse.Namespace) -> int:
     scratchformer doctor gpt-tiny --text README.md docs/*.md
     scratchformer doctor runs/tiny --json
     """
-    from scratchformer.doctor.diagnosis import Diagnosis, as_record, as_text, examine
+    from scratchformer.doctor.diagnosis import Diagnosis, examine
+    from scratchformer.doctor.findings import wrapped
     from scratchformer.training.run import RunDirectory
 
     if args.code and any(getattr(args, path.split(".")[1], None) for path in configs.PATHS):
@@ -51,14 +51,14 @@ def doctor(args: argparse.Namespace) -> int:
     findings = []
     for finding in examine(config, run, args.code):
         findings.append(finding)
-        print(json.dumps(as_record(finding)) if args.json else as_text(finding), flush=True)
+        print(json.dumps(finding.as_record()) if args.json else finding, flush=True)
     diagnosis = Diagnosis(findings)
     if args.json:
         verdict = "ok" if diagnosis.passed else "FAIL"
         summary = {"probe": "diagnosis", "verdict": verdict, "seen": str(diagnosis), "suspects": diagnosis.suspects}
         print(json.dumps(summary))
     else:
-        print(f"\n{textwrap.fill(str(diagnosis), 120, break_long_words=False, break_on_hyphens=False)}")
+        print(f"\n{wrapped(str(diagnosis))}")
     return 0 if diagnosis.passed else 1
 
 

@@ -136,14 +136,10 @@ def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) 
 
 def tell_contradictions(trainer: Trainer) -> None:
     """Say in one line what `doctor` would fail in the configuration itself."""
-    from scratchformer.doctor.data_probes import measure_steps
-    from scratchformer.doctor.setup_probes import contradictions
+    from scratchformer.training.schedule import contradictions, planned_steps
 
-    config = trainer.config
-    limited = config.training.max_tokens > 0
-    n_steps = measure_steps(trainer.data.train, config).total if limited else config.training.steps
-    found = contradictions(config, n_steps)
-    if found:
+    n_steps = planned_steps(trainer.config, trainer.data.train.n_targets, len(trainer.plan.epoch(0)))
+    if found := contradictions(trainer.config, n_steps):
         tell(f"{trainer.run.path}: {found}")
 
 

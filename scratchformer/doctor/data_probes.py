@@ -1,27 +1,20 @@
-"""Probes of the data for `scratchformer doctor`: sentence pairs, examples of other tasks, vocabulary and batches."""
+"""Probes of the data for `scratchformer doctor`: sentence pairs, examples of every task, vocabulary and batches."""
 
 from __future__ import annotations
 
 import gzip
-import math
 from pathlib import Path
 from typing import Iterator, Literal, NamedTuple
 
 import numpy as np
 
-from scratchformer.config import Config, DataConfig
+from scratchformer.config import Config, DataConfig, TrainingConfig
 from scratchformer.doctor.findings import Finding, verdict
 from scratchformer.errors import UserError
 from scratchformer.tasks.task import Task
-from scratchformer.tasks.translation import (
-    Corpus,
-    has_validation_text,
-    prepared_directory,
-    read_corpus,
-    train_tokenizer,
-)
+from scratchformer.tasks.translation import Corpus, has_validation_text, prepared_directory, read_corpus
 from scratchformer.text import bundled
-from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, Examples, encode_pairs
+from scratchformer.text.batches import Batch, BatchPlan, Examples
 from scratchformer.text.corpora import (
     Block,
     Pairs,
@@ -32,15 +25,17 @@ from scratchformer.text.corpora import (
     read_pairs,
     stream_blocks,
 )
-from scratchformer.text.tokenizer import PAD, UNK, Tokenizer
+from scratchformer.text.tokenizer import PAD, UNK
+from scratchformer.training.schedule import planned_steps
 from scratchformer.training.trainer import TrainingData
 
 # Reading --------------------------------------------------------------------------------------------------------------
 
 
 class Text(NamedTuple):
-    """The text of a configuration. `held_out` has a name for each text that is not for training: val, test, ...
+    """The sentence pairs of a configuration.
 
+    held_out  name (val, test, ...) -> text that is not for training
     sample    which part of the training text `train` is, in words; "" if it is all of it
     fraction  how much of the training files that part is
     """
@@ -78,22 +73,19 @@ def files_of(data: DataConfig, split: Literal["train", "val"]) -> ParallelFiles:
     """The source and the target file of a split. Raises UserError if the directory does not have them."""
     if data.directory and not data.train_source:
         return find_split(Path(data.directory), split, data.source_language, data.target_language)
-    if split == "train":
-        return ParallelFiles(Path(data.train_source), Path(data.train_target))
-    return ParallelFiles(Path(data.val_source), Path(data.val_target))
+    named = (data.train_source, data.train_target) if split == "train" else (data.val_source, data.val_target)
+    return ParallelFiles(*map(Path, named))
 
 
 def read_held_out(data: DataConfig, val: Pairs | None) -> dict[str, Pairs]:
     """The validation text, and the directory's files whose names begin with "test", if both languages are there."""
     found = {"val": val} if val else {}
-    if data.train_source or not data.directory:
-        return found
     directory = Path(data.directory)
-    for path in sorted(directory.glob(f"test*.{data.source_language}*")):
+    for path in sorted(directory.glob(f"test*.{data.source_language}*")) if data.directory else ():
         name = path.name.removesuffix(".gz").removesuffix(f".{data.source_language}")
-        target = directory / f"{name}.{data.target_language}"
-        if plain_or_gz(target):
-            found[name] = read_pairs(directory / f"{name}.{data.source_language}", target)
+        files = ParallelFiles(*(directory / f"{name}.{end}" for end in (data.source_language, data.target_language)))
+        if not data.train_source and plain_or_gz(files.target):
+            found[name] = read_pairs(*files)
     return found
 
 
@@ -187,80 +179,71 @@ def probe_alignment(text: Text) -> Finding:
 
 SEVERITY = ["ok", "note", "FAIL"]
 
-# Tokens ---------------------------------------------------------------------------------------------------------------
+# Examples of any task -------------------------------------------------------------------------------------------------
 
 MAX_ENCODED_PAIRS = 50_000
-"""At most this many pairs, spread evenly over the text, are encoded; this takes a second or two."""
-EXAMPLES_IN_BATCH = 100
-POSITIONS_IN_BATCH = 2**15
+"""At most this many sentence pairs, spread evenly over the text, are encoded; this takes a second or two."""
+SAMPLED_EXAMPLES = 20_000
 
 
-class EncodedText(NamedTuple):
-    """The text as training would encode it. `scale` is the number of pairs of the whole text for each of `pairs`."""
-
-    tokenizer: Tokenizer
-    pairs: EncodedPairs
-    scale: float
-
-
-def sample_batch(examples: Examples) -> Batch:
-    """A batch of examples spread evenly over all."""
-    n = max(1, min(EXAMPLES_IN_BATCH, POSITIONS_IN_BATCH // examples.max_length))
-    return examples.batch(np.arange(0, len(examples), -(-len(examples) // n)))
-
-
-def encode(text: Text, config: Config, tokenizer: Tokenizer | None) -> EncodedText | Finding:
-    """Encode the text, after training a tokenizer if none is given. Returns a Finding if one of these is impossible."""
+def sample_of(text: Text) -> tuple[Corpus, str, float]:
+    """-> pairs spread evenly over the text; which these are, in words, if not all; how many pairs each stands for"""
+    every = -(-len(text.train.source) // MAX_ENCODED_PAIRS)
     source, target, line_numbers, n_empty = text.train
-    every = -(-len(source) // MAX_ENCODED_PAIRS)
-    sample = Pairs(source[::every], target[::every], line_numbers[::every], n_empty)
-    probe, expected = "tokens", "vocabulary, sentence lengths and batch size suit the text"
-    try:
-        tokenizer = tokenizer or train_tokenizer(Corpus(sample, None), config)
-    except UserError as error:
-        if every > 1 or text.sample:
-            seen = f"not checked: in a sample of {len(sample.source):,} pairs, {error}"
-            return Finding(probe, expected, seen, "skipped")
-        return Finding(probe, expected, str(error), "FAIL", "model.vocab_size is too large for the text")
-    try:
-        pairs = encode_pairs(tokenizer.encode, sample, config.data.max_length, config.training.tokens_per_batch)
-    except UserError as error:
-        causes = "data.max_length or training.tokens_per_batch does not suit the text"
-        return Finding(probe, expected, str(error), "FAIL", causes)
-    return EncodedText(tokenizer, pairs, every / text.fraction)
+    train = Pairs(source[::every], target[::every], line_numbers[::every], n_empty)
+    scale = every / text.fraction
+    sampled = f"{len(train.source):,} pairs taken evenly from {text.sample or 'the text'}" if scale > 1 else ""
+    return Corpus(train, text.held_out.get("val")), sampled, scale
 
 
-def probe_tokens(encoded: EncodedText, text: Text, config: Config) -> Iterator[Finding]:
-    """Look at the lengths of sentences, at rare pieces of the vocabulary, and at unknown tokens."""
-    pairs, max_length = encoded.pairs, config.data.max_length
-    sampled = f" ({len(pairs):,} pairs taken evenly from {text.sample or 'the text'})" if encoded.scale > 1 else ""
-    dropped = pairs.n_dropped / (pairs.n_dropped + len(pairs))
+def probe_examples(data: TrainingData, task: Task, config: Config, sampled: str) -> Iterator[Finding]:
+    """Look at the number and the lengths of a task's examples, at rare pieces of its vocabulary and unknown tokens."""
+    train, val = data.train, data.val
+    dropped = train.n_dropped / (train.n_dropped + len(train))
+    where = f" ({sampled})" if sampled else ""
     yield Finding(
-        "lengths",
-        f"data.max_length = {max_length} tokens excludes few pairs",
-        f"mean {pairs.lengths.mean():.1f}, 95 % at most {np.percentile(pairs.lengths, 95):.0f}, longest "
-        f"{pairs.lengths.max()} tokens; {dropped:.1%} are longer and left out{sampled}",
-        verdict(dropped, 0.02, 0.2),
-        "data.max_length is too small; a vocabulary so small that words are spelled letter by letter",
+        "examples",
+        f"some to train on, others to validate with, and few longer than data.max_length = {config.data.max_length}",
+        f"{len(train):,} {task.unit} to train on, {len(val) if val else 0:,} to validate with; mean length "
+        f"{train.lengths.mean():.1f}, longest {train.lengths.max()}; {dropped:.1%} are longer and left out{where}",
+        max(verdict(dropped, 0.02, 0.2), "ok" if val else "note", key=SEVERITY.index),
+        "data.max_length is too small; a vocabulary so small that words are spelled letter by letter; no validation "
+        "text is named, so nothing tells when to stop",
     )
-    ids, has_bytes = np.concatenate([pairs.source.ids, pairs.target.ids]), config.data.byte_fallback
-    yield judge_vocabulary(ids, encoded.tokenizer.vocab_size, sampled, has_bytes)
-    rates = {}
-    for name, held_out in {"training text": text.train, **text.held_out}.items():
-        lines = [*held_out.source[:2000], *held_out.target[:2000]]
-        tokens = [token for line in encoded.tokenizer.encode(lines) for token in line]
-        rates[name] = tokens.count(UNK) / max(1, len(tokens))
-    yield judge_unknown_tokens(rates)
+    left_out = []
+    if config.data.task != "translation":
+        left_out.append("repeated examples, and held-out ones in training (only sentence pairs are searched for them)")
+    if config.model.reads_text:
+        n_sides = 2 if config.data.task == "translation" else 1  # with one vocabulary
+        ids = {name: ids_in(part, n_sides) for name, part in {"training text": train, "val": val}.items() if part}
+        if config.model.n_classes or config.training.pretrained:
+            left_out.append("rare pieces (the vocabulary is that of other text)")
+        else:
+            has_bytes = config.data.byte_fallback or config.data.task == "language-model"
+            yield judge_vocabulary(ids["training text"], config.model.vocab_size, where, has_bytes)
+        yield judge_unknown_tokens({name: float((each == UNK).mean()) for name, each in ids.items()})
+    else:
+        left_out.append("vocabulary and unknown tokens (there are no words)")
+    if left_out:
+        yield Finding("left out", "checks of the data that do not suit this task", "; ".join(left_out), "skipped")
 
 
-def judge_vocabulary(ids: np.ndarray, vocab_size: int, sampled: str, has_bytes: bool) -> Finding:
-    """ids: of the training text; sampled: which part of it that is, in words; has_bytes: 256 pieces are single bytes"""
+def ids_in(examples: Examples, n_sides: int) -> np.ndarray:
+    """The ids, without padding, in the first inputs of at most SAMPLED_EXAMPLES examples, spread evenly over all."""
+    indices = np.arange(0, len(examples), -(-len(examples) // SAMPLED_EXAMPLES))
+    n = examples_at_once(examples)
+    batches = (examples.batch(indices[start : start + n]) for start in range(0, len(indices), n))
+    return np.concatenate([ids[ids != PAD] for batch in batches for ids in batch.inputs[:n_sides]])
+
+
+def judge_vocabulary(ids: np.ndarray, vocab_size: int, where: str, has_bytes: bool) -> Finding:
+    """ids: of the training text; where: which part of it that is, in words; has_bytes: 256 pieces are single bytes"""
     counts = np.sort(np.bincount(ids, minlength=vocab_size))[256 * has_bytes :]  # bytes are for what nobody has seen
     rare = float((counts < 10).mean())
     return Finding(
         "vocabulary",
         "most pieces occur ten times or more: the embedding of a rare piece gets little training",
-        f"{rare:.0%} of {len(counts):,} pieces occur less often, {(counts == 0).mean():.0%} never{sampled}",
+        f"{rare:.0%} of {len(counts):,} pieces occur less often, {(counts == 0).mean():.0%} never{where}",
         verdict(rare, 0.5, 0.9),
         "model.vocab_size is too large for so little text; the text differs from that of the tokenizer",
     )
@@ -278,110 +261,72 @@ def judge_unknown_tokens(rates: dict[str, float]) -> Finding:
     )
 
 
-# Examples of any task -------------------------------------------------------------------------------------------------
-
-
-def probe_examples(data: TrainingData, task: Task, config: Config) -> Iterator[Finding]:
-    """Look at the number and the lengths of a task's examples, at rare pieces of its vocabulary and unknown tokens."""
-    train, val = data.train, data.val
-    dropped = train.n_dropped / (train.n_dropped + len(train))
-    yield Finding(
-        "examples",
-        f"some to train on, others to validate with, and few longer than data.max_length = {config.data.max_length}",
-        f"{len(train):,} {task.unit} to train on, {len(val) if val else 0:,} to validate with; mean length "
-        f"{train.lengths.mean():.1f}, longest {train.lengths.max()}; {dropped:.1%} are longer and left out",
-        max(verdict(dropped, 0.02, 0.2), "ok" if val else "note", key=SEVERITY.index),
-        "data.max_length is too small; no validation text is named, so nothing tells when to stop",
-    )
-    left_out = ["repeated examples, and held-out ones in training (only sentence pairs are searched for them)"]
-    if config.model.reads_text:
-        ids = {name: input_ids(part) for name, part in {"training text": train, "val": val}.items() if part}
-        if config.model.n_classes or config.training.pretrained:
-            left_out.append("rare pieces (the vocabulary is that of other text)")
-        else:
-            sampled = f" (in {SAMPLED_EXAMPLES:,} {task.unit})" if len(train) > SAMPLED_EXAMPLES else ""
-            has_bytes = config.data.byte_fallback or config.data.task == "language-model"
-            yield judge_vocabulary(ids["training text"], config.model.vocab_size, sampled, has_bytes)
-        yield judge_unknown_tokens({name: float((each == UNK).mean()) for name, each in ids.items()})
-    else:
-        left_out.append("vocabulary and unknown tokens (there are no words)")
-    yield Finding("left out", "checks of the data that do not suit this task", "; ".join(left_out), "skipped")
-
-
-SAMPLED_EXAMPLES = 20_000
-
-
-def input_ids(examples: Examples) -> np.ndarray:
-    """The ids, without padding, that a model reads in at most SAMPLED_EXAMPLES examples, spread evenly over all."""
-    indices = np.arange(0, len(examples), -(-len(examples) // SAMPLED_EXAMPLES))
-    n = max(1, POSITIONS_IN_BATCH // examples.max_length)
-    batches = (examples.batch(indices[start : start + n]).inputs[0] for start in range(0, len(indices), n))
-    return np.concatenate([ids[ids != PAD] for ids in batches])
-
-
 # Batches --------------------------------------------------------------------------------------------------------------
 
+POSITIONS_AT_ONCE = 2**15
 SAMPLED_STEPS = 100
 
 
-class Steps(NamedTuple):
-    """The training steps that the text gives.
+def examples_at_once(examples: Examples) -> int:
+    return max(1, POSITIONS_AT_ONCE // examples.max_length)
 
-    target_tokens     mean of a step
-    positions         the same with padding, of the longer side
-    padding           the fraction of positions that are padding, in source and target
-    per_epoch, total  numbers of steps
+
+def sample_batch(examples: Examples) -> Batch:
+    """A batch of at most 100 examples, spread evenly over all."""
+    n = min(100, examples_at_once(examples))
+    return examples.batch(np.arange(0, len(examples), -(-len(examples) // n)))
+
+
+def plan_of(examples: Examples, training: TrainingConfig) -> BatchPlan:
+    """The batches of training."""
+    settings = training.tokens_per_batch, training.accumulation, training.seed, training.bucket_fineness
+    return BatchPlan(examples, *settings)
+
+
+class Steps(NamedTuple):
+    """The training steps that the data give.
+
+    positions   of a step, with padding, of the longer side
+    per_epoch   number of steps
+    total       number of steps of the training
     """
 
-    target_tokens: float
     positions: float
-    padding: float
     per_epoch: float
     total: int
 
 
-def measure_steps(examples: Examples, config: Config, scale: float = 1.0) -> Steps:
-    """Look at the first steps of the first epoch.
+def probe_batches(examples: Examples, config: Config, scale: float) -> tuple[Steps, list[Finding]]:
+    """Look at the padding, and at how many times training goes through the text.
 
     scale  how many examples there are in all for each of these
     """
-    training = config.training
-    plan = BatchPlan(
-        examples, training.tokens_per_batch, training.accumulation, training.seed, training.bucket_fineness
-    )
+    plan = plan_of(examples, config.training)
     epoch = plan.epoch(0)
     sample = epoch[:SAMPLED_STEPS]
     batches = [batch for indices in sample for batch in plan.micro_batches(indices)]
-    target_tokens = sum(batch.n_target_tokens for batch in batches)
-    has_target_side = config.model.architecture == "encoder-decoder"
-    n_tokens = has_target_side * target_tokens + sum(batch.n_source_tokens for batch in batches)
-    per_step = target_tokens / len(sample)
-    total = min(training.steps, math.ceil(training.max_tokens / per_step)) if training.max_tokens else training.steps
-    return Steps(
-        per_step,
-        sum(len(batch.indices) * int(examples.lengths[batch.indices].max()) for batch in batches) / len(sample),
-        1 - n_tokens / sum(batch.n_positions for batch in batches),
-        len(epoch) * scale,
-        total,
-    )
-
-
-def probe_batches(steps: Steps) -> Iterator[Finding]:
-    """Look at the padding, and at how many times training goes through the text."""
-    yield Finding(
-        "padding",
-        "little: a position of padding takes as much time as a real token",
-        f"{steps.padding:.0%} of the positions of a batch",
-        verdict(steps.padding, 0.3, 0.6),
-        "few examples of similar length: raise training.bucket_fineness, or lower training.tokens_per_batch if one "
-        "batch holds most of the text",
-    )
-    epochs = steps.total / steps.per_epoch
-    yield Finding(
-        "epochs",
-        "training sees all of the text at least once, and at most a few hundred times",
-        f"a step has about {steps.target_tokens:,.0f} target tokens, an epoch {steps.per_epoch:,.0f} steps; "
-        f"{steps.total:,} steps are {epochs:.1f} epochs",
-        "ok" if 1 <= epochs <= 300 else "note",
-        "check training.steps and training.max_tokens; batches as large as the text",
-    )
+    two_sides = config.model.architecture == "encoder-decoder"
+    n_tokens = sum(batch.n_source_tokens + two_sides * batch.n_target_tokens for batch in batches)
+    padding = 1 - n_tokens / sum(batch.n_positions for batch in batches)
+    positions = sum(len(batch.indices) * int(examples.lengths[batch.indices].max()) for batch in batches) / len(sample)
+    total = planned_steps(config, examples.n_targets, len(epoch))
+    steps = Steps(positions, len(epoch) * scale, total)
+    epochs = total / steps.per_epoch
+    return steps, [
+        Finding(
+            "padding",
+            "little: a position of padding takes as much time as a real token",
+            f"{padding:.0%} of the positions of a batch",
+            verdict(padding, 0.3, 0.6),
+            "few examples of similar length: raise training.bucket_fineness, or lower training.tokens_per_batch if one "
+            "batch holds most of the text",
+        ),
+        Finding(
+            "epochs",
+            "training sees all of the text at least once, and at most a few hundred times",
+            f"a step has about {examples.n_targets / len(epoch):,.0f} target tokens, an epoch {steps.per_epoch:,.0f} "
+            f"steps; {total:,} steps are {epochs:.1f} epochs",
+            "ok" if 1 <= epochs <= 300 else "note",
+            "check training.steps and training.max_tokens; batches as large as the text",
+        ),
+    ]

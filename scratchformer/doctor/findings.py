@@ -7,113 +7,103 @@ pass.
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, Literal, NamedTuple, Sequence
+import textwrap
+from contextlib import suppress
+from functools import cache, partial
+from typing import Any, Callable, Collection, Iterator, Literal, NamedTuple, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from scratchformer.backends.device import Device
+from scratchformer.nn.gradient_cases import TABLE
 from scratchformer.nn.ops import using
+from scratchformer.nn.parameter import Layer, enumerate_named
 
 MAX_SUSPECTS = 3
 
+# Components -----------------------------------------------------------------------------------------------------------
+
 
 class Component(NamedTuple):
-    """A piece of the code: the file it is in, and the components it is built from."""
+    """A piece of the code: the file it is in, and the components that it is built from or checked with."""
 
     file: str
-    parts: tuple[str, ...] = ()
+    parts: set[str]
 
 
-COMPONENTS: dict[str, Component] = {
-    "dropout": Component("nn/dropout.py"),
-    "Linear": Component("nn/layers.py"),
-    "Embedding": Component("nn/layers.py"),
-    "Unembedding": Component("nn/layers.py"),
-    "PositionalEncoding": Component("nn/layers.py", ("dropout",)),
-    "LearnedPositions": Component("nn/layers.py", ("dropout",)),
-    "LayerNorm": Component("nn/layers.py"),
-    "AddNorm": Component("nn/layers.py", ("LayerNorm", "dropout")),
-    "FeedForward": Component("nn/layers.py", ("Linear", "dropout")),
-    "ScaledDotProductAttention": Component("nn/attention.py", ("dropout",)),
-    "SelfAttention": Component("nn/attention.py", ("Linear", "ScaledDotProductAttention")),
-    "CrossAttention": Component("nn/attention.py", ("Linear", "ScaledDotProductAttention")),
-    "HeadGate": Component("nn/head_gate.py"),
-    "GatedAttention": Component("nn/head_gate.py", ("HeadGate", "CrossAttention")),
-    "Convolution": Component("nn/sequence_layers.py"),
-    "SeparableConvolution": Component("nn/sequence_layers.py", ("Linear",)),
-    "RestrictedAttention": Component("nn/sequence_layers.py", ("ScaledDotProductAttention",)),
-    "RestrictedSelfAttention": Component("nn/sequence_layers.py", ("SelfAttention", "RestrictedAttention")),
-    "PostNorm": Component("nn/residual.py", ("AddNorm", "FeedForward", "CrossAttention")),
-    "PreNorm": Component("nn/residual.py", ("LayerNorm", "FeedForward", "CrossAttention")),
-    "EncoderLayer": Component("nn/transformer.py", ("SelfAttention", "FeedForward", "PostNorm", "PreNorm")),
-    "DecoderLayer": Component("nn/transformer.py", ("SelfAttention", "FeedForward", "PostNorm", "PreNorm")),
-    "Encoder": Component("nn/transformer.py", ("EncoderLayer",)),
-    "Decoder": Component("nn/transformer.py", ("DecoderLayer",)),
-    "NextWord": Component("nn/next_word.py", ("PositionalEncoding",)),
-    "cross_entropy": Component("nn/loss.py"),
-    "Transformer": Component(
-        "nn/transformer.py",
-        (
-            *("Embedding", "Unembedding", "PositionalEncoding", "LearnedPositions", "NextWord"),
-            *("Encoder", "Decoder", "cross_entropy"),
-        ),
-    ),
-    "TokenTypes": Component("nn/text_encoder.py"),
-    "TextEncoder": Component(
-        "nn/text_encoder.py",
-        ("Embedding", "TokenTypes", "Unembedding", "PositionalEncoding", "LearnedPositions", "Encoder"),
-    ),
-    "PatchEmbedding": Component("nn/vision.py", ("Linear",)),
-    "ClassToken": Component("nn/vision.py"),
-    "VisionTransformer": Component(
-        "nn/vision.py",
-        ("PatchEmbedding", "ClassToken", "Unembedding", "PositionalEncoding", "LearnedPositions", "Encoder"),
-    ),
-    "LanguageModel": Component(
-        "nn/language_model.py",
-        ("Embedding", "Unembedding", "PositionalEncoding", "LearnedPositions", "Encoder", "cross_entropy"),
-    ),
-    "decoding step": Component("decoding/incremental.py", ("Transformer", "LanguageModel")),
-    "Adam": Component("nn/optim.py", ("Transformer",)),
-    "noam": Component("nn/optim.py"),
-    "batches": Component("text/batches.py"),
-    "validation_loss": Component("training/validation.py", ("Transformer", "batches")),
-    "Trainer.step": Component("training/trainer.py", ("Transformer", "Adam", "noam", "batches")),
-    "beam search": Component("decoding/search.py", ("decoding step", "Trainer.step")),
+STANDS_FOR = {"CrossEntropy": "cross_entropy", "ModelLoss": "Transformer"}
+"""The components that these layers of the gradient cases check."""
+
+FUNCTIONS = {"dropout": "nn/dropout.py", "cross_entropy": "nn/loss.py"}
+OTHER_PARTS = {
+    **dict.fromkeys(("PositionalEncoding", "LearnedPositions", "FeedForward", "PreNorm"), {"dropout"}),
+    "ScaledDotProductAttention": {"dropout"},
+    "AddNorm": {"LayerNorm", "dropout"},
+    "GatedAttention": {"CrossAttention"},
+    "Transformer": {"cross_entropy"},
+    "LanguageModel": {"cross_entropy"},
 }
-"""Each component comes after its parts. An operation of `nn/ops.py` counts as part of the layer that calls it. A part
-may also be a component that another is checked with: Adam on the flat buffers of a Transformer, beam search on a model
-after a little training, gates within CrossAttention."""
+"""Parts of a layer that are not layers in its attributes."""
+
+AROUND_THE_MODEL = {
+    "decoding step": Component("decoding/incremental.py", {"Transformer", "LanguageModel"}),
+    "Adam": Component("nn/optim.py", {"Transformer"}),
+    "noam": Component("nn/optim.py", set()),
+    "batches": Component("text/batches.py", set()),
+    "validation_loss": Component("training/validation.py", {"Transformer", "batches"}),
+    "Trainer.step": Component("training/trainer.py", {"Transformer", "Adam", "noam", "batches"}),
+    "beam search": Component("decoding/search.py", {"decoding step", "Trainer.step"}),
+}
+
+
+@cache
+def components() -> dict[str, Component]:
+    """Every component, after its parts. The layers are those of the gradient cases, with the layers they hold as parts.
+
+    An operation of `nn/ops.py` counts as part of the layer that calls it.
+    """
+    found = {name: Component(file, set()) for name, file in FUNCTIONS.items()}
+    for kind, _, build in TABLE:
+        name = kind.__name__
+        if name not in STANDS_FOR:
+            file = kind.__module__.removeprefix("scratchformer.").replace(".", "/") + ".py"
+            parts = found.setdefault(name, Component(file, set(OTHER_PARTS.get(name, ())))).parts
+            with suppress(Exception):  # a fault in a constructor, which the probes will find
+                inner = [*map(type, layers_in(build(np.random.default_rng(0), 0.0)[0])), *kind.__bases__]
+                parts |= {base.__name__ for part in inner for base in part.__mro__} & (found.keys() - {name})
+    return found | AROUND_THE_MODEL
+
+
+def layers_in(layer: Layer) -> Iterator[Layer]:
+    """The layers among the attributes of a layer."""
+    for name, value in vars(layer).items():
+        yield from (item for _, item in enumerate_named(name, value) if isinstance(item, Layer))
 
 
 def all_parts(name: str) -> set[str]:
     """The parts of a component, the parts of these, and so on."""
-    parts = COMPONENTS[name].parts
-    return {*parts, *(deeper for part in parts for deeper in all_parts(part))}
+    parts = components()[name].parts
+    return parts.union(*map(all_parts, parts))
 
 
-class Fault(NamedTuple):
-    """A fault of a component. `also` names other components that may be the cause instead."""
+def suspects(faulty: Collection[str]) -> list[str]:
+    """The faulty components whose parts are all sound, at most MAX_SUSPECTS."""
+    return [name for name in components() if name in faulty and not all_parts(name) & set(faulty)][:MAX_SUSPECTS]
 
-    component: str
-    problem: str
-    also: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
-        return f"{self.component}: {self.problem}"
-
+# Findings -------------------------------------------------------------------------------------------------------------
 
 Verdict = Literal["ok", "note", "FAIL", "skipped"]
 
 
 class Finding(NamedTuple):
-    """The result of a probe.
+    """The result of a probe. As a `str`, a line with verdict and name, then what was expected and seen.
 
     expected  what correct code or a sensible setup shows
     seen      what the probe saw
     causes    the usual causes, if these two differ
-    faults    what is wrong with the code; empty if the probe looks at the setup
+    faults    component -> what is wrong with it; empty if the probe looks at the setup
     """
 
     probe: str
@@ -121,22 +111,24 @@ class Finding(NamedTuple):
     seen: str
     verdict: Verdict
     causes: str = ""
-    faults: tuple[Fault, ...] = ()
+    faults: dict[str, str] = {}
 
-    @property
-    def suspects(self) -> list[str]:
-        """The components to look at first, most likely first; [] if there are no faults."""
-        return suspects(self.faults)
+    def as_record(self) -> dict[str, Any]:
+        """The finding for programs."""
+        fields = "probe", "verdict", "expected", "seen", "causes"
+        return {field: getattr(self, field) for field in fields} | {"suspects": suspects(self.faults)}
+
+    def __str__(self) -> str:
+        rows = {"expected": self.expected, "seen": self.seen}
+        if self.verdict in ("FAIL", "note"):
+            rows["usual causes" if self.verdict == "FAIL" else "hint"] = self.causes
+            rows["suspects"] = ", ".join(suspects(self.faults))
+        text = [wrapped(f"{'':8}{label:15}{row}", subsequent_indent=" " * 23) for label, row in rows.items() if row]
+        return "\n".join([f"{self.verdict:8}{self.probe}", *text])
 
 
-def suspects(faults: Iterable[Fault]) -> list[str]:
-    """The faulty components whose parts are all sound, then those named in `also`; at most MAX_SUSPECTS."""
-    by_component: dict[str, list[Fault]] = {}
-    for fault in faults:
-        by_component.setdefault(fault.component, []).append(fault)
-    lowest = [name for name in COMPONENTS if name in by_component and not all_parts(name) & by_component.keys()]
-    also = [other for name in lowest for fault in by_component[name] for other in fault.also]
-    return list(dict.fromkeys([*lowest, *also]))[:MAX_SUSPECTS]
+wrapped = partial(textwrap.fill, width=120, break_on_hyphens=False, break_long_words=False)
+"""The text in lines of at most 120 characters."""
 
 
 def verdict(value: float, note: float, fail: float) -> Verdict:
@@ -148,15 +140,11 @@ def verdict(value: float, note: float, fail: float) -> Verdict:
 
 
 class CheckFailed(Exception):
-    """A check found something wrong. `also` as in Fault."""
-
-    def __init__(self, problem: str, also: tuple[str, ...] = ()) -> None:
-        super().__init__(problem)
-        self.problem, self.also = problem, also
+    """A check found something wrong."""
 
 
-Check = Callable[[], str | None]
-"""Checks one component. Raises CheckFailed if something is wrong; may return a measurement to print."""
+Check = Callable[[], Any]
+"""Checks one component. Raises CheckFailed if something is wrong; may return a measurement to print, as a `str`."""
 
 
 class CodeProbe(NamedTuple):
@@ -168,38 +156,24 @@ class CodeProbe(NamedTuple):
     checks: Sequence[tuple[str, Check]]
 
     def run(self) -> Finding:
-        """Run all checks. The verdict is "ok" if none fails, else "FAIL", with a fault for each that does.
-
-        An exception in the code under test is a fault, too.
-        """
-        faults: list[Fault] = []
+        """Run all checks. An exception in the code under test is a fault, too."""
+        faults: dict[str, str] = {}
         passed: dict[str, str] = {}  # component -> its name and what was measured
         for component, check in self.checks:
-            result = run_check(component, check)
-            if isinstance(result, Fault):
-                faults.append(result)
-            else:
-                passed[component] = f"{component} {result}" if result else component
+            try:
+                with np.errstate(all="ignore"), using(*Device.ops):  # in float32, the fast operations of training
+                    measured = check()
+                passed[component] = f"{component} {measured}" if isinstance(measured, str) else component
+            except CheckFailed as failed:
+                faults.setdefault(component, str(failed))
+            except Exception as error:  # broken code may raise anything
+                faults.setdefault(component, f"raises {one_line(error)}")
         if not faults:
             return Finding(self.name, self.expected, f"correct: {', '.join(passed.values())}", "ok")
         first = suspects(faults)[0]
-        shown = next(fault for fault in faults if fault.component == first)
-        others = dict.fromkeys(fault.component for fault in faults if fault.component != first)
-        seen = f"{shown}; also wrong: {', '.join(others)}" if others else str(shown)
-        return Finding(self.name, self.expected, seen, "FAIL", self.causes, tuple(faults))
-
-
-def run_check(component: str, check: Check) -> Fault | str | None:
-    """A Fault if the check finds something wrong or the component raises an exception, else what the check returns."""
-    try:
-        with np.errstate(all="ignore"), using(
-            *Device.ops
-        ):  # in float32, check the fast operations, as training uses them
-            return check()
-    except CheckFailed as failed:
-        return Fault(component, failed.problem, failed.also)
-    except Exception as error:  # broken code may raise anything
-        return Fault(component, f"raises {one_line(error)}")
+        others = ", ".join(component for component in faults if component != first)
+        seen = f"{first}: {faults[first]}" + (f"; also wrong: {others}" if others else "")
+        return Finding(self.name, self.expected, seen, "FAIL", self.causes, faults)
 
 
 def one_line(error: Exception) -> str:
@@ -207,10 +181,10 @@ def one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
 
 
-def expect(condition: object, problem: str, also: tuple[str, ...] = ()) -> None:
+def expect(condition: object, problem: str) -> None:
     """Raise CheckFailed unless the condition is true."""
     if not condition:
-        raise CheckFailed(problem, also)
+        raise CheckFailed(problem)
 
 
 ROUNDING = 1e-12

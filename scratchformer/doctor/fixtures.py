@@ -9,7 +9,7 @@ import numpy as np
 
 from scratchformer.config import ModelConfig
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.gradient_cases import SMALL
+from scratchformer.nn.gradient_cases import FLOAT64, SMALL, with_random_vectors
 from scratchformer.nn.ops import Ops
 from scratchformer.nn.parameter import Array
 
@@ -25,13 +25,9 @@ def random() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-def with_random_vectors(layer: Any) -> Any:
-    """Change every gamma, beta and bias of a new layer, since some faults do not show at 1 or 0. Returns the layer."""
-    generator = random()
-    for parameter in layer.parameters().values():
-        if parameter.data.ndim == 1:
-            parameter.data += 0.5 * generator.standard_normal(parameter.shape)
-    return layer
+def new_model(kind: Any, config: ModelConfig) -> Any:
+    """A model in float64. Its gammas, betas and biases are random, since some faults do not show at 1 or 0."""
+    return with_random_vectors(kind(config, dtype=FLOAT64), random())
 
 
 SOURCE = np.array([[3, 5, 2, 5, 7], [4, 1, 6, 0, 0], [9, 8, 9, 1, 0]])  # (B, S), with different padding in every row

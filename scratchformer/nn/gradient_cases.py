@@ -141,12 +141,18 @@ def make(build: Build, dropout: float) -> tuple[Layer, tuple, DropoutKey | None]
     for seed in itertools.count():
         random = np.random.default_rng(seed)
         layer, *inputs = build(random, dropout)
-        for parameter in layer.parameters().values():
-            if parameter.data.ndim == 1:  # biases, gamma, beta
-                parameter.data += 0.5 * random.standard_normal(parameter.shape)
+        with_random_vectors(layer, random)
         if distance_to_kink(layer, inputs, rng) > NEAR_THE_KINK:
             return layer, tuple(inputs), rng
     raise AssertionError("unreachable: the seeds do not end")
+
+
+def with_random_vectors(layer: Any, random: np.random.Generator) -> Any:
+    """Change every gamma, beta and bias of a new layer. Returns the layer."""
+    for parameter in layer.parameters().values():
+        if parameter.data.ndim == 1:
+            parameter.data += 0.5 * random.standard_normal(parameter.shape)
+    return layer
 
 
 class ReluWatch(Ops):

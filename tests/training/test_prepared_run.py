@@ -137,6 +137,7 @@ def test_another_vocabulary_is_not_the_same_run(own_run, small_config, tmp_path,
 
 def test_the_doctor_examines_the_prepared_text(cli, prepared, small_settings, monkeypatch):
     monkeypatch.setattr("scratchformer.doctor.diagnosis.probe_code", lambda config: iter(()))
+    monkeypatch.setattr("scratchformer.tasks.translation.TranslationTask.train_tokenizer", None)
     _, printed, said = cli("doctor", *small_settings, "--data", prepared, "--json")
     findings = {entry["probe"]: entry for entry in map(json.loads, printed.splitlines())}
     assert "100 pairs" in findings["repeated pairs"]["seen"] and "60 pieces" in findings["vocabulary"]["seen"], said
