@@ -161,7 +161,9 @@ def patches(layer: Any, images: np.ndarray) -> np.ndarray:
 
 
 def normalized(norm: Any, x: np.ndarray) -> np.ndarray:
-    """gamma (x - mean) / sqrt(variance + eps) + beta"""
+    """gamma (x - mean) / sqrt(variance + eps) + beta; without mean and beta, gamma x / sqrt(mean(x^2) + eps)"""
+    if not hasattr(norm, "beta"):
+        return norm.gamma.data * x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + norm.eps)
     mean, variance = x.mean(axis=-1, keepdims=True), x.var(axis=-1, keepdims=True)
     return norm.gamma.data * (x - mean) / np.sqrt(variance + norm.eps) + norm.beta.data
 
@@ -170,6 +172,41 @@ def feed_forward(layer: Any, x: np.ndarray) -> np.ndarray:
     h = affine(layer.inner, x)
     gelu = h / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (h + 0.044715 * h**3)))
     return affine(layer.outer, gelu if layer.activation == "gelu" else np.maximum(h, 0))
+
+
+def gated_feed_forward(layer: Any, x: np.ndarray) -> np.ndarray:
+    gate, value = np.split(affine(layer.inner, x), 2, axis=-1)
+    return affine(layer.outer, gate / (1 + np.exp(-gate)) * value)
+
+
+def rotated(layer: Any, qk: np.ndarray, first: int = 0) -> np.ndarray:
+    """Each pair of coordinates as a complex number, times e^(i angle)."""
+    half = qk.shape[-1] // 2
+    angles = np.outer(first + np.arange(qk.shape[1]), layer.theta ** (-np.arange(half) / half))
+    turned = (qk[..., :half] + 1j * qk[..., half:]) * np.exp(1j * angles)[:, None]
+    return np.concatenate([turned.real, turned.imag], axis=-1)
+
+
+def with_biases(layer: Any, qk: np.ndarray, first: int = 0) -> np.ndarray:
+    """One more coordinate: the slope of each head for q, the position for k; divided by sqrt(d_k + 1) in attention."""
+    h, wider = layer.h, math.sqrt(qk.shape[-1] + 1)
+    q, k = qk[:, :, :h] * wider / math.sqrt(qk.shape[-1]), qk[:, :, h:]
+    slopes = np.array([2 ** (-8 * (i + 1) / h) for i in range(h)]) * wider
+    places = first + np.arange(qk.shape[1])
+    columns = np.broadcast_to(slopes, q.shape[:-1]), np.broadcast_to(places[:, None], k.shape[:-1])
+    return np.concatenate([np.concatenate([x, c[..., None]], axis=-1) for x, c in zip((q, k), columns)], axis=2)
+
+
+def grouped(layer: Any, x: np.ndarray, mask: Mask = Mask()) -> np.ndarray:
+    """Query head i reads the keys and values of head i // (h / h_kv)."""
+    widths = [layer.h * layer.d_k, layer.h_kv * layer.d_k, layer.h_kv * layer.d_v]
+    parts = np.split(affine(layer.qkv, x), np.cumsum(widths)[:-1], axis=-1)
+    q, k, v = (part.reshape(*x.shape[:2], h, -1) for part, h in zip(parts, (layer.h, layer.h_kv, layer.h_kv)))
+    if layer.positions:
+        qk = call(layer.positions, np.concatenate([q, k], axis=2))
+        q, k = qk[:, :, : layer.h], qk[:, :, layer.h :]
+    of_query = np.arange(layer.h) // (layer.h // layer.h_kv)
+    return multi_head(layer, q, k[:, :, of_query], v[:, :, of_query], mask)
 
 
 def attended(layer: Any, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: Mask = Mask()) -> np.ndarray:
@@ -279,8 +316,14 @@ FORMULA_OF: dict[str, tuple[str, Callable[..., np.ndarray]]] = {
     "SeparableConvolution": ("sum over the window of x W_i", convolution),
     "RestrictedAttention": ("softmax(Q K^T / sqrt(d_k)) V within the window", attended),
     "RestrictedSelfAttention": ("Concat(head_1, ..., head_h) W_O", self_attention),
+    "RMSNorm": ("gamma x / sqrt(mean(x^2) + eps)", normalized),
+    "SwiGLU": ("(silu(x W_gate) x W_value) W_outer", gated_feed_forward),
+    "NoPositions": ("x", lambda _, x: x),
+    "RotaryPositions": ("each pair of coordinates turned", rotated),
+    "AlibiPositions": ("q and k with one more coordinate", with_biases),
+    "GroupedQueryAttention": ("Concat(head_1, ..., head_h) W_O with shared keys and values", grouped),
     "PostNorm": ("LayerNorm(x + sublayer(x))", lambda f, x, *more: normalized(f.norm, x + call(f.sublayer, x, *more))),
-    "PreNorm": ("x + sublayer(LayerNorm(x))", lambda f, x, *more: x + call(f.sublayer, normalized(f.norm, x), *more)),
+    "PreNorm": ("x + sublayer(norm(x))", lambda f, x, *more: x + call(f.sublayer, normalized(f.norm, x), *more)),
     "NextWord": ("x + memory[k] + PE(k)", next_word),
     "EncoderLayer": (
         "self-attention, then feed-forward",
@@ -472,8 +515,8 @@ def check_masks_differ() -> None:
 
 
 PLACES = {
-    **dict.fromkeys(("PositionalEncoding", "LearnedPositions", "AddNorm", "FeedForward"), 1),
-    **dict.fromkeys(("SelfAttention", "CrossAttention"), 1),
+    **dict.fromkeys(("PositionalEncoding", "LearnedPositions", "NoPositions", "AddNorm", "FeedForward", "SwiGLU"), 1),
+    **dict.fromkeys(("SelfAttention", "CrossAttention", "GroupedQueryAttention"), 1),
     **{"PostNorm": 2, "PreNorm": 2, "EncoderLayer": 4, "DecoderLayer": 6},
     **{"Encoder": 4 * N, "Decoder": 6 * N, "Transformer": 10 * N + 2},
 }

@@ -71,25 +71,30 @@ class SwiGLU(Layer):
     forward(x (..., D)) -> y (..., D), cache
     backward(dy (..., D), cache) -> dx (..., D)
 
-    Keeps:  x, gate and value before the product, and the product (..., F).
+    Keeps:    x, gate and value before the product, and the product (..., F).
+    Differs:  `hidden_dropout` drops units of the product, as relu_dropout does in FeedForward; Shazeer's value is 0.
     """
 
-    def __init__(self, d_model: int, d_ff: int, init: np.random.Generator, dtype: str = "float32") -> None:
+    def __init__(
+        self, d_model: int, d_ff: int, init: np.random.Generator, dtype: str = "float32", hidden_dropout: float = 0.0
+    ) -> None:
+        self.hidden_dropout = hidden_dropout
         self.inner = Linear(d_model, 2 * d_ff, init, dtype, bias=False)
         self.outer = Linear(d_ff, d_model, init, dtype, bias=False)
 
     def forward(self, x: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        xp = ops_of(x).xp
+        ops = ops_of(x)
         both, inner_cache = self.inner.forward(x)  # (..., 2 F)
-        gate, value = xp.split(both, 2, axis=-1)
-        y, outer_cache = self.outer.forward(gate * sigmoid(xp, gate) * value)
-        return y, (inner_cache, gate, value, outer_cache)
+        gate, value = ops.xp.split(both, 2, axis=-1)
+        hidden, kept = ops.dropout(gate * sigmoid(ops.xp, gate) * value, self.hidden_dropout, rng)
+        y, outer_cache = self.outer.forward(hidden)
+        return y, (inner_cache, gate, value, kept, outer_cache)
 
     def backward(self, dy: Array, cache: Any) -> Array:
-        inner_cache, gate, value, outer_cache = cache
+        inner_cache, gate, value, kept, outer_cache = cache
         ops = ops_of(dy)
-        # y = hidden W_outer
-        dhidden = self.outer.backward(dy, outer_cache)  # (..., F)
+        # y = dropout(hidden) W_outer
+        dhidden = ops.dropout_backward(self.outer.backward(dy, outer_cache), kept, self.hidden_dropout)  # (..., F)
         # hidden = silu(gate) value;   silu' = s + z s (1 - s), with s = sigmoid(z)
         s = sigmoid(ops.xp, gate)
         dgate = dhidden * value * (s + gate * s * (1 - s))

@@ -45,7 +45,7 @@ REGISTRY: dict[str, dict[str, Factory]] = {
     "feed_forward": {
         "relu": feed_forward("relu"),
         "gelu": feed_forward("gelu"),
-        "swiglu": lambda config, init, dtype: SwiGLU(config.d_model, config.d_ff, init, dtype),
+        "swiglu": lambda config, init, dtype: SwiGLU(config.d_model, config.d_ff, init, dtype, config.relu_dropout),
     },
     "norm": {  # "post", the paper's, also has the sum in it; the others stand before each sublayer
         "post": lambda config, init, dtype: LayerNorm(config.d_model, dtype, config.ln_eps),

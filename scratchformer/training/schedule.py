@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from scratchformer.config import Config
-from scratchformer.nn.optim import noam
+from scratchformer.nn.optim import scheduled
 
 
 def planned_steps(config: Config, n_targets: int, steps_per_epoch: int) -> int:
@@ -21,8 +21,7 @@ def warmup_share(config: Config, n_steps: int) -> float:
 
 def peak_rate(config: Config) -> float:
     """The largest learning rate."""
-    training = config.training
-    return noam(training.warmup, config.model.d_model, training.warmup, training.lr_factor)
+    return scheduled(config, config.training.warmup)
 
 
 def relative_peak(config: Config) -> float:
@@ -34,9 +33,11 @@ def relative_peak(config: Config) -> float:
 
 
 def sum_of_rates(config: Config, n_steps: int) -> float:
-    """The sum of all learning rates, in units of d_model^-0.5: a triangle, then the integral of step^-0.5."""
+    """The sum of all learning rates, in units of d_model^-0.5: a triangle, then the integral of step^-0.5 or a cosine."""
     warmup = config.training.warmup
     rising = min(warmup, n_steps)
+    if config.training.schedule == "cosine":
+        return relative_peak(config) * (rising**2 / 2 / warmup + 0.55 * (n_steps - rising))
     falling = 2 * (math.sqrt(n_steps) - math.sqrt(rising))
     return config.training.lr_factor * (rising**2 / 2 * warmup**-1.5 + falling)
 

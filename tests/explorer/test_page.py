@@ -190,7 +190,7 @@ def test_without_a_run_it_is_the_demo_s(cli, refused, trained, tmp_path, monkeyp
     "settings, complaint",
     [
         ({"N": 1000, "d_model": 512}, r"its model has [\d,]+ parameters; the explorer's page takes at most 16,000,000"),
-        ({"feed_forward": "gelu"}, "model.feed_forward=gelu; the explorer's page knows only relu"),
+        ({"feed_forward": "gelu"}, "the explorer's page knows only model.feed_forward of relu, not gelu"),
     ],
 )
 def test_a_model_that_the_page_cannot_run(refused, own_run, small_config, settings, complaint):

@@ -68,6 +68,7 @@ DROPOUT = "scratchformer/nn/dropout.py"
 LAYERS = "scratchformer/nn/layers.py"
 ATTENTION = "scratchformer/nn/attention.py"
 LANGUAGE_MODEL = "scratchformer/nn/language_model.py"
+LLAMA = "scratchformer/nn/llama.py"
 TRANSFORMER = "scratchformer/nn/transformer.py"
 HEAD_GATE = "scratchformer/nn/head_gate.py"
 NEXT_WORD = "scratchformer/nn/next_word.py"
@@ -102,6 +103,7 @@ HEAD_REPORT = "scratchformer/experiments/head_report.py"
 DIFFERENCES = "tests/nn/test_gradients.py::test_backward_agrees_with_finite_differences"
 IN_CHECKS = "tests/nn/test_checks.py::test_a_component_passes"
 IN_MODEL = "tests/nn/test_model.py::test_"
+IN_LLAMA = "tests/nn/test_llama.py::test_"
 IN_GRADCHECK = "tests/nn/test_gradcheck.py::test_"
 IN_PARAMETERS = "tests/nn/test_parameters.py::test_"
 IN_MASKING = "tests/text/test_masking.py::test_"
@@ -659,8 +661,8 @@ MUTANTS = [
         f"{DIFFERENCES}[PositionalEncoding: from the start, dropout 0.3]",
         (
             LAYERS,
-            "P_drop: float = 0.0) -> None:\n        self.P_drop = P_drop\n",
-            "P_drop: float = 0.0) -> None:\n        self.P_drop = P_drop\n        self.kept = None\n",
+            "        self.table: Array | None = None\n",
+            "        self.table: Array | None = None\n        self.kept = None\n",
         ),
         (
             LAYERS,
@@ -798,7 +800,7 @@ MUTANTS = [
         "schedule-advanced-per-array",
         "The schedule's counter advances for each parameter array: the 4000 warm-up steps are over after 39.",
         f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-        (TRAINER, "noam(step, self.config", "noam(step * len(self.model.parameters()), self.config"),
+        (TRAINER, "scheduled(self.config, step)", "scheduled(self.config, step * len(self.model.parameters()))"),
         suspect="Trainer.step",
         origin=AKIRUSPROD,
     ),
@@ -806,7 +808,7 @@ MUTANTS = [
         "schedule-advanced-per-micro-batch",
         "The schedule's counter advances for each micro-batch, even when no step follows it.",
         f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-        (TRAINER, "noam(step, self.config", "noam(step * len(batches), self.config"),
+        (TRAINER, "scheduled(self.config, step)", "scheduled(self.config, step * len(batches))"),
         suspect="Trainer.step",
         origin=ANNOTATED,
     ),
@@ -1533,5 +1535,86 @@ model, loss_sum = self.replicas[replica], 0.0
         "Weights that were trained with a patched activation are loaded without a word and translate nonsense.",
         f"{IN_RESUME}weights_trained_in_other_code_are_told",
         (MODEL_CODE, "if found.get(name) != now.get(name)", "if found.keys() != now.keys()"),
+    ),
+    mutant(
+        "rms-of-the-centred-input",
+        "RMSNorm subtracts the mean, as LayerNorm does, and its backward does not know.",
+        f"{IN_CHECKS}[RMSNorm: formulas]",
+        (LLAMA, "        n = x * inverse_rms\n", "        n = (x - x.mean(axis=-1, keepdims=True)) * inverse_rms\n"),
+        suspect="RMSNorm",
+    ),
+    mutant(
+        "rms-eps-outside-the-root",
+        "eps is added to the root mean square instead of the mean square.",
+        f"{IN_CHECKS}[RMSNorm: formulas]",
+        (LLAMA, "1 / xp.sqrt(mean_square + self.eps)", "1 / (xp.sqrt(mean_square) + self.eps)"),
+        suspect="RMSNorm",
+    ),
+    mutant(
+        "slope-of-silu-without-its-product",
+        "The derivative of z sigmoid(z) is taken to be sigmoid(z): the second term of the product rule is missing.",
+        f"{DIFFERENCES}[SwiGLU: a batch of sequences, dropout 0.0]",
+        (LLAMA, "(s + gate * s * (1 - s))", "s"),
+        suspect="SwiGLU",
+    ),
+    mutant(
+        "rotation-not-undone",
+        "Backward turns the gradient by the same angle again, not by the opposite one.",
+        f"{DIFFERENCES}[RotaryPositions: heads of q and k, dropout 0.0]",
+        (LLAMA, "return self.turned(dy, cos, -sin)", "return self.turned(dy, cos, sin)"),
+        suspect="RotaryPositions",
+    ),
+    mutant(
+        "rotary-pairs-of-neighbours",
+        "Angles are made for neighbours 2i and 2i + 1, but i and i + d_k / 2 are turned: published weights mean "
+        "something else then.",
+        f"{IN_CHECKS}[RotaryPositions: formulas]",
+        (
+            LLAMA,
+            "self.theta ** (-np.arange(0, self.d_k, 2) / self.d_k)",
+            "self.theta ** (-2 * (np.arange(self.d_k // 2) // 2) / self.d_k)",
+        ),
+        suspect="RotaryPositions",
+    ),
+    mutant(
+        "rotary-positions-begin-again",
+        "While it writes, each new token is turned as if it stood at position 0.",
+        f"{IN_LLAMA}reading_in_parts_gives_the_logits_of_one_pass[{{}}]",
+        (LLAMA, "self.positions.forward(qk, kv_cache.t if kv_cache else 0)", "self.positions.forward(qk, 0)"),
+    ),
+    mutant(
+        "alibi-prefers-the-distant",
+        "The bias has the wrong sign: far keys get higher scores than near ones.",
+        f"{IN_LLAMA}alibi_subtracts_the_slope_of_each_head_times_the_distance",
+        (LLAMA, "xp.asarray(2.0 ** (-8", "xp.asarray(-(2.0) ** (-8"),
+        suspect="AlibiPositions",
+    ),
+    mutant(
+        "group-sum-forgotten",
+        "A shared head of keys and values gets the gradient of the first query head of its group alone.",
+        f"{DIFFERENCES}[GroupedQueryAttention: rotary, two queries for each head of keys, dropout 0.0]",
+        (LLAMA, "self.h_kv, -1, each.shape[-1]).sum(axis=3)", "self.h_kv, -1, each.shape[-1])[:, :, :, 0]"),
+        suspect="GroupedQueryAttention",
+    ),
+    mutant(
+        "groups-interleaved",
+        "Query head i reads the keys of head i % h_kv, not of i // (h / h_kv).",
+        f"{IN_CHECKS}[GroupedQueryAttention: formulas]",
+        (
+            LLAMA,
+            "ops_of(x).xp.repeat(x, self.h // self.h_kv, axis=2)",
+            "ops_of(x).xp.concatenate([x] * (self.h // self.h_kv), axis=2)",
+        ),
+        suspect="GroupedQueryAttention",
+    ),
+    mutant(
+        "weight-decay-of-biases",
+        "Weight decay also shrinks the gains of norms and the biases.",
+        f"{IN_LLAMA}weight_decay_shrinks_matrices_alone_and_only_with_a_step",
+        (
+            OPTIM,
+            "                if view.ndim > 1:\n                    view *= keep\n",
+            "                view *= keep\n",
+        ),
     ),
 ]

@@ -7,7 +7,7 @@ import twins
 from side_by_side import TOLERANCE_OF_TRAINING, TRAINED, gradients_of, model_and_batch, training_differences, worst
 
 from scratchformer.nn.loss import batch_loss_backward
-from scratchformer.nn.optim import clip_by_global_norm_inplace
+from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace
 
 EITHER_MODEL = pytest.mark.parametrize("config", TRAINED, ids=lambda config: f"{config.norm}, {config.tied} tied")
 
@@ -44,3 +44,24 @@ def test_clipping_is_torchs(share):
     shorter = (norm + 1e-6) / norm if share < 1 else 1.0
     for name, gradient in twins.gradients(twin).items():
         np.testing.assert_allclose(gradients_of(model)[name], gradient * shorter, rtol=1e-12, atol=0)
+
+
+def test_weight_decay_is_that_of_torchs_adamw():
+    model, _ = model_and_batch(TRAINED[0], "float64")
+    ours = {name: parameter.data for name, parameter in model.parameters().items()}
+    theirs = {name: torch.tensor(data, requires_grad=True) for name, data in ours.items()}
+    groups = [
+        {"params": [weight for weight in theirs.values() if (weight.ndim > 1) == decays], "weight_decay": 0.1 * decays}
+        for decays in (True, False)
+    ]
+    adam = Adam(model, (0.9, 0.95), 1e-9, weight_decay=0.1)
+    torch_adam = torch.optim.AdamW(groups, lr=0.01, betas=(0.9, 0.95), eps=1e-9)
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        for name, parameter in model.parameters().items():
+            parameter.grad[...] = random.normal(size=parameter.shape)
+            theirs[name].grad = torch.tensor(parameter.grad)
+        adam.step(0.01)
+        torch_adam.step()
+    for name, data in ours.items():
+        np.testing.assert_allclose(data, theirs[name].detach(), rtol=1e-6, atol=1e-9)

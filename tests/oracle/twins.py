@@ -134,13 +134,14 @@ class RMSNorm(nn.RMSNorm):
 
 
 class SwiGLU(nn.Module):
-    def __init__(self, d_model, d_ff):
+    def __init__(self, d_model, d_ff, hidden_dropout=0.0):
         super().__init__()
         self.inner, self.outer = nn.Linear(d_model, 2 * d_ff, bias=False), nn.Linear(d_ff, d_model, bias=False)
+        self.dropout = Dropout(hidden_dropout)
 
     def forward(self, x):
         gate, value = self.inner(x).chunk(2, dim=-1)
-        return self.outer(F.silu(gate) * value)
+        return self.outer(self.dropout(F.silu(gate) * value))
 
 
 # Attention ------------------------------------------------------------------------------------------------------------
@@ -395,7 +396,7 @@ def self_attention(config):
 
 def feed_forward(config):
     if config.feed_forward == "swiglu":
-        return SwiGLU(config.d_model, config.d_ff)
+        return SwiGLU(config.d_model, config.d_ff, config.relu_dropout)
     return FeedForward(config.d_model, config.d_ff, config.relu_dropout, config.feed_forward)
 
 
@@ -675,7 +676,7 @@ TWINS = {
     attention.ScaledDotProductAttention: lambda layer: ScaledDotProductAttention(layer.attention_dropout),
     attention.SelfAttention: lambda layer: SelfAttention(*sizes_of(layer)),
     llama.RMSNorm: lambda layer: RMSNorm(*layer.gamma.shape, layer.eps),
-    llama.SwiGLU: lambda layer: SwiGLU(layer.outer.weight.shape[1], layer.outer.weight.shape[0]),
+    llama.SwiGLU: lambda layer: SwiGLU(*layer.outer.weight.shape[::-1], layer.hidden_dropout),
     layers.NoPositions: lambda layer: Dropout(layer.P_drop),
     llama.RotaryPositions: lambda layer: RotaryPositions(layer.d_k, layer.theta),
     llama.AlibiPositions: lambda layer: AlibiPositions(layer.key_width - 1, layer.h),
