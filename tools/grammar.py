@@ -595,7 +595,7 @@ class Derivation:
 
     def personal_pronoun(self, name: str, case: str = "nom") -> Phrase:
         entry = self.lexicon.data["pronouns"][name]
-        features = {"agreement": Agreement(entry["person"], entry["plural"]), "slot": "pronoun"}
+        features: dict[str, Any] = {"agreement": Agreement(entry["person"], entry["plural"]), "slot": "pronoun"}
         features["gender"] = {"he": "m", "she": "f"}.get(name, "")
         return one_word("PRP", name if case == "nom" else entry["object"], entry[case], **features)
 
@@ -1211,7 +1211,7 @@ def who_question(d: Derivation) -> Sentence:
         table = d.lexicon.verbs["transitive"]
         verb = table[d.one_of(names.split())]
         subject = d.subject(d.lexicon.classes["person"])
-        tenses = ("present", "past", "past", "progressive", "perfect", "future")
+        tenses: tuple[str, ...] = ("present", "past", "past", "progressive", "perfect", "future")
         clause = d.clause(subject, verb, d.tense(verb, tenses, subject.agreement), question=True)
         node, german, label = leaf("WP", "What"), "was", "WHNP"
     else:

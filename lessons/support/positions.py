@@ -23,7 +23,7 @@ import numpy as np
 
 from scratchformer.nn.attention import AttentionCache, Mask, ScaledDotProductAttention
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.layers import sinusoids
+from scratchformer.nn.layers import NoPositions, sinusoids
 from scratchformer.nn.ops import by_head, ops_of, transposed
 from scratchformer.nn.parameter import Array, Layer
 from scratchformer.nn.transformer import Transformer
@@ -139,30 +139,6 @@ class AlibiAttention(ScaledDotProductAttention):
 # In a model -----------------------------------------------------------------------------------------------------------
 
 
-class NoPositions(Layer):
-    """The bottom of a stack whose attention knows the distances, or which has no positions at all.
-
-        y = dropout(x)
-
-    forward(x (B, T, D), first=0) -> y (B, T, D), cache;   `first` makes no difference
-    backward(dy (B, T, D), cache) -> dx (B, T, D)
-
-    Keeps:  the dropout mask.
-    """
-
-    def __init__(self, P_drop: float = 0.0) -> None:
-        self.P_drop = P_drop
-
-    def forward(self, x: Array, first: int = 0, rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        y, kept = ops_of(x).dropout(x, self.P_drop, rng)
-        return y, (kept,)
-
-    def backward(self, dy: Array, cache: Any) -> Array:
-        (kept,) = cache
-        # y = dropout(x)
-        return ops_of(dy).dropout_backward(dy, kept, self.P_drop)
-
-
 class Shifted(Layer):
     """Positions that begin at `by` instead of 0, as if so many words stood before the sentence.
 
@@ -190,7 +166,7 @@ IN_ATTENTION: dict[str, type[ScaledDotProductAttention]] = {
 
 def give_positions(model: Transformer, kind: str) -> None:
     """Make of a model with sinusoids, before its training, one of another kind: none, alibi or rotary."""
-    model.source_positions = model.target_positions = NoPositions(model.config.P_drop)  # type: ignore[assignment]
+    model.source_positions = model.target_positions = NoPositions(model.config.P_drop)
     for layer in (*model.encoder.layers, *model.decoder.layers):
         layer.self_attention.sublayer.attention = IN_ATTENTION[kind](model.config.attention_dropout)
 

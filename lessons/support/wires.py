@@ -13,12 +13,12 @@ import numpy as np
 from scratchformer.config import ModelConfig
 from scratchformer.nn.attention import Mask
 from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.layers import NoPositions
 from scratchformer.nn.ops import PAD, ops_of
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import BOS
-from support.positions import NoPositions
 from support.reversal import SYMBOLS, pairs
 from support.training import set_gradient
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from scratchformer.config import ModelConfig
-from scratchformer.nn.attention import KeyValueCache, Mask, ScaledDotProductAttention, join_heads
+from scratchformer.nn.attention import KeyValueCache, Mask, ScaledDotProductAttention, head_sizes, join_heads
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Linear
 from scratchformer.nn.ops import ops_of, rows_of
@@ -204,7 +204,7 @@ class GroupedQueryAttention(Layer):
     A `kv_cache`, as in SelfAttention, has H_kv heads, and its keys have their positions already.
 
     Keeps:    as SelfAttention; q, k and v are kept with their positions, and k and v once for each query head.
-    Raises:   ValueError if h is not a multiple of h_kv, and for ALiBi without a causal mask.
+    Raises:   ValueError if h is not a multiple of h_kv.
     """
 
     def __init__(self, config: ModelConfig, init: np.random.Generator, dtype: str = "float32") -> None:
@@ -213,10 +213,10 @@ class GroupedQueryAttention(Layer):
             raise ValueError(
                 f"h={self.h} is not a multiple of h_kv={self.h_kv}: each shared head needs as many queries"
             )
-        self.d_k, self.d_v = config.d_k, config.d_v
+        self.d_k, self.d_v = head_sizes(config.d_model, config.h, config.d_k, config.d_v)
         widths = self.h * self.d_k, self.h_kv * self.d_k, self.h_kv * self.d_v
         self.qkv = Linear(config.d_model, sum(widths), init, dtype, config.attention_bias)
-        self.positions = inner_positions(config)
+        self.positions = inner_positions(config, self.d_k)
         self.attention = ScaledDotProductAttention(config.attention_dropout)
         self.output = Linear(self.h * self.d_v, config.d_model, init, dtype, config.attention_bias)
 
@@ -272,8 +272,8 @@ INNER_POSITIONS = ("rotary", "alibi")
 """Values of `model.positions` that stand inside attention."""
 
 
-def inner_positions(config: ModelConfig) -> RotaryPositions | AlibiPositions | None:
+def inner_positions(config: ModelConfig, d_k: int) -> RotaryPositions | AlibiPositions | None:
     """The positions inside attention, if the configuration asks for them."""
     if config.positions == "rotary":
-        return RotaryPositions(config.d_k, config.rope_theta)
-    return AlibiPositions(config.d_k, config.h) if config.positions == "alibi" else None
+        return RotaryPositions(d_k, config.rope_theta)
+    return AlibiPositions(d_k, config.h) if config.positions == "alibi" else None

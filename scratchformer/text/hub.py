@@ -22,7 +22,7 @@ FORMAT = "scratchformer hub 1"
 
 
 class HubTokenizer(Tokenizer):
-    """A published tokenizer under our ids: PAD, EOS, BOS and UNK are 0 to 3, and the other pieces follow in their order.
+    """A published tokenizer under our ids: PAD, EOS, BOS and UNK are 0 to 3, the other pieces follow in their order.
 
     No text is encoded as a special piece: "<|endoftext|>" in a text is only text.
 

@@ -134,7 +134,8 @@ def of_directory(path: Path) -> tuple[Config, HubTokenizer, Read]:
 def layout(config: Config, V: int, D: int, F: int) -> Iterator[tuple[str, tuple[int, ...]]]:
     """The names of all matrices on the Hub and their shapes, (out, in)."""
     model = config.model
-    wide, narrow = model.h * model.d_k, model.h_kv * model.d_k
+    d_k = model.d_k or 0
+    wide, narrow = model.h * d_k, model.h_kv * d_k
     yield "model.embed_tokens.weight", (V, D)
     for i in range(model.N):
         layer = f"model.layers.{i}"

@@ -83,7 +83,7 @@ def code_text(kind: type) -> str:
 
 @functools.cache
 def definitions(source: str) -> dict[tuple[str, int], tuple[str, set[str]]]:
-    """The functions in the text of a file, by name and first line -> their statements without docstrings, the names in them."""
+    """The functions in a file's text, by name and first line -> statements without docstrings, names in them."""
     found = {}
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef):

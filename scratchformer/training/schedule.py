@@ -33,7 +33,7 @@ def relative_peak(config: Config) -> float:
 
 
 def sum_of_rates(config: Config, n_steps: int) -> float:
-    """The sum of all learning rates, in units of d_model^-0.5: a triangle, then the integral of step^-0.5 or a cosine."""
+    """The sum of all learning rates, in units of d_model^-0.5: a triangle, then an integral."""
     warmup = config.training.warmup
     rising = min(warmup, n_steps)
     if config.training.schedule == "cosine":

@@ -1,4 +1,4 @@
-"""A run's directory: others' files are left alone, and what is left over is no obstacle."""
+"""A run's directory: others' files are left alone, and leftovers do not stop a training."""
 
 import subprocess
 import sys

@@ -12,7 +12,7 @@ from support.agreement import Judge, sentences
 from support.embedding_factor import NO_FACTOR, PAPER, ROOT_D, Factors, TiedNextWord
 from support.length_batches import bundled, mean_gradient, small_model
 from support.next_word import NEW, NextWord, shifted
-from support.positions import NoPositions, Shifted
+from support.positions import Shifted
 from support.recall import SYMBOLS, AttentionReader, FirstSymbol
 from support.recurrent import LSTM, RNN, AdditiveAttention
 from support.reversal import DotAttention, EncoderDecoder, PlainMean, pairs
@@ -35,7 +35,6 @@ LOOKS = {kind: kind(4, 5, 6, random, "float64") for kind in (AdditiveAttention, 
 CASES = {
     "Judge": (Judge(0, lambda random: [feed_forward(12)]), sentences()[0][:6]),
     "AttentionReader": (AttentionReader(3, 5, random, "float64"), normal(2, 4, 3)),
-    "NoPositions": (NoPositions(0.3), normal(3, 4, 8), 2),
     "Shifted": (Shifted(PositionalEncoding(0.3), 4), normal(3, 4, 8), 2),
     "NextWord": (NextWord(causal=True, seed=0, d_model=8, N=2), READ),
     "Reader, positions alone ask": (
@@ -61,7 +60,7 @@ def test_backward_agrees_with_finite_differences(name):
     layer, *inputs = CASES[name]
     if name.startswith("TiedNextWord"):
         layer.embedding.weight.data += 0.01  # so that the change in training counts
-    drops = name in ("NoPositions", "Shifted")
+    drops = name == "Shifted"
     report = gradcheck(layer, *inputs, **({"rng": DropoutKey(0, 1)} if drops else {}))
     assert report.passed, f"\n{report}"
 
