@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import time
 
 from scratchformer.commands.options import (
     Commands,
@@ -16,6 +16,7 @@ from scratchformer.commands.options import (
     setting,
     whole,
 )
+from scratchformer.commands.terminal import tell
 from scratchformer.commands.translate import machine_of
 
 
@@ -64,7 +65,7 @@ def generate(args: argparse.Namespace) -> None:
         known, whole = tokenizer.decode([before, [*before, *ids]])
         return whole[len(known) :].translate(harmful)
 
-    streams = args.samples == 1 and sys.stdout.isatty()
+    streams, began = args.samples == 1, time.perf_counter()
     shown = args.prompt or ""
     print(shown if streams else "", end="", flush=True)
     sampling = Sampling(args.temperature, args.top_k, args.top_p)
@@ -84,8 +85,8 @@ def generate(args: argparse.Namespace) -> None:
                     shown_ids, new_ids = new_ids, []
     if streams:
         print(added(shown_ids, new_ids))
-        return
-    for number, ids in enumerate(texts, 1):
-        if args.samples > 1:
-            print(f"--- {number} ---")
-        print(shown + added(prompt, ids))
+    else:
+        for number, ids in enumerate(texts, 1):
+            print(f"--- {number} ---\n{shown}{added(prompt, ids)}")
+    count, seconds = sum(map(len, texts)), time.perf_counter() - began
+    tell(f"{count} tokens, {count / seconds:.0f} tokens a second with reading the prompt")
