@@ -8,16 +8,23 @@ from typing import Any
 import numpy as np
 
 from scratchformer.config import ModelConfig
+from scratchformer.nn import gradient_cases
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradient_cases import FLOAT64, SMALL, with_random_vectors
+from scratchformer.nn.llama import INNER_POSITIONS
 from scratchformer.nn.ops import Ops
 from scratchformer.nn.parameter import Array
+from scratchformer.nn.registry import BUILT_IN
 
 
 def small_config(config: ModelConfig) -> ModelConfig:
-    """Small sizes, no dropout; the configuration's normalization, tying, positions, biases, activation and tags."""
-    choices = "norm", "tied", "positions", "attention_bias", "feed_forward", "h_kv"
-    return replace(SMALL, n_tags=min(config.n_tags, 3), **{name: getattr(config, name) for name in choices})
+    """Small sizes, no dropout; the configuration's tying, biases, tags and layers, if the library has them."""
+    choices: dict[str, Any] = {"tied": config.tied, "attention_bias": config.attention_bias}
+    for kind, names in BUILT_IN.items():
+        choices |= {kind: getattr(config, kind)} if getattr(config, kind) in names else {}
+    if choices.get("positions") in INNER_POSITIONS:  # ALiBi is for language models alone
+        choices |= {"positions": "rotary", "d_k": gradient_cases.LLAMA["d_k"]}
+    return replace(SMALL, n_tags=min(config.n_tags, 3), h_kv=min(config.h_kv, 1), **choices)
 
 
 def random() -> np.random.Generator:

@@ -74,7 +74,7 @@ def size(layer: Layer) -> int:
 
 def check_stack_size(kind: Callable[..., Layer], of_layers: Callable[..., Layer], config: ModelConfig) -> None:
     found = size(kind(config, random()))
-    expected = config.N * size(of_layers(config, random())) + (config.norm == "pre") * 2 * config.d_model
+    expected = config.N * size(of_layers(config, random())) + {"post": 0, "rms": 1}.get(config.norm, 2) * config.d_model
     expect(found == expected, f"{found} parameters in {config.N} layers, expected {expected}")
 
 
