@@ -127,10 +127,10 @@ OPTIMIZER = CodeProbe(
 
 PRACTICE: dict[str, Any] = {
     **{"task": "translation", "target_vocab_size": 0, "n_tags": 0, "byte_fallback": False, "max_length": 20},
-    **{"vocab_size": 20, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 8, "h_kv": 0, "positions": "sinusoidal"},
+    **{"vocab_size": 20, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 8, "h_kv": 0},
     **{"P_drop": 0.0, "attention_dropout": 0.0, "relu_dropout": 0.0, "eps_ls": 0.1, "clip_norm": 0.0},
     **{"tokens_per_batch": 40, "accumulation": 3, "bucket_fineness": 1, "warmup": 2, "lr_factor": 1.0},
-    **{"schedule": "noam", "weight_decay": 0.0},
+    **{"schedule": "noam", "weight_decay": 0.0, "positions": "sinusoidal"},
 }
 """Settings of a translator so small that a training step takes milliseconds."""
 

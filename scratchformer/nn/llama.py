@@ -43,21 +43,22 @@ class RMSNorm(Layer):
         self.eps = eps
 
     def forward(self, x: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        xp = ops_of(x).xp
-        mean_square = xp.einsum("...d,...d->...", x, x)[..., None] / x.shape[-1]
-        inverse_rms = 1 / xp.sqrt(mean_square + self.eps)
+        inverse_rms = (1 / ops_of(x).xp.sqrt(mean_of(x * x) + self.eps)).astype(x.dtype)
         n = x * inverse_rms
         return n * self.gamma.data, (n, inverse_rms)
 
     def backward(self, dy: Array, cache: Any) -> Array:
         n, inverse_rms = cache
-        xp = ops_of(dy).xp
         # y = gamma n
-        self.gamma.grad += xp.einsum("nd,nd->d", rows_of(dy), rows_of(n))
+        self.gamma.grad += rows_of(dy * n).sum(axis=0, dtype=self.gamma.grad.dtype)
         dn = dy * self.gamma.data
         # n = x / sqrt(mean(x^2) + eps)
-        along_n = xp.einsum("...d,...d->...", dn, n)[..., None] / dy.shape[-1]
-        return (dn - n * along_n) * inverse_rms
+        return (dn - n * mean_of(dn * n).astype(n.dtype)) * inverse_rms
+
+
+def mean_of(x: Array) -> Array:
+    """The mean over the last axis (..., D) -> (..., 1), at least float32: sums in bf16 lose too much."""
+    return x.sum(axis=-1, keepdims=True, dtype=np.promote_types(x.dtype, np.float32)) / x.shape[-1]
 
 
 class SwiGLU(Layer):
@@ -105,7 +106,7 @@ class SwiGLU(Layer):
 
 def sigmoid(xp: Any, z: Array) -> Array:
     """1 / (1 + exp(-z)), by tanh, which cannot overflow."""
-    return 0.5 * (1 + xp.tanh(0.5 * z))
+    return (0.5 * (1 + xp.tanh(0.5 * z))).astype(z.dtype, copy=False)
 
 
 # Positions inside attention -------------------------------------------------------------------------------------------

@@ -1547,7 +1547,11 @@ model, loss_sum = self.replicas[replica], 0.0
         "rms-eps-outside-the-root",
         "eps is added to the root mean square instead of the mean square.",
         f"{IN_CHECKS}[RMSNorm: formulas]",
-        (LLAMA, "1 / xp.sqrt(mean_square + self.eps)", "1 / (xp.sqrt(mean_square) + self.eps)"),
+        (
+            LLAMA,
+            "(1 / ops_of(x).xp.sqrt(mean_of(x * x) + self.eps))",
+            "(1 / (ops_of(x).xp.sqrt(mean_of(x * x)) + self.eps))",
+        ),
         suspect="RMSNorm",
     ),
     mutant(

@@ -58,6 +58,8 @@ VARIANTS = {
     "dropped weights": {"attention_dropout": 0.1},
     "told the next word": {"norm": "pre", "n_tags": 6},
     "GPT": {"architecture": "decoder", "norm": "pre", "positions": "learned", "feed_forward": "gelu"},
+    "the block of 2026": {"d_k": 4, "h_kv": 1, "norm": "rms", "feed_forward": "swiglu", "positions": "rotary"},
+    "ALiBi": {"architecture": "decoder", "norm": "pre", "positions": "alibi"},
     "BERT": {"architecture": "encoder", "positions": "learned", "feed_forward": "gelu"},
     "ViT": {"architecture": "vision", "n_classes": 3, "norm": "pre", "positions": "learned", "feed_forward": "gelu"},
 }
