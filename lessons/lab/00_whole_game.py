@@ -336,7 +336,7 @@ for i, example in enumerate(pairs):
     noun = "first" if where["antecedent"] < where["rival"] else "second"
     of_first = pairs[i if noun == "first" else i ^ 1].coreference["expected"]
     english_article = max(where["antecedent"], where["rival"]) - 1
-    [at] = heads.target_words_of(example, english_article)
+    [at] = [target for source, target in example.alignment if source == english_article]
     for word, article in SECOND_ARTICLE_OF.items():
         if german[at] not in ("ins", article) and word != of_first:
             asked["second", noun] += 1

@@ -16,6 +16,7 @@ from scratchformer.backends.cuda.kernels import SOURCE, CupyKernels
 from scratchformer.parallel import gradient
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.parallel.nccl import Nccl
+from scratchformer.training.data_parallel import DataParallel
 from scratchformer.training.trainer import Trainer
 
 FLOATS = 1000
@@ -371,9 +372,9 @@ def test_gradients_are_summed_by_nccl_while_backward_goes_on(begin, gpu, monkeyp
     nccl.size = 2
     if omitted:
         monkeypatch.setattr(nccl, omitted, lambda: None)
-    gpu.communicator = lambda host: nccl
     plain = begin(accumulation=2)
     trainer = Trainer(plain.run, plain.config, plain.data, plain.tokenizer, gpu)
+    trainer.parallel = DataParallel(trainer.model, 1, nccl, None, gpu.ops)
     largest = max(trainer.plan.epoch(0), key=len)
     for pending in [trainer.step(0, 0, largest), trainer.step(0, 1, largest)]:
         try:
