@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -122,17 +123,17 @@ def test_what_knows_the_papers_layers_only_refuses_hers(refused, trained, comman
     assert "my-rotary" in refused(command[0], trained, *command[1:], *file)
 
 
-MODEL = """
-from scratchformer.nn import Transformer, LanguageModel
-
-class Mine(Transformer):
-    pass
+MODEL = (
+    textwrap.dedent(PAGE[PAGE.index("    from scratchformer.nn import DecoderLayer") : PAGE.index("Give `seed` to NumPy")])
+    + """
+from scratchformer.nn import LanguageModel
 
 class Gpt(LanguageModel):
     pass
 
 number = 3
 """
+)
 
 
 def test_a_model_of_her_own(cli, refused, tmp_path, monkeypatch):
@@ -140,8 +141,8 @@ def test_a_model_of_her_own(cli, refused, tmp_path, monkeypatch):
     Path("model.py").write_text(MODEL)
     small = [word for name, value in {**SMALL, "steps": 2}.items() for word in ("--set", f"{name}={value}")]
     train = ["train", "tiny", *small, "--out", "run", "--model"]
-    assert cli(*train, "model.py:Mine").code == 0
-    assert type(load_model("run").model).__name__ == "Mine"
+    assert cli(*train, "model.py:Deeper").code == 0
+    assert type(load_model("run").model).__name__ == "Deeper" and len(load_model("run").model.decoder.layers) == 2
     for wrong, complaint in {
         "model.py:Gpt": "needs a subclass of Transformer",
         "model.py:Other": "there is no class 'Other' in it",

@@ -1,8 +1,8 @@
 """The block that language models use today: five small changes to the paper's layer (Touvron et al. 2023).
 
 RMSNorm in place of LayerNorm, before each sublayer; SwiGLU in place of max(0, .); rotary positions (or ALiBi) inside
-attention in place of sinusoids; heads that share keys and values; no biases. A configuration chooses each by name:
-norm="rms", feed_forward="swiglu", positions="rotary" or "alibi", h_kv, attention_bias=False.
+attention in place of sinusoids; heads that share keys and values; no biases in attention. A configuration chooses each
+by name: norm="rms", feed_forward="swiglu", positions="rotary" or "alibi", h_kv, attention_bias=False.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RMSNorm(Layer):
         self.eps = eps
 
     def forward(self, x: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        inverse_rms = (1 / ops_of(x).xp.sqrt(mean_of(x * x) + self.eps)).astype(x.dtype)
+        inverse_rms = (1 / ops_of(x).xp.sqrt(mean_product(x, x) + self.eps)).astype(x.dtype)
         n = x * inverse_rms
         return n * self.gamma.data, (n, inverse_rms)
 
@@ -53,12 +53,13 @@ class RMSNorm(Layer):
         self.gamma.grad += rows_of(dy * n).sum(axis=0, dtype=self.gamma.grad.dtype)
         dn = dy * self.gamma.data
         # n = x / sqrt(mean(x^2) + eps)
-        return (dn - n * mean_of(dn * n).astype(n.dtype)) * inverse_rms
+        return (dn - n * mean_product(dn, n).astype(n.dtype)) * inverse_rms
 
 
-def mean_of(x: Array) -> Array:
-    """The mean over the last axis (..., D) -> (..., 1), at least float32: sums in bf16 lose too much."""
-    return x.sum(axis=-1, keepdims=True, dtype=np.promote_types(x.dtype, np.float32)) / x.shape[-1]
+def mean_product(x: Array, y: Array) -> Array:
+    """The mean of x y over the last axis, (..., D) -> (..., 1), in float32 at least: a sum in bf16 loses too much."""
+    product = x.astype(np.promote_types(x.dtype, np.float32), copy=False) * y
+    return product.sum(axis=-1, keepdims=True) / x.shape[-1]
 
 
 class SwiGLU(Layer):
@@ -157,14 +158,17 @@ class AlibiPositions(Layer):
 
         score = q k / sqrt(d_k) - m_h (t - s),   m_h = 2^(-8 h / H) for the heads h = 1 ... H
 
-    softmax ignores what all keys of a query share, so m_h s can be added instead. It is one more coordinate: q gets m_h
-    and k gets its position s. Two factors undo the larger divisor sqrt(d_k + 1) of the wider q and k.
+    softmax ignores what all keys of a query share, so m_h s can be added instead, as one more coordinate of q and k.
+    The wider q and k are divided by sqrt(d_k + 1) in attention, which two factors undo:
+
+        q -> [q sqrt((d_k + 1) / d_k), m_h sqrt(d_k + 1)],   k -> [k, s]
 
     forward(qk (B, T, H + H_kv, K), first=0) -> y (B, T, H + H_kv, K + 1), cache: the heads of q, then those of k
     backward(dy (B, T, H + H_kv, K + 1), cache) -> dqk (B, T, H + H_kv, K)
 
     Keeps:    nothing.
-    Differs:  for causal attention only. On a GPU in bf16, positions beyond 256 are rounded.
+    Differs:  for causal attention only. If H is not a power of 2, Press et al. interleave the slopes of two powers.
+              On a GPU, positions beyond 2,048 are rounded in tf32 and fp16, those beyond 256 in bf16.
     """
 
     def __init__(self, d_k: int, h: int) -> None:

@@ -49,8 +49,8 @@ class Adam:
         v = beta2 v + (1 - beta2) g^2
         w = w - lr sqrt(1 - beta2^t) / (1 - beta1^t)  m / (sqrt(v) + eps)
 
-    With `weight_decay` it is AdamW (Loshchilov and Hutter 2019): matrices also lose lr weight_decay of themselves at
-    each step; biases and norms do not.
+    With `weight_decay` it is AdamW (Loshchilov and Hutter 2019): arrays of two axes or more, embeddings
+    too, also lose lr weight_decay of themselves at each step; biases and norms do not.
 
     store  a ParameterStore, or a model that has one
     m, v   (n_parameters,) arrays; t: steps taken

@@ -83,8 +83,12 @@ def register(kind: str, name: str, factory: Factory) -> None:
 def new_layer(kind: str, config: ModelConfig, init: np.random.Generator, dtype: str) -> Any:
     """Make the layer that the configuration names. Raises UserError if nothing has this name."""
     name, known = getattr(config, kind), REGISTRY[kind]
+    if kind == "attention" and name not in BUILT_IN[kind] and (config.h_kv or config.positions in INNER_POSITIONS):
+        raise UserError(f"model.attention={name} has positions and heads of its own: set positions=none and h_kv=0")
     if name not in known:
         remedy = "register it in a file of yours, and give the file with --model FILE"
+        if config.defined_in:
+            remedy = f"{config.defined_in} has not registered it"
         raise UserError(f"model.{kind}: no {name!r}{nearest(name, known)}; there are {', '.join(known)}; or {remedy}")
     return known[name](config, init, dtype)
 
@@ -143,7 +147,8 @@ def run_file(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except OSError as error:
-        raise UserError(f"{path}: cannot read: {error.strerror}") from None
+        remedy = "a run keeps a copy as model.py: put it there, or give another place with --resume RUN --model FILE"
+        raise UserError(f"{path}: cannot read: {error.strerror}; {remedy}") from None
     except Exception as error:  # whatever the user's file raises
         lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == str(path)]
         line = f", line {lines[-1]}" if lines else ""

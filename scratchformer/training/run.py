@@ -94,7 +94,8 @@ class RunDirectory:
         """Return True for a path that training or an evaluation writes in this directory."""
         files = (self.config_file, self.model_file, self.tokenizer_file, self.log_file, self.evaluations_file)
         own = (*files, self.checkpoints.directory)
-        return path in own or path.parent == self.checkpoints.directory
+        older = path.parent == self.path and path.match("model.*.py")
+        return path in own or older or path.parent == self.checkpoints.directory
 
     def holds(self, path: Path) -> bool:
         """Return True for a file that is also one of `owns`, under another name."""
@@ -126,7 +127,11 @@ class RunDirectory:
         if config.model.defined_in:
             file, _ = split_name(config.model.defined_in)
             with user_error(file, "cannot read"):
-                replace_text(self.model_file, file.read_text(encoding="utf-8"))
+                text = file.read_text(encoding="utf-8")
+                if self.model_file.exists() and self.model_file.read_text(encoding="utf-8") != text:
+                    n_older = len(list(self.path.glob("model.*.py")))
+                    self.model_file.rename(self.path / f"model.{n_older + 1}.py")  # the code of earlier checkpoints
+                replace_text(self.model_file, text)
 
     def require(self) -> None:
         """Refuse a directory without a run, or with something else than plain files."""
@@ -135,10 +140,6 @@ class RunDirectory:
         for path in (self.config_file, self.tokenizer_file, self.log_file, self.evaluations_file):
             if path.exists() and not path.is_file():
                 raise UserError(f"{path}: not a plain file")
-        own = configs.load(self.config_file).model.defined_in
-        file, _ = split_name(own)
-        if own and not file.exists():
-            raise UserError(f"{file}: the run's model needs it, and it is gone; its copy: cp {self.model_file} {file}")
 
     def read_tokenizer(self, ranks: Communicator = Communicator()) -> Tokenizer | None:
         """The tokenizer, which rank 0 reads and sends to the others; None for a run on images."""
@@ -316,6 +317,9 @@ def read_trained(run: RunDirectory, checkpoint: str | Path | None) -> tuple[Path
     """The checkpoint that `load_model` takes -> its file, its contents with the run's configuration, the tokenizer"""
     run.require()
     config = configs.load(run.config_file)
+    own, _ = split_name(config.model.defined_in)
+    if config.model.defined_in and not own.exists():
+        raise UserError(f"{own}: the run's model needs it, and it is gone; its copy: cp {run.model_file} {own}")
     file = checkpoint_file(run.checkpoints, checkpoint)
     trained = checkpoints.load(file)
     configs.require_same(trained.config, config, file)

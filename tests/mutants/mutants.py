@@ -1549,8 +1549,8 @@ model, loss_sum = self.replicas[replica], 0.0
         f"{IN_CHECKS}[RMSNorm: formulas]",
         (
             LLAMA,
-            "(1 / ops_of(x).xp.sqrt(mean_of(x * x) + self.eps))",
-            "(1 / (ops_of(x).xp.sqrt(mean_of(x * x)) + self.eps))",
+            "(1 / ops_of(x).xp.sqrt(mean_product(x, x) + self.eps))",
+            "(1 / (ops_of(x).xp.sqrt(mean_product(x, x)) + self.eps))",
         ),
         suspect="RMSNorm",
     ),
