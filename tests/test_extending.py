@@ -124,7 +124,9 @@ def test_what_knows_the_papers_layers_only_refuses_hers(refused, trained, comman
 
 
 MODEL = (
-    textwrap.dedent(PAGE[PAGE.index("    from scratchformer.nn import DecoderLayer") : PAGE.index("Give `seed` to NumPy")])
+    textwrap.dedent(
+        PAGE[PAGE.index("    from scratchformer.nn import DecoderLayer") : PAGE.index("Give `seed` to NumPy")]
+    )
     + """
 from scratchformer.nn import LanguageModel
 
