@@ -135,7 +135,8 @@ print(*failed, "", Diagnosis(findings), sep="\n")
 measure("probes that fail, of three", len(failed), 1, 1)
 
 # %% [markdown]
-# It names the layer and a reason: attention's formula, written once more, gives something else. [The correctness report](../../docs/correctness.md) lists what it suspects for each
+# It names the layer and a reason: attention's formula, written once more, gives something else. [The correctness
+# report](../../docs/correctness.md) lists what it suspects for each
 # mutant. It was tested on these mutants, so the list says little about a bug that nobody has thought of.
 #
 # ## Experiment 4: learning rates, and a model without its source
