@@ -87,7 +87,8 @@ class SwiGLU(Layer):
     def forward(self, x: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
         ops = ops_of(x)
         both, inner_cache = self.inner.forward(x)  # (..., 2 F)
-        gate, value = ops.xp.split(both, 2, axis=-1)
+        d_ff = both.shape[-1] // 2
+        gate, value = both[..., :d_ff], both[..., d_ff:]
         hidden, kept = ops.dropout(gate * sigmoid(ops.xp, gate) * value, self.hidden_dropout, rng)
         y, outer_cache = self.outer.forward(hidden)
         return y, (inner_cache, gate, value, kept, outer_cache)

@@ -14,7 +14,7 @@ waits = []
 
 IN_CUPY = set(
     """add arange asarray ascontiguousarray concatenate einsum empty empty_like exp float32 float64 isfinite log matmul
-    maximum minimum ndarray ones sqrt subtract where zeros zeros_like""".split()
+    maximum minimum ndarray ones repeat sqrt subtract tanh where zeros zeros_like""".split()
 )
 """The functions of CuPy that the library uses. Look a name up in CuPy's reference before adding it."""
 

@@ -11,8 +11,13 @@ def sums(dh, h, W_back, slope=lambda h: 1 - h**2):
 
 def all_of(da, x, h0, h, W_x, W_h):
     before = np.concatenate([h0[:, None], h[:, :-1]], axis=1)
-    return {"db": da.sum(axis=(0, 1)), "dW_x": np.einsum("bti,btj->ij", x, da),
-            "dW_h": np.einsum("bti,btj->ij", before, da), "dx": da @ W_x.T, "dh0": da[:, 0] @ W_h.T}
+    return {
+        "db": da.sum(axis=(0, 1)),
+        "dW_x": np.einsum("bti,btj->ij", x, da),
+        "dW_h": np.einsum("bti,btj->ij", before, da),
+        "dx": da @ W_x.T,
+        "dh0": da[:, 0] @ W_h.T,
+    }
 
 
 def truncated(dh, x, h0, h, W_x, W_h):

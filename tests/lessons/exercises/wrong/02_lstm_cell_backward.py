@@ -4,7 +4,7 @@ import numpy as np
 def gradients(dstate, c_before, c, gates):
     dh, dc = dstate
     i, f, g, o = gates.swapaxes(0, 1)
-    dc = dc + dh * o * (1 - np.tanh(c)**2)
+    dc = dc + dh * o * (1 - np.tanh(c) ** 2)
     return dc, [dc * g, dc * c_before, dc * i, dh * np.tanh(c)], [i * (1 - i), f * (1 - f), 1 - g**2, o * (1 - o)]
 
 

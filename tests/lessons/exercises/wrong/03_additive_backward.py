@@ -9,9 +9,13 @@ def at_scores(dc, h, weights):
 def all_of(de, dc, s, h, W, U, v, weights, z, slope=lambda z: 1 - z**2):
     da = de[..., None] * v * slope(z)
     da_s, da_h = da.sum(axis=2), da.sum(axis=1)
-    return {"dv": np.einsum("btsk,bts->k", z, de), "dW": np.einsum("bti,btk->ik", s, da_s),
-            "dU": np.einsum("bsi,bsk->ik", h, da_h), "ds": da_s @ W.T,
-            "dh": da_h @ U.T + weights.swapaxes(1, 2) @ dc}
+    return {
+        "dv": np.einsum("btsk,bts->k", z, de),
+        "dW": np.einsum("bti,btk->ik", s, da_s),
+        "dU": np.einsum("bsi,bsk->ik", h, da_h),
+        "ds": da_s @ W.T,
+        "dh": da_h @ U.T + weights.swapaxes(1, 2) @ dc,
+    }
 
 
 def no_mean_in_the_bracket(dc, s, h, W, U, v, weights, z):

@@ -29,7 +29,7 @@ def decoder_forgotten(s, h, W, U, v):
 
 def states_first(s, h, W, U, v):
     """transposed"""
-    return (np.tanh((s @ W)[:, None] + (h @ U)[:, :, None]) @ v)
+    return np.tanh((s @ W)[:, None] + (h @ U)[:, :, None]) @ v
 
 
 def hidden_numbers_left(s, h, W, U, v):

@@ -35,7 +35,7 @@ def queries_and_keys_change_places(x, memory, W_Q, W_K, W_V):
 
 def the_memory_cut_to_the_length_of_x(x, memory, W_Q, W_K, W_V):
     """right for T = S = 4, wrong for T = 3, S = 5"""
-    memory = memory[:, :x.shape[1]]
+    memory = memory[:, : x.shape[1]]
     return attention(x @ W_Q, memory @ W_K, memory @ W_V)
 
 

@@ -24,12 +24,12 @@ def looks_at_the_first_output_only(f, x):
 
 def counts_the_own_place(f, x):
     """its own word is not the future"""
-    return any(moved(f, x, s)[:, :s + 1].any() for s in range(x.shape[1]))
+    return any(moved(f, x, s)[:, : s + 1].any() for s in range(x.shape[1]))
 
 
 def looks_at_later_outputs(f, x):
     """earlier words are not the future"""
-    return any(moved(f, x, s)[:, s + 1:].any() for s in range(x.shape[1]))
+    return any(moved(f, x, s)[:, s + 1 :].any() for s in range(x.shape[1]))
 
 
 def changes_x_itself(f, x):

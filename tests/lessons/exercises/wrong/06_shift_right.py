@@ -38,8 +38,10 @@ def begins_with_padding(sentences):
 def padded_on_the_left(sentences):
     """the padding stands on the left"""
     width = max(map(len, sentences)) + 1
-    return (np.array([[0] * (width - 1 - len(row)) + [2, *row] for row in sentences]),
-            np.array([[0] * (width - 1 - len(row)) + [*row, 1] for row in sentences]))
+    return (
+        np.array([[0] * (width - 1 - len(row)) + [2, *row] for row in sentences]),
+        np.array([[0] * (width - 1 - len(row)) + [*row, 1] for row in sentences]),
+    )
 
 
 def rolled(sentences):

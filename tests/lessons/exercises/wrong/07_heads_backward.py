@@ -36,7 +36,8 @@ def as_if_the_heads_were_averaged(dy, memory, weights, joined, W_V, W_O):
 def the_weights_are_forgotten(dy, memory, weights, joined, W_V, W_O):
     """the weights are forgotten"""
     return right(dy, memory, weights, joined, W_V, W_O) | {
-        "dv": right(dy, memory, np.ones_like(weights), joined, W_V, W_O)["dv"]}
+        "dv": right(dy, memory, np.ones_like(weights), joined, W_V, W_O)["dv"]
+    }
 
 
 def split_undone_by_a_reshape(dy, memory, weights, joined, W_V, W_O):
@@ -50,4 +51,4 @@ def memory_is_paid_by_the_first_head_only(dy, memory, weights, joined, W_V, W_O)
     """this is the share of the first head only"""
     gradients = right(dy, memory, weights, joined, W_V, W_O)
     first = gradients["dv"][:, 0]
-    return gradients | {"dmemory": first @ W_V[:, :first.shape[-1]].T}
+    return gradients | {"dmemory": first @ W_V[:, : first.shape[-1]].T}

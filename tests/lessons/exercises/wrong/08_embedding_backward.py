@@ -56,5 +56,5 @@ def padding_has_a_gradient(dx, ids, V):
 def by_place(dx, ids, V):
     """by place, not by word"""
     dE = empty(dx, V)
-    dE[:ids.shape[1]] = real(dx, ids).sum(axis=0)
+    dE[: ids.shape[1]] = real(dx, ids).sum(axis=0)
     return {"dE": dE}

@@ -11,8 +11,12 @@ def read_backward(dx, ids, V, factor=None):
 def shares(dz, y, E, source_ids, target_ids, factor=None):
     dy = dz @ E
     dsource = np.repeat(dy.sum(axis=1, keepdims=True), source_ids.shape[1], axis=1)
-    return (dy, np.einsum("btv,btd->vd", dz, y), read_backward(dy, target_ids, len(E), factor),
-            read_backward(dsource, source_ids, len(E), factor))
+    return (
+        dy,
+        np.einsum("btv,btd->vd", dz, y),
+        read_backward(dy, target_ids, len(E), factor),
+        read_backward(dsource, source_ids, len(E), factor),
+    )
 
 
 def scores_dropped(dz, y, E, source_ids, target_ids):

@@ -3,7 +3,7 @@ import numpy as np
 
 def rows(gradient, start, max_positions):
     dP = np.zeros((max_positions, gradient.shape[-1]))
-    dP[start:start + len(gradient)] = gradient
+    dP[start : start + len(gradient)] = gradient
     return dP
 
 
@@ -21,7 +21,7 @@ def assigned_sentence_by_sentence(dy, first, max_positions):
     """only the last sentence counts"""
     dP = np.zeros((max_positions, dy.shape[2]))
     for sentence in dy:
-        dP[first:first + len(sentence)] = sentence
+        dP[first : first + len(sentence)] = sentence
     return {"dx": dy, "dP": dP}
 
 
@@ -43,7 +43,7 @@ def used_rows_only(dy, first, max_positions):
 
 def counted_from_one(dy, first, max_positions):
     """one row too late"""
-    return {"dx": dy, "dP": rows(dy.sum(axis=0)[:max_positions - first - 1], first + 1, max_positions)}
+    return {"dx": dy, "dP": rows(dy.sum(axis=0)[: max_positions - first - 1], first + 1, max_positions)}
 
 
 def nothing_for_the_words(dy, first, max_positions):

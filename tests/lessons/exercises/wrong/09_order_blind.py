@@ -1,6 +1,6 @@
 def all_but_the_place_shuffled(ids, at, causal):
     """a word has crossed the position"""
-    others = (ids[:at] + ids[at + 1:])[::-1]
+    others = (ids[:at] + ids[at + 1 :])[::-1]
     return [*others[:at], ids[at], *others[at:]]
 
 
@@ -16,7 +16,7 @@ def the_same(ids, at, causal):
 
 def only_later_words(ids, at, causal):
     """the words before the position are the same"""
-    return ids[:at + 1] + ids[at + 1:][::-1]
+    return ids[: at + 1] + ids[at + 1 :][::-1]
 
 
 def a_word_repeated(ids, at, causal):
@@ -31,4 +31,4 @@ def new_words(ids, at, causal):
 
 def one_left_out(ids, at, causal):
     """4 words; the other sentence must have 5"""
-    return ids[:at] + ids[at + 1:]
+    return ids[:at] + ids[at + 1 :]

@@ -4,7 +4,7 @@ import numpy as np
 def blocks(angles, signs=(-1, 1)):
     M = np.zeros((2 * len(angles), 2 * len(angles)))
     for i, b in enumerate(angles):
-        M[2 * i:2 * i + 2, 2 * i:2 * i + 2] = [[np.cos(b), signs[0] * np.sin(b)], [signs[1] * np.sin(b), np.cos(b)]]
+        M[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = [[np.cos(b), signs[0] * np.sin(b)], [signs[1] * np.sin(b), np.cos(b)]]
     return M
 
 

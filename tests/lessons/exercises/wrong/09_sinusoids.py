@@ -3,7 +3,7 @@ import math
 import numpy as np
 
 
-def table(first, count, speeds):                               # speeds (D,), of each component
+def table(first, count, speeds):  # speeds (D,), of each component
     angle = np.arange(first, first + count)[:, None] * speeds
     angle[:, 1::2] += math.pi / 2
     return np.sin(angle)

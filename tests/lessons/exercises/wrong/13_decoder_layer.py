@@ -46,8 +46,9 @@ def no_cross_attention(x, memory, self_attention, cross_attention, feed_forward,
     return add_norm_3(x, feed_forward(x))
 
 
-def added_here_and_in_the_norm(x, memory, self_attention, cross_attention, feed_forward, add_norm_1, add_norm_2,
-                               add_norm_3):
+def added_here_and_in_the_norm(
+    x, memory, self_attention, cross_attention, feed_forward, add_norm_1, add_norm_2, add_norm_3
+):
     """x is added twice"""
     x = add_norm_1(x, x + self_attention(x))
     x = add_norm_2(x, x + cross_attention(x, memory))

@@ -16,7 +16,8 @@ def tests(logits):
         "decoder attention": not moved(SOURCE, np.array([[2, 10, 8, 9]]))[-1],
         "source positions": not moved(np.array([[4, 3, 5, 6]]), TARGET).any(),
         "padding mask": moved(np.array([[3, 4, 5, 6, 0, 0]]), TARGET).any(),
-        "target positions": (np.abs(repeated - repeated[:, :1]) <= 1e-9).all()}
+        "target positions": (np.abs(repeated - repeated[:, :1]) <= 1e-9).all(),
+    }
 
 
 def first(found, *names):
@@ -30,8 +31,15 @@ def always_whole(logits):
 
 def shuffled_before_changed(logits):
     """where 'memory' is right it says 'source positions'"""
-    return first(tests(logits), "source positions", "memory", "causal mask", "decoder attention", "padding mask",
-                 "target positions")
+    return first(
+        tests(logits),
+        "source positions",
+        "memory",
+        "causal mask",
+        "decoder attention",
+        "padding mask",
+        "target positions",
+    )
 
 
 def rounding_taken_for_a_difference(logits):

@@ -52,8 +52,9 @@ def no_root(gradients, w, rate, beta1, beta2, eps):
 
 def eps_inside_the_root(gradients, w, rate, beta1, beta2, eps):
     """eps stands inside the root"""
-    return steps(gradients, w, rate, beta1, beta2, 0, corrected(beta1), corrected(beta2),
-                 root=lambda v: np.sqrt(v + eps))
+    return steps(
+        gradients, w, rate, beta1, beta2, 0, corrected(beta1), corrected(beta2), root=lambda v: np.sqrt(v + eps)
+    )
 
 
 def eps_before_the_correction(gradients, w, rate, beta1, beta2, eps):

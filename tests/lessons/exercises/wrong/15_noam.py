@@ -3,7 +3,7 @@ import numpy as np
 
 def rates(steps, d_model, rise, choose=np.minimum):
     with np.errstate(divide="ignore"):
-        return d_model**-0.5 * choose(steps.astype(float)**-0.5, rise)
+        return d_model**-0.5 * choose(steps.astype(float) ** -0.5, rise)
 
 
 def larger_of_the_two(steps, d_model, warmup):
@@ -33,7 +33,7 @@ def exponent_of_a_half(steps, d_model, warmup):
 
 def constant_after_the_peak(steps, d_model, warmup):
     """it never falls"""
-    return (d_model * warmup)**-0.5 * np.minimum(1, steps / warmup)
+    return (d_model * warmup) ** -0.5 * np.minimum(1, steps / warmup)
 
 
 def no_warm_up(steps, d_model, warmup):

@@ -9,8 +9,11 @@ def changed(ids, b, s):
 
 def sees_the_future(model, source, target, sentences, places, tolerance=1e-9):
     logits = model(source, target)
-    return any(np.abs(model(source, changed(target, b, s)) - logits)[:, :s].max() > tolerance
-               for b in sentences for s in places)
+    return any(
+        np.abs(model(source, changed(target, b, s)) - logits)[:, :s].max() > tolerance
+        for b in sentences
+        for s in places
+    )
 
 
 def rest(model, source, target, columns=2):

@@ -37,4 +37,4 @@ def the_other_way_round(losses, targets, n_characters):
 
 def perplexity(losses, targets, n_characters):
     """a perplexity per character"""
-    return 2**(bits(losses, targets) / n_characters.sum())
+    return 2 ** (bits(losses, targets) / n_characters.sum())

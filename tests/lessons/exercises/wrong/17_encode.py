@@ -1,7 +1,7 @@
 def merge(word, pair, new, once=False):
     result, i, done = [], 0, False
     while i < len(word):
-        here = tuple(word[i:i + 2]) == pair and not (once and done)
+        here = tuple(word[i : i + 2]) == pair and not (once and done)
         result.append(new if here else word[i])
         i += 2 if here else 1
         done = done or here
@@ -13,7 +13,7 @@ def any_learnt_pair(word, merges, n_characters):
     i = 0
     while i < len(word) - 1:
         if (word[i], word[i + 1]) in merges:
-            word = [*word[:i], n_characters + merges.index((word[i], word[i + 1])), *word[i + 2:]]
+            word = [*word[:i], n_characters + merges.index((word[i], word[i + 1])), *word[i + 2 :]]
             i = 0
         else:
             i += 1
@@ -27,10 +27,11 @@ def longest_piece(word, merges, n_characters):
         pieces.append(pieces[a] + pieces[b])
     ids = []
     while word:
-        best = max((i for i, piece in enumerate(pieces) if tuple(word[:len(piece)]) == piece),
-                   key=lambda i: len(pieces[i]))
+        best = max(
+            (i for i, piece in enumerate(pieces) if tuple(word[: len(piece)]) == piece), key=lambda i: len(pieces[i])
+        )
         ids.append(best)
-        word = word[len(pieces[best]):]
+        word = word[len(pieces[best]) :]
     return ids
 
 

@@ -2,7 +2,7 @@ def first_place_only(word, pair, new):
     """only the first place is merged"""
     for i in range(len(word) - 1):
         if (word[i], word[i + 1]) == pair:
-            return [*word[:i], new, *word[i + 2:]]
+            return [*word[:i], new, *word[i + 2 :]]
     return word
 
 
@@ -31,7 +31,7 @@ def as_a_set(word, pair, new):
     """the pair is taken in either order"""
     result, i = [], 0
     while i < len(word):
-        here = sorted(word[i:i + 2]) == sorted(pair)
+        here = sorted(word[i : i + 2]) == sorted(pair)
         result.append(new if here else word[i])
         i += 2 if here else 1
     return result
@@ -57,5 +57,5 @@ def in_place(word, pair, new):
     """the argument word is changed in place"""
     for i in range(len(word) - 1, 0, -1):
         if (word[i - 1], word[i]) == pair:
-            word[i - 1:i + 1] = [new]
+            word[i - 1 : i + 1] = [new]
     return word

@@ -1,7 +1,7 @@
 import numpy as np
 
 
-def sums(x, W, targets):                                       # of losses (M, D, V), of real tokens (M,)
+def sums(x, W, targets):  # of losses (M, D, V), of real tokens (M,)
     scores = x @ W
     e = np.exp(scores - scores.max(axis=-1, keepdims=True))
     dscores = e / e.sum(axis=-1, keepdims=True) - np.eye(W.shape[1])[targets]

@@ -1,6 +1,9 @@
 def products(N, D, F, V, S, T, source=6, target=6, attention=2):
-    return ((N * (source * D * D + 2 * D * F)) * S + (N * (target * D * D + 2 * D * F) + V * D) * T
-            + attention * N * D * (S * S + T * T + T * S))
+    return (
+        (N * (source * D * D + 2 * D * F)) * S
+        + (N * (target * D * D + 2 * D * F) + V * D) * T
+        + attention * N * D * (S * S + T * T + T * S)
+    )
 
 
 def forward_only(N, d_model, d_ff, V, S, T, n_pairs, rate):

@@ -8,7 +8,7 @@ def best(table, n):
 def the_best_of_each(alive, log_p, n):
     """the best of each hypothesis are taken"""
     totals = alive[:, None] + log_p
-    options = [(totals[w, v], w, v) for w in range(len(alive)) for v in np.argsort(-totals[w])[:n // len(alive)]]
+    options = [(totals[w, v], w, v) for w in range(len(alive)) for v in np.argsort(-totals[w])[: n // len(alive)]]
     return [np.array(column) for column in zip(*sorted(options, reverse=True))]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def runs(tokens, n):
-    return [tuple(tokens[i:i + n]) for i in range(len(tokens) - n + 1)]
+    return [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
 
 
 def counted(found, wanted):
@@ -31,8 +31,9 @@ def place_by_place(hypothesis, reference, n):
 
 def bags_of_words(hypothesis, reference, n):
     """the words of an n-gram are counted in any order"""
-    return counted([tuple(sorted(run)) for run in runs(hypothesis, n)],
-                   [tuple(sorted(run)) for run in runs(reference, n)])
+    return counted(
+        [tuple(sorted(run)) for run in runs(hypothesis, n)], [tuple(sorted(run)) for run in runs(reference, n)]
+    )
 
 
 def joined_without_space(hypothesis, reference, n):
@@ -42,14 +43,18 @@ def joined_without_space(hypothesis, reference, n):
 
 def one_short(hypothesis, reference, n):
     """the last n-gram is missing"""
-    return counted([tuple(hypothesis[i:i + n]) for i in range(len(hypothesis) - n)],
-                   [tuple(reference[i:i + n]) for i in range(len(reference) - n)])
+    return counted(
+        [tuple(hypothesis[i : i + n]) for i in range(len(hypothesis) - n)],
+        [tuple(reference[i : i + n]) for i in range(len(reference) - n)],
+    )
 
 
 def blocks(hypothesis, reference, n):
     """the n-grams do not overlap"""
-    return counted([tuple(hypothesis[i:i + n]) for i in range(0, len(hypothesis) - n + 1, n)],
-                   [tuple(reference[i:i + n]) for i in range(0, len(reference) - n + 1, n)])
+    return counted(
+        [tuple(hypothesis[i : i + n]) for i in range(0, len(hypothesis) - n + 1, n)],
+        [tuple(reference[i : i + n]) for i in range(0, len(reference) - n + 1, n)],
+    )
 
 
 def recall(hypothesis, reference, n):
