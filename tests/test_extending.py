@@ -117,6 +117,16 @@ def test_a_missing_file_is_named_with_its_copy(refused, mine, trained):
     assert f"{mine}: " in said and f"cp {trained / 'model.py'} {mine}" in said
 
 
+def test_no_code_inside_a_run_is_run(refused, mine, trained):
+    config = trained / "config.toml"
+    for place in (str(trained / "model.py"), "model.py"):
+        config.write_text(config.read_text("utf-8").replace(str(mine), place), encoding="utf-8")
+        LOADED.clear()
+        for command in (["translate", trained, SENTENCE], ["train", "--resume", trained]):
+            assert "no code of a run is run" in refused(*command) and not LOADED
+        config.write_text(config.read_text("utf-8").replace(place, str(mine)), encoding="utf-8")
+
+
 @pytest.mark.parametrize("command", [["explore"], ["export", "--to", "torch"]])
 def test_what_knows_the_papers_layers_only_refuses_hers(refused, trained, command, tmp_path):
     file = [tmp_path / "x.safetensors"] if command[0] == "export" else []

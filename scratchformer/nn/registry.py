@@ -86,10 +86,10 @@ def new_layer(kind: str, config: ModelConfig, init: np.random.Generator, dtype: 
     if kind == "attention" and name not in BUILT_IN[kind] and (config.h_kv or config.positions in INNER_POSITIONS):
         raise UserError(f"model.attention={name} has positions and heads of its own: set positions=none and h_kv=0")
     if name not in known:
-        remedy = "register it in a file of yours, and give the file with --model FILE"
+        remedy = "a file of yours can register more: --model FILE"
         if config.defined_in:
-            remedy = f"{config.defined_in} has not registered it"
-        raise UserError(f"model.{kind}: no {name!r}{nearest(name, known)}; there are {', '.join(known)}; or {remedy}")
+            remedy = f"{config.defined_in} registers none of this name"
+        raise UserError(f"model.{kind}: no {name!r}{nearest(name, known)}; there are {', '.join(known)}; {remedy}")
     return known[name](config, init, dtype)
 
 

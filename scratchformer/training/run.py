@@ -140,6 +140,9 @@ class RunDirectory:
         for path in (self.config_file, self.tokenizer_file, self.log_file, self.evaluations_file):
             if path.exists() and not path.is_file():
                 raise UserError(f"{path}: not a plain file")
+        own, _ = split_name(configs.load(self.config_file).model.defined_in)
+        if own.name and (not own.is_absolute() or self.path.resolve() in own.resolve().parents):
+            raise UserError(f"{self.config_file}: names {own}, but no code of a run is run: keep the file outside it")
 
     def read_tokenizer(self, ranks: Communicator = Communicator()) -> Tokenizer | None:
         """The tokenizer, which rank 0 reads and sends to the others; None for a run on images."""
