@@ -72,8 +72,6 @@ class ModelConfig:
             raise UserError(f"model.h={self.h} is not a multiple of model.h_kv={self.h_kv}")
         if self.positions == "rotary" and (self.d_k or self.d_model // self.h) % 2:
             raise UserError("rotary positions turn pairs of coordinates: model.d_k must be even")
-        if self.positions == "alibi" and self.architecture != "decoder":
-            raise UserError("model.positions=alibi is for language models: its attention is causal")
         if self.image_size % self.patch_size:
             raise UserError(
                 f"model.image_size={self.image_size} is not a multiple of model.patch_size={self.patch_size}"

@@ -33,6 +33,7 @@ attention_scaling --part attention_rates
 attention_scaling --part attention_without_push
 averaging
 beam_lengths
+block_of_2026
 embeddings
 faults
 feed_forward
