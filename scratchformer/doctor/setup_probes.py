@@ -82,7 +82,23 @@ def probe_new_model(config: Config) -> Generator[Finding, None, tuple[float, flo
         "weights that are too large, or a missing normalization",
     )
     yield dead_units("hidden units before the first step", recorder)
-    return seconds, kept_bytes(model, random_batch(config.model, 2, usual, random)[0]) / (2 * usual)
+    return seconds, kept_per_position(model, config, random)
+
+
+LONGEST_MEASURED = 128
+"""A window of 8,192 positions would itself take more memory than a machine may have."""
+
+
+def kept_per_position(model: Model, config: Config, random: np.random.Generator) -> float:
+    """Bytes that forward keeps for each position of a usual example.
+
+    A layer keeps so much for each position, and attention so much for each pair of positions. So what a long example
+    would keep follows from three short ones, by the parabola through them.
+    """
+    usual, longest = usual_length(config), LONGEST_MEASURED
+    lengths = [longest // 4, longest // 2, longest] if usual > longest else [usual]
+    kept = [kept_bytes(model, random_batch(config.model, 2, length, random)[0]) / 2 for length in lengths]
+    return float(np.polyval(np.polyfit(lengths, kept, len(lengths) - 1), usual)) / usual
 
 
 MEAN_LENGTH = 30
