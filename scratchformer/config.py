@@ -383,6 +383,9 @@ def require_effect(config: Config, named: Collection[str], has_validation: bool)
             {"model.max_positions"},
             "only learned positions have a limit; give model.positions=learned",
         ),
+        (model.positions != "rotary", {"model.rope_theta"}, "give model.positions=rotary"),
+        (training.schedule != "cosine", {"training.learning_rate"}, "give training.schedule=cosine"),
+        (training.schedule != "noam", {"training.lr_factor"}, "the cosine schedule has training.learning_rate"),
         (not training.eps_ls, {"training.spread"}, "without label smoothing; give training.eps_ls above 0"),
         (training.average_last > training.keep, {"training.average_last"}, too_few_kept),
     ]
