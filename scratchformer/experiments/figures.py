@@ -201,7 +201,10 @@ def positions_figure(model: Transformer) -> Figure:
     Right:  the dot product of each vector with the one in the middle, over their distance in positions.
 
     Encoder and decoder share the sinusoids, so there is one row; their learned tables differ, so there are two.
+    Raises UserError for other positions.
     """
+    if model.config.positions not in ("sinusoidal", "learned"):
+        raise UserError(f"model.positions={model.config.positions}: there are no vectors of positions to draw")
     D = model.config.d_model
     order, channels = np.arange(D), "channel"
     layers = {"encoder": model.source_positions, "decoder": model.target_positions}

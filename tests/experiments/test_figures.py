@@ -161,6 +161,8 @@ def test_learned_positions_of_both_stacks_are_drawn():
     for panel, layer in zip(maps, (model.source_positions, model.target_positions), strict=True):
         np.testing.assert_array_equal(panel.images[0].get_array(), layer.weight.data)
     assert "encoder" in maps[0].get_title() and "decoder" in maps[1].get_title()
+    with pytest.raises(UserError, match="positions=rotary: there are no vectors of positions"):
+        figures.positions_figure(make_model(positions="rotary"))
 
 
 # Attention ------------------------------------------------------------------------------------------------------------
