@@ -26,7 +26,7 @@ from scratchformer.commands.options import (
 )
 from scratchformer.commands.terminal import tell
 from scratchformer.config import Config
-from scratchformer.errors import UserError, in_one_line
+from scratchformer.errors import UserError
 
 if TYPE_CHECKING:
     from scratchformer.parallel.communicator import Communicator
@@ -102,8 +102,7 @@ def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
             taken = "the configuration, the weights and the directory"
             raise UserError(f"--resume takes {taken} from the run: no preset, no --out, no --pretrained")
         run = RunDirectory(args.resume)
-        run.require()
-        config = configs.with_settings(configs.load(run.config_file), {"training.minutes": 0.0})  # of the last time
+        config = configs.with_settings(run.require(), {"training.minutes": 0.0})  # of the last time
     else:
         name = "tiny" if args.preset is None else args.preset
         run, config = RunDirectory(args.out or Path("runs") / Path(name).stem), load_config(name)
@@ -177,16 +176,10 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
     if not trainer.progress.step:
         say(f"{run.path}: {reason}, before the first step was done; {how_to_resume(args, run)}")
         return job.INTERRUPTED if reason == loop.INTERRUPTED else 0
-    if ranks.rank == 0:
-        from scratchformer.commands.plot import draw_training  # Matplotlib is only for rank 0
-
-        try:
-            draw_training(run)
-            say(f"{run.path}: figures are in {run.figures}")
-        except Exception as error:  # the model is trained and saved, whatever may be wrong with Matplotlib or the log
-            say(f"{run.path}: no figures: {in_one_line(error)}")
+    name = shlex.quote(str(run.path))
     say(
         f"{run.path}: {reason}; step {trainer.progress.step}, {trainer.progress.target_tokens} target tokens. "
-        f"Now try: scratchformer {trainer.goal.command} {shlex.quote(str(run.path))}; {how_to_resume(args, run)}"
+        f"Now try: scratchformer {trainer.goal.command} {name}, scratchformer plot {name} loss; "
+        f"{how_to_resume(args, run)}"
     )
     return job.INTERRUPTED if reason == loop.INTERRUPTED else 0

@@ -14,7 +14,7 @@ from scratchformer.tasks.task import Corpus, Task
 from scratchformer.text.batches import encode_pairs
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles, find_split, read_pairs, require_distinct
 from scratchformer.text.tokenizer import Tokenizer
-from scratchformer.training.trainer import Trainer, TrainingData, checksum_of
+from scratchformer.training.trainer import Trainer, TrainingData
 
 if TYPE_CHECKING:
     from scratchformer.preparation.prepared import Manifest
@@ -66,7 +66,7 @@ def encode_corpus(corpus: Corpus | Prepared, tokenizer: Tokenizer, config: Confi
     train = encode_pairs(tokenizer.encode, corpus.train, config.data.max_length, budget)
     val = corpus.val and encode_pairs(tokenizer.encode, corpus.val, config.data.max_length, budget)
     n_empty = corpus.train.n_empty + (corpus.val.n_empty if corpus.val else 0)
-    return TrainingData.of(train, val, config, corpus.val, n_empty)
+    return TrainingData(train, val, corpus.val, n_empty)
 
 
 def train_tokenizer(corpus: Corpus | Prepared, config: Config) -> Tokenizer:
@@ -153,10 +153,10 @@ def open_prepared(directory: Path, config: Config) -> Prepared:
         )
     n_empty = manifest.clean["total"]["empty"] + (manifest.splits["val"].empty if val else 0)
     val_text = read_pairs(*corpus.text_files("val")) if val else None
-    checksum = checksum_of(train, val)
-    if checksum != manifest.ids_crc32:
+    encoded = TrainingData(train, val, val_text, n_empty)
+    if encoded.checksum != manifest.ids_crc32:
         raise UserError(f"{directory}: the checksum of its ids is not that in {MANIFEST}: prepare the text again")
-    return corpus.tokenizer(), TrainingData(train, val, val_text, n_empty, checksum)
+    return corpus.tokenizer(), encoded
 
 
 # The task -------------------------------------------------------------------------------------------------------------
