@@ -10,6 +10,7 @@ from scratchformer import config as configs
 from scratchformer.config import Config, DataConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
+from scratchformer.preparation import MANIFEST, is_prepared
 from scratchformer.tasks.task import Corpus, Task
 from scratchformer.text.batches import encode_pairs
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles, find_split, read_pairs, require_distinct
@@ -85,8 +86,6 @@ def prepared_directory(data: DataConfig) -> Path | None:
     directory = Path(data.directory)
     if not data.directory or data.files:
         return None
-    from scratchformer.preparation.prepared import is_prepared
-
     return directory if is_prepared(directory) else None
 
 
@@ -128,7 +127,7 @@ def follow_preparation(config: Config, named: Collection[str] = ()) -> tuple[Con
 
 def open_prepared(directory: Path, config: Config) -> Prepared:
     """Tokenizer, ids and validation text of a prepared directory; all of them are compared with its checksums."""
-    from scratchformer.preparation.prepared import MANIFEST, PreparedCorpus
+    from scratchformer.preparation.prepared import PreparedCorpus
 
     corpus = PreparedCorpus(directory)
     manifest, data, values = corpus.manifest, config.data, configs.flat(config)

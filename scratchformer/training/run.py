@@ -23,6 +23,7 @@ from scratchformer.nn.models import new_model
 from scratchformer.nn.registry import split_name
 from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel.communicator import Communicator
+from scratchformer.preparation import is_prepared
 from scratchformer.text.tokenizer import Tokenizer, read_tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, CheckpointDirectory, Progress
@@ -191,8 +192,6 @@ def share_tokenizer(tokenizer: Tokenizer | None, ranks: Communicator) -> Tokeniz
 
 def require_place(path: Path) -> None:
     """Refuse a place where a file would replace anything but a plain file that is not of a run or a prepared corpus."""
-    from scratchformer.preparation.prepared import is_prepared
-
     with user_error(path, "cannot write"):
         if path.is_symlink() or path.exists() and not path.is_file():
             raise UserError(f"{path}: cannot write: not a plain file")
