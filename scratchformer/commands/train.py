@@ -31,7 +31,6 @@ from scratchformer.errors import UserError
 if TYPE_CHECKING:
     from scratchformer.parallel.communicator import Communicator
     from scratchformer.training.run import RunDirectory
-    from scratchformer.training.trainer import Trainer
 
 
 def add(commands: Commands) -> None:
@@ -133,15 +132,6 @@ def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) 
     return code
 
 
-def tell_contradictions(trainer: Trainer) -> None:
-    """Say in one line what `doctor` would fail in the configuration itself."""
-    from scratchformer.training.schedule import contradictions, planned_steps
-
-    n_steps = planned_steps(trainer.config, trainer.data.train.n_targets, len(trainer.plan.epoch(0)))
-    if found := contradictions(trainer.config, n_steps):
-        tell(f"{trainer.run.path}: {found}")
-
-
 def how_to_resume(args: argparse.Namespace, run: RunDirectory) -> str:
     command = f"resume with: scratchformer train --resume {shlex.quote(str(run.path))}"
     return f"{command} --nproc {args.nproc}" if args.nproc > 1 else command
@@ -153,6 +143,7 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
     from scratchformer.parallel import job
     from scratchformer.tasks import start
     from scratchformer.training import loop
+    from scratchformer.training.schedule import contradictions, planned_steps
 
     say = tell if ranks.rank == 0 else lambda line: None
     keep_freed_memory()
@@ -171,7 +162,9 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
     if trainer.data.val is None:
         say(f"{run.path}: without validation text, nothing is validated, scored or stopped early")
     if trainer.is_main:
-        tell_contradictions(trainer)
+        n_steps = planned_steps(trainer.config, trainer.data.train.n_targets, len(trainer.plan.epoch(0)))
+        if found := contradictions(trainer.config, n_steps):
+            say(f"{run.path}: {found}")
     reason = loop.train(trainer)
     if not trainer.progress.step:
         say(f"{run.path}: {reason}, before the first step was done; {how_to_resume(args, run)}")
