@@ -58,7 +58,7 @@ def llama() -> ModuleType:
 
 
 def positions(config: ModelConfig, init: np.random.Generator, dtype: str) -> Layer:
-    """What is added to the embeddings: sinusoids, learned vectors, or nothing."""
+    """Add sinusoids, learned vectors, or nothing to the embeddings."""
     if config.positions == "sinusoidal":
         return PositionalEncoding(config.P_drop)
     if config.positions == "learned":

@@ -225,7 +225,7 @@ def import_llama(path: Path, run: RunDirectory) -> None:
 
 
 Read = tuple[Config, HubTokenizer, Layout, Callable[[str], np.ndarray]]
-"""What `make_run` takes."""
+"""Arguments of `make_run` after the first."""
 
 
 def llama_layout(config: Config) -> Layout:
