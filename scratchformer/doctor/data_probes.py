@@ -15,16 +15,7 @@ from scratchformer.tasks.task import Task
 from scratchformer.tasks.translation import Corpus, has_validation_text, prepared_directory, read_corpus
 from scratchformer.text import bundled
 from scratchformer.text.batches import Batch, BatchPlan, Examples
-from scratchformer.text.corpora import (
-    Block,
-    Pairs,
-    ParallelFiles,
-    find_split,
-    nonblank_pairs,
-    plain_or_gz,
-    read_pairs,
-    stream_blocks,
-)
+from scratchformer.text.corpora import Block, Pairs, ParallelFiles, find_split, plain_or_gz, read_pairs, stream_blocks
 from scratchformer.text.tokenizer import PAD, UNK
 from scratchformer.training.schedule import planned_steps
 from scratchformer.training.trainer import TrainingData
@@ -91,8 +82,8 @@ def read_held_out(data: DataConfig, val: Pairs | None) -> dict[str, Pairs]:
 
 def first_pairs(files: ParallelFiles) -> tuple[Pairs, float]:
     """Read the pairs in the first lines of two large files, and estimate what fraction of the files these lines are."""
-    block = next(stream_blocks(files, FIRST_LINES), Block(b"", b"", 1))
-    pairs = nonblank_pairs(*block.lines(files))
+    block = next(stream_blocks(files, FIRST_LINES), Block(files, b"", b"", 1))
+    pairs = block.pairs()
     if not pairs.source:
         raise UserError(f"no sentence pairs in the first {FIRST_LINES} lines of {files.source} and {files.target}")
     source = plain_or_gz(files.source) or files.source
