@@ -110,40 +110,6 @@ def decode(result: dict[str, Any]) -> str:
     return table_of(sorted(result["cells"], key=lambda cell: (cell["model"], cell["threads"], cell["beam"])), columns)
 
 
-def run(result: dict[str, Any]) -> str:
-    ratios, bleu = result["time_over_ours"], result["bleu"]
-    end = dict(zip(result["curve_columns"], result["curve"][-1]))
-    lower, upper = map(number, ratios["quartiles_of_steps"])
-    rows = {
-        "seconds of all steps": [number(result["seconds"]["sum"][side], ".0f") for side in (OURS, EAGER)],
-        "a step's time over ours, median (quartiles)": ["1", f"{number(ratios['median_step'])} ({lower}, {upper})"],
-        "validation loss, nats per target token": [
-            number(end[f"val_loss_{side}"], ".3f") for side in ("ours", "theirs")
-        ],
-        **{
-            f"BLEU on {result['test']}, {beam}": [number(bleu[beam][side], ".1f") for side in (OURS, EAGER)]
-            for beam in ("beam 1", "beam 4")
-        },
-    }
-    head = [f"after {result['target_tokens']:,} target tokens, {result['threads']} threads", OURS, EAGER]
-    return table(head, ([name, *values] for name, values in rows.items()))
-
-
-def scaling(result: dict[str, Any]) -> str:
-    def exponent(of: str) -> Callable[[dict[str, Any]], str]:
-        return lambda row: f"{row[of]['measured']:.2f} ({row[of]['predicted']:.2f})"
-
-    columns: list[Column] = [
-        ("", at("subject")),
-        ("over", at("axis")),
-        ("from", lambda row: row["sizes"][0]),
-        ("to", lambda row: row["sizes"][-1]),
-        ("time, measured (counted)", exponent("time_exponent")),
-        ("memory, measured (counted)", exponent("memory_exponent")),
-    ]
-    return table_of(result["results"], columns)
-
-
 def tricks(result: dict[str, Any]) -> str:
     return table(
         ["without", "lines", *(entry["model"] for entry in result["results"])],
@@ -308,8 +274,6 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "step_avx512": ("cpu_step_avx512", step_time),
     "decode_epyc": ("cpu_decode_epyc", decode),
     "decode_avx512": ("cpu_decode_avx512", decode),
-    "run": ("cpu_run", run),
-    "scaling": ("cpu_scaling", scaling),
     "tricks": ("cpu_tricks", tricks),
     "table1_growth": ("table1", table1_growth),
     "table1_path": ("table1", table1_path),
