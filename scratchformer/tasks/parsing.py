@@ -86,7 +86,7 @@ class ParsingTask(Task):
             limits = config.data.max_length, config.training.tokens_per_batch
             return encode_pairs(tokenizer.encode, as_pairs(trees), *limits, tokenizer.target.encode)
 
-        return TrainingData.of(encoded(corpus.train), encoded(corpus.val), config, corpus.val)
+        return TrainingData(encoded(corpus.train), encoded(corpus.val), corpus.val)
 
     def score(self, trainer: Trainer) -> dict[str, Any]:
         """Labelled F1 of greedy parses of the validation trees, in percent, and the share that had to be repaired."""

@@ -170,8 +170,8 @@ BAD_FIELDS = {
     "hidden_size is None": {"hidden_size": None},
     "eos_token_id is None": {"eos_token_id": None},
     "model.h=6 is not a multiple of model.h_kv=4": {"num_key_value_heads": 4},
-    "mlp.gate_proj.weight has shape (40, 24); config.json needs (48, 24)": {"intermediate_size": 48},
-    "model.layers.2.input_layernorm.weight is missing in model.safetensors": {"num_hidden_layers": 3},
+    "mlp.gate_proj.weight has shape (40, 24); in a model of its sizes it has (48, 24)": {"intermediate_size": 48},
+    "model.layers.2.input_layernorm.weight is missing": {"num_hidden_layers": 3},
     "pieces, EOS 1 and BOS 0, but the model has 20 rows": {"vocab_size": 20},
 }
 
