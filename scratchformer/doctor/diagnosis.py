@@ -17,7 +17,7 @@ from scratchformer.doctor.findings import CodeProbe, Finding, components, one_li
 from scratchformer.doctor.fixtures import small_config
 from scratchformer.errors import UserError
 from scratchformer.tasks.task import task_named, vocabulary_of
-from scratchformer.tasks.translation import open_prepared, prepared_directory
+from scratchformer.tasks.translation import Corpus, open_prepared, prepared_directory
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training.run import RunDirectory
 
@@ -86,10 +86,11 @@ def catch_errors(findings: Iterator[Finding]) -> Iterator[Finding]:
 
 def probe_setup(config: Config, run: RunDirectory | None, data: Any, tokenizer: Tokenizer | None) -> Iterator[Finding]:
     """Check the data, the configuration, the run and the machine. data: of `read_data`"""
-    task, examples, steps, sampled, scale = task_named(config.data.task), None, None, "", 1.0
+    task, examples, n_steps, sampled, scale = task_named(config.data.task), None, config.training.steps, "", 1.0
     if isinstance(data, Text):
         yield from data_probes.probe_pairs(data)
-        data, sampled, scale = data_probes.sample_of(data)
+        sampled, scale = data.sample, 1 / data.fraction
+        data = Corpus(data.train, data.held_out.get("val"))
     if data is None:
         size = f"model.vocab_size = {config.model.vocab_size}"
         seen = f"none is given (--data, --text), and the bundled corpus is too small for {size}"
@@ -108,14 +109,14 @@ def probe_setup(config: Config, run: RunDirectory | None, data: Any, tokenizer: 
         else:
             examples = encoded.train
             yield from data_probes.probe_examples(encoded, task, config, sampled)
-            steps, findings = data_probes.probe_batches(examples, config, scale)
+            n_steps, findings = data_probes.probe_batches(examples, config, scale)
             yield from findings
 
-    yield from setup_probes.probe_schedule(config, steps.total if steps else config.training.steps)
-    costs = yield from setup_probes.probe_new_model(config)
+    yield from setup_probes.probe_schedule(config, n_steps)
+    yield from setup_probes.probe_new_model(config)
     if run:
         yield from setup_probes.probe_run(run, data_probes.sample_batch(examples) if examples else None)
-    yield from setup_probes.probe_machine(config, run, costs, steps)
+    yield from setup_probes.probe_machine(config, run)
 
 
 class Diagnosis:

@@ -134,22 +134,14 @@ def open_prepared(directory: Path, config: Config) -> Prepared:
     contradicted = {key: value for key, value in settled(manifest).items() if value != values[key]}
     if contradicted:
         seen = ", ".join(f"{key}={values[key]}" for key in contradicted)
-        wanted = " ".join(
-            f"--set {key}={str(value).lower() if value is True or value is False else value}"
-            for key, value in contradicted.items()
-        )
+        wanted = " ".join(f"--set {key}={value}" for key, value in contradicted.items())
+        wanted = wanted.replace("=True", "=true").replace("=False", "=false")
         raise UserError(
             f"{directory}: was not prepared with {seen}; a new run would take {wanted}, or another "
             "preparation, and one that goes on the directory that it began with"
         )
     train = corpus.pairs("train", data.max_length)
     val = corpus.pairs("val", data.max_length) if "val" in manifest.splits else None
-    if manifest.longest > config.training.tokens_per_batch:
-        budget = config.training.tokens_per_batch
-        raise UserError(
-            f"{directory}: its longest pair has {manifest.longest} tokens and does not fit into a batch of "
-            f"tokens_per_batch = {budget}: raise that, or prepare the text again with --max-length {budget}"
-        )
     n_empty = manifest.clean["total"]["empty"] + (manifest.splits["val"].empty if val else 0)
     val_text = read_pairs(*corpus.text_files("val")) if val else None
     encoded = TrainingData(train, val, val_text, n_empty)

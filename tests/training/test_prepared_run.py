@@ -62,7 +62,7 @@ def test_a_pretrained_run_must_have_the_vocabulary_of_the_directory(trained, on_
     [
         ("vocab_size=61", "--set model.vocab_size=60"),
         ("max_length=4", "longest pair has"),
-        ("tokens_per_batch=5", "raise that, or prepare the text again with --max-length 5"),
+        ("tokens_per_batch=5", "does not fit into a batch of tokens_per_batch = 5"),
     ],
 )
 def test_settings_that_contradict_are_refused(refused, prepared, small_settings, tmp_path, setting, wanted):
