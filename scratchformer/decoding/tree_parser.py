@@ -11,8 +11,9 @@ import numpy as np
 
 from scratchformer.decoding.translator import Translation, Translator
 from scratchformer.errors import require_list
-from scratchformer.text.tokenizer import EOS, N_SPECIALS, Tokenizer, TokenizerPair
+from scratchformer.text.tokenizer import EOS, N_SPECIALS, Tokenizer
 from scratchformer.text.trees import CLOSING, MAX_DEPTH, Parse, phrase_labels, tags_first, tree_of
+from scratchformer.text.words import TokenizerPair
 
 # Punctuation at the end of a word, which treebanks have as a word of its own. Within a line, a full stop stays.
 ATTACHED = re.compile(r"(?<=[^\s,;:?!])([,;:]+(?=\s|$))|(?<=[^\s.,;:?!])([.?!]+\s*$)")

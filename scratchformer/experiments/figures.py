@@ -30,7 +30,8 @@ from scratchformer.nn.layers import LearnedPositions, sinusoids
 from scratchformer.nn.optim import noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import encode_sequences
-from scratchformer.text.tokenizer import BOS, EOS, TokenizerPair
+from scratchformer.text.tokenizer import BOS, EOS
+from scratchformer.text.words import TokenizerPair
 from scratchformer.training.run import RunDirectory, require_place
 
 DARK, LIGHT, ACCENT = "#00315c", "#9ecae1", "#d95f02"

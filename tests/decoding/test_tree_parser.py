@@ -10,8 +10,9 @@ from scratchformer.decoding.translator import Translation, Translator
 from scratchformer.decoding.tree_parser import TreeParser, TreeRules, words_of
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text import bundled
-from scratchformer.text.tokenizer import EOS, TokenizerPair, WordTokenizer
+from scratchformer.text.tokenizer import EOS
 from scratchformer.text.trees import parsed_trees, tags_first
+from scratchformer.text.words import TokenizerPair, WordTokenizer
 
 WRITTEN = {
     "a dog sleeps .": ["S NP DT NN /NP VP VB /VP . /S", "S NP DT NN"],
