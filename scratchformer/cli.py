@@ -85,9 +85,13 @@ def reason_of(error: Exception) -> str:
     if is_of_gpu(error):
         where = f"{TRACEBACK}=1 and CUDA_LAUNCH_BLOCKING=1 in the environment show where"
         return f"the GPU failed: {in_one_line(error)}; {where}"
-    last = traceback.extract_tb(error.__traceback__)[-1]
+    frames, registry = traceback.extract_tb(error.__traceback__), sys.modules.get("scratchformer.nn.registry")
+    files = list(map(str, registry.LOADED)) if registry else []
+    in_own_layer = [frame for frame in frames if frame.filename in files]
+    last = (in_own_layer or frames)[-1]
     place = f"{os.path.basename(last.filename)}, line {last.lineno}"
-    return f"unexpected {type(error).__name__} in {place}: {in_one_line(error)}; {TRACEBACK}=1 shows all of it"
+    remedy = "; sf.gradcheck checks a layer of yours" if files else ""
+    return f"unexpected {type(error).__name__} in {place}: {in_one_line(error)}{remedy}; {TRACEBACK}=1 shows all of it"
 
 
 def is_of_gpu(error: Exception) -> bool:

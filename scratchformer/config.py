@@ -72,8 +72,6 @@ class ModelConfig:
             raise UserError(f"model.h={self.h} is not a multiple of model.h_kv={self.h_kv}")
         if self.positions == "rotary" and (self.d_k or self.d_model // self.h) % 2:
             raise UserError("rotary positions turn pairs of coordinates: model.d_k must be even")
-        if self.positions == "alibi" and self.architecture != "decoder":
-            raise UserError("model.positions=alibi is for language models: its attention is causal")
         if self.image_size % self.patch_size:
             raise UserError(
                 f"model.image_size={self.image_size} is not a multiple of model.patch_size={self.patch_size}"
@@ -385,6 +383,9 @@ def require_effect(config: Config, named: Collection[str], has_validation: bool)
             {"model.max_positions"},
             "only learned positions have a limit; give model.positions=learned",
         ),
+        (model.positions != "rotary", {"model.rope_theta"}, "give model.positions=rotary"),
+        (training.schedule != "cosine", {"training.learning_rate"}, "give training.schedule=cosine"),
+        (training.schedule != "noam", {"training.lr_factor"}, "the cosine schedule has training.learning_rate"),
         (not training.eps_ls, {"training.spread"}, "without label smoothing; give training.eps_ls above 0"),
         (training.average_last > training.keep, {"training.average_last"}, too_few_kept),
     ]

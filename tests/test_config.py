@@ -244,6 +244,9 @@ WITHOUT_EFFECT = [
     ("tiny", {"patch_size": 4}, True, "data.task=translation reads no images"),
     ("tiny", {"max_positions": 300}, True, NO_LIMIT),
     ("gpt-tiny", {"spread": "uniform"}, True, "without label smoothing; give training.eps_ls"),
+    ("tiny", {"rope_theta": 1e5}, True, "give model.positions=rotary"),
+    ("tiny", {"learning_rate": 0.01}, True, "give training.schedule=cosine"),
+    ("llama-tiny", {"lr_factor": 2.0}, True, "the cosine schedule has training.learning_rate"),
     ("tiny", {"average_last": 9}, True, "fewer checkpoints are kept; give training.keep=9, or leave it out"),
 ]
 
