@@ -116,8 +116,12 @@ def add_option(
 def add_run(parser: argparse.ArgumentParser, checkpoint: bool = True) -> None:
     parser.add_argument("path", type=path, metavar="RUN", help="a run's directory")
     if checkpoint:
-        default = "the first of these that exists"
-        add_option(parser, "--checkpoint C", word, f"average, best, last or a file (default: {default})")
+        add_checkpoint(parser)
+
+
+def add_checkpoint(parser: argparse.ArgumentParser) -> None:
+    default = "the first of these that exists"
+    add_option(parser, "--checkpoint C", word, f"average, best, last or a file (default: {default})")
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Any, Sequence
 
@@ -112,7 +113,8 @@ class ParsingTask(Task):
             f"in %, of {scores.n_sentences:,} sentences, {scores.n_errors} of them not counted; "
             "brackets by EVALB's rules (COLLINS.prm)"
         )
-        return Evaluation(scores._asdict(), text, [str(tree) for tree, _ in parses])
+        record = scores._asdict() | {"text_crc32": zlib.crc32("\n".join(map(str, test)).encode())}
+        return Evaluation(record, text, [str(tree) for tree, _ in parses])
 
 
 def model_parses(trained: Trained, test: Sequence[Tree], free: bool = False) -> list[Parse]:

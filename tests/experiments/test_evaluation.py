@@ -182,7 +182,7 @@ def test_the_language_decides_what_bleu_counts(cli, begin, corpus, named, tmp_pa
     trainer, out = begin(target_language="th", steps=3, **files), tmp_path / "out"
     loop.train(trainer)
     run = trainer.run.path
-    command = ["evaluate", run, *named, "--output", out, "--against", run]
+    command = ["evaluate", run, *named, "--output", out, "--against", run, "--against-checkpoint", "last"]
     evaluated = json.loads(cli(*command, "--json").out)
     expected = corpus_scores(load_run(run).translate(SOURCES), REFERENCES, "th")
     assert evaluated["bleu"] == expected.bleu != corpus_scores(out.read_text().splitlines(), REFERENCES).bleu
