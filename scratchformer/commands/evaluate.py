@@ -109,8 +109,9 @@ def evaluate_translations(
         record_scores(run, scored.record)
     if doubt := doubts(references, data.target_language):
         tell(doubt)
-    texts = [each.output for each in found]
-    return found, evaluation.compare(*texts, references, data.target_language) if pair else []
+    if not pair:
+        return found, []
+    return found, evaluation.compare(found[0].output, found[1].output, references, data.target_language)
 
 
 FOR_TRANSLATION = ("source", "reference", "output", "paper")

@@ -41,7 +41,8 @@ def require_comparable(group: Sequence[Path], others: Sequence[Path], same_run: 
 
     same_run  whether a run may be in both groups, because two of its checkpoints are compared
     """
-    found, remarks = {}, []
+    found: dict[Path, dict[str, Any]] = {}
+    remarks = []
     for paths in (group, others):
         settings: dict[Path, dict[str, Any]] = {}
         for path in paths:
@@ -74,7 +75,7 @@ def compare(task: str, runs: list[RunDirectory], records: list[dict[str, Any]], 
     measures = {MEASURES[task]: [each[MEASURES[task]] for each in records]}
     if task not in ("translation", "language-model"):  # whose score is the loss
         logged = [{entry["step"]: entry["loss"] for entry in run.read_log("validation")} for run in runs]
-        losses = [each.get(record["step"]) for each, record in zip(logged, records)]
+        losses = [each.get(made["step"]) for each, made in zip(logged, records)]
         if None not in losses and not any(each["checkpoint"].startswith("average") for each in records):
             measures["loss"] = losses
     found, lines = [], []
@@ -85,11 +86,12 @@ def compare(task: str, runs: list[RunDirectory], records: list[dict[str, Any]], 
             spread = f"{stdev(group):.3f}" if len(group) > 1 else "-"
             each = ", ".join(f"{printable(str(run.path))} {score:.3f}" for run, score in zip(runs[start:], group))
             lines.append(f"{label:18} {mean(group):8.3f} {spread:>8} {len(group):5}  {each}")
-        found.append({"measure": measure, "scores": scores[:n], "against": scores[n:]})
+        record: dict[str, Any] = {"measure": measure, "scores": scores[:n], "against": scores[n:]}
         if len(runs) > n:
             difference, p_value = mean(scores[:n]) - mean(scores[n:]), permutation_p(scores[:n], scores[n:])
-            found[-1] |= {"difference": difference, "p_value": p_value}
+            record |= {"difference": difference, "p_value": p_value}
             lines.append(f"difference {difference:+.3f}: {verdict(p_value, n, len(runs) - n)}")
+        found.append(record)
     return found, "\n".join(lines)
 
 

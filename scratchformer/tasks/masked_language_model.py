@@ -70,7 +70,7 @@ class MaskedLanguageModelTask(Task):
         )
         hidden = HiddenTexts(each_masked_once(test), config.data.max_length)
         accuracy, interval = share(right_guesses(trained.model, hidden, trained.device.ops))
-        record = {"text_crc32": zlib.crc32("\n".join(texts).encode())}
+        record: dict[str, Any] = {"text_crc32": zlib.crc32("\n".join(texts).encode())}
         record |= {"split": split, "n_pieces": len(hidden), "accuracy": accuracy, "interval": interval}
         names = ("most_frequent", "after_previous", "between_neighbours")
         record |= {name: 100 * float(np.mean(each)) for name, each in zip(names, count_baselines(train, hidden))}
