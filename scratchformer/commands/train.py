@@ -121,9 +121,6 @@ def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) 
     """Start `--nproc` processes with the same command, and wait for them -> exit code"""
     from scratchformer.parallel import launcher
 
-    for name in configs.named_paths(config):
-        if Path(name).exists() and not (Path(name).is_file() or Path(name).is_dir()):
-            raise UserError(f"{name}: {args.nproc} processes cannot all read it, since it is not a file on disk")
     code = launcher.launch(launcher.command_of(args.arguments), args.nproc)
     if code != 0 and run.config_file.exists():
         with suppress(UserError):  # another job trains in this run

@@ -152,28 +152,6 @@ def test_what_is_refused_before_anything_is_translated(
 # --- the file of translations
 
 
-def test_translations_are_written_even_if_scoring_fails(refused, own_run, named, tmp_path, monkeypatch):
-    def fail(*arguments):
-        raise UserError("no score today")
-
-    monkeypatch.setattr(evaluation, "assess", fail)
-    assert "no score today" in refused("evaluate", own_run.path, *named, "--output", tmp_path / "out")
-    lines = (tmp_path / "out").read_text(encoding="utf-8").split("\n")
-    assert lines == [*load_run(own_run.path).translate(SOURCES), ""]
-
-
-def test_an_older_file_stays_if_translating_fails(cli, own_run, named, tmp_path, monkeypatch):
-    def interrupted(*arguments):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Translator, "stream", interrupted)
-    out = tmp_path / "results" / "out"
-    out.parent.mkdir()
-    out.write_text("of last time")
-    assert cli("evaluate", own_run.path, *named, "--output", out).code == 130
-    assert [path.read_text() for path in out.parent.iterdir()] == ["of last time"]
-
-
 # --- scores
 
 
@@ -255,7 +233,3 @@ def test_verdicts():
     assert [comparison.p_value for comparison in comparisons] == [1, 1]
 
 
-def test_scorers_are_imported_when_something_is_scored():
-    modules = "scratchformer.commands.evaluate, scratchformer.experiments.evaluation"
-    found = f"import sys, {modules}; print({{'sacremoses', 'sacrebleu'}} & sys.modules.keys())"
-    assert subprocess.run([sys.executable, "-c", found], capture_output=True, text=True).stdout == "set()\n"

@@ -200,37 +200,7 @@ def test_a_translation_that_does_not_end_has_no_end_symbol(translator):
     assert alignment.weights.shape[2] == 21
 
 
-def test_dollar_signs_are_drawn_as_text(translator):
-    figure = figures.attention_figure(translator, r"$\frac$ _ ^ $")
-    assert figure.get_suptitle().startswith(r"$\frac$ _ ^ $")
-    figure.draw_without_rendering()  # mathtext would raise ValueError
-
-
 # Files ----------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_files_are_the_same_every_time_and_in_every_style(translator, logged, tmp_path):
-    run = logged(9)
-
-    def drawn():
-        return {
-            "loss.svg": figures.loss_figure(run),
-            "schedule.png": figures.schedule_figure(run),
-            "positions.svg": figures.positions_figure(translator.model),
-            "attention.svg": figures.attention_figure(translator, SENTENCE),
-        }
-
-    first = drawn()
-    with rc_context({"axes.facecolor": "black", "text.color": "white", "font.size": 20, "svg.fonttype": "none"}):
-        again = drawn()
-        for name in first:
-            contents = [figures.save(each[name], tmp_path / name).read_bytes() for each in (first, again)]
-            assert contents[0] == contents[1], name
-            assert contents[0].startswith(b"\x89PNG" if name.endswith(".png") else b"<?xml")
-            assert b"dc:date" not in contents[0] and b"Software" not in contents[0]
-    pixels = imread(tmp_path / "schedule.png")
-    assert pixels[0, 0].tolist() == [1, 1, 1, 1] and pixels[..., 3].min() == 1, "the background is white"
 
 
 def test_files_that_cannot_be_written(logged, tmp_path):

@@ -139,12 +139,6 @@ def test_no_sentence_is_longer_than_the_table_of_positions(translator, text):
     assert fitting.encoded.lengths.max() < longest and len(report.sentence_losses(learned, fitting))
 
 
-def test_bleu_is_that_of_the_language(translator):
-    translations = translator.translate(SOURCES, beam=1)
-    expected, other = (corpus_scores(translations, TARGETS, language).bleu for language in ("th", "de"))
-    assert report.greedy_bleu(translator, report.text_of(translator, PAIRS, 100, "th")) == expected != other
-
-
 # Importance -----------------------------------------------------------------------------------------------------------
 
 
@@ -249,23 +243,6 @@ def test_a_run_on_other_text_has_no_roles_that_need_annotations(cli, own_run, on
     assert [name for name in found if name in NAMES] == NAMES
     saved = [own_run.figures / "heads.png", own_run.figures / "pruning.png"]
     assert outcome.out.splitlines()[-2:] == [str(path) for path in saved] and all(path.stat().st_size for path in saved)
-
-
-@pytest.mark.parametrize(
-    "files, complaint",
-    [
-        ([], "give --source and --reference"),
-        (["val.en"], "give both --source and --reference"),
-        (["val.en", "train.de"], "val.en has 20 lines"),
-        (["three.en", "three.de"], "3 sentence pairs"),
-    ],
-)
-def test_text_that_is_refused(refused, own_run, corpus, tmp_path, files, complaint):
-    for language in ("en", "de"):
-        (tmp_path / f"three.{language}").write_text("a\nthe\ndog\n")
-    paths = [(tmp_path if name.startswith("three") else corpus) / name for name in files]
-    options = [word for pair in zip(("--source", "--reference"), paths) for word in pair]
-    assert complaint in refused("heads", own_run.path, *options)
 
 
 @pytest.mark.slow
