@@ -356,22 +356,21 @@ MAY_CHANGE |= keys_of("training", "threads device precision gradient_dtype")
 other difference would make it another run."""
 
 
-def require_effect(config: Config, named: Collection[str], has_validation: bool) -> None:
-    """Refuse a setting that the user named and that has no effect beside the others, such as `beam` without a search."""
+def require_effect(config: Config, named: set[str], has_validation: bool) -> None:
+    """Refuse a setting that the user named and that has no effect beside the others, as a beam without a search."""
     model, task = config.model, config.data.task
-    without_effect = {key: f"data.task={task} has no search" for key in SEARCH if model.architecture != "encoder-decoder"}
-    if not has_validation:
-        reason = "there is no validation text; give --val-source and --val-target"
-        without_effect |= dict.fromkeys(NEEDS_VALIDATION, reason)
-    if model.reads_text:
-        without_effect |= dict.fromkeys(keys_of("model", "image_size patch_size"), f"data.task={task} reads no images")
-        if model.positions != "learned":
-            without_effect["model.max_positions"] = "only learned positions have a limit; give model.positions=learned"
-    else:
-        without_effect |= dict.fromkeys(keys_of("model", "vocab_size max_positions"), f"data.task={task} reads no text")
-    for key in sorted(without_effect.keys() & named):
-        if value := flat(config)[key]:  # 0 asks for nothing
-            raise UserError(f"{key}={value} has no effect: {without_effect[key]}, or leave it out")
+    limit = "only learned positions have a limit; give model.positions=learned"
+    rules = [
+        (not has_validation, NEEDS_VALIDATION, "there is no validation text; give --val-source and --val-target"),
+        (model.architecture != "encoder-decoder", SEARCH, f"{task} has no search"),
+        (not model.reads_text, keys_of("model", "vocab_size max_positions"), f"{task} reads no text"),
+        (model.reads_text, keys_of("model", "image_size patch_size"), f"{task} reads no images"),
+        (model.reads_text and model.positions != "learned", {"model.max_positions"}, limit),
+    ]
+    for applies, keys, reason in rules:
+        for key in sorted(keys & named) if applies else ():
+            if value := flat(config)[key]:  # 0 asks for nothing
+                raise UserError(f"{key}={value} has no effect: {reason}, or leave it out")
 
 
 def require_same(made_with: Config, config: Config, path: Path, may_change: Collection[str] = MAY_CHANGE) -> None:

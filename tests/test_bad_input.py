@@ -58,8 +58,7 @@ REFUSED = [
     ("translate", "the following arguments are required: RUN; see scratchformer translate --help"),
     ("plot run", "the following arguments are required: FIGURE; see"),
     ("plot run Loss", "argument FIGURE: invalid choice: 'Loss'"),
-    ("plot run loss --sentence 'a dog'", "--sentence is for the figure attention"),
-    ("plot run loss --checkpoint best", "--checkpoint is for the figures attention and positions"),
+    ("plot run loss --checkpoint best", "--sentence and --checkpoint are for the figure attention"),
     ("plot run attention --sentence a\udcff", "is not valid UTF-8"),
     ("train --thraeds 3", "unrecognized arguments: --thraeds; see scratchformer train"),
     ("train --seed one", "argument --seed: 'one' is not a whole number; see scratchformer train --help"),
@@ -261,7 +260,7 @@ def other_model(path):
     checkpoints.save(path, loaded)
 
 
-READERS = ["translate {run}", EVALUATE + " {corpus}/val.de", "plot {run} positions", "explore {run}"]
+READERS = ["translate {run}", EVALUATE + " {corpus}/val.de", "plot {run} attention", "explore {run}"]
 
 
 @pytest.mark.parametrize(

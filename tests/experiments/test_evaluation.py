@@ -2,15 +2,12 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
-from scratchformer.errors import UserError
 from scratchformer.experiments import evaluation
 from scratchformer.experiments.paper_bleu import paper_bleu_and_gap
 from scratchformer.text.bleu import corpus_scores
@@ -231,5 +228,3 @@ def test_verdicts():
         comparisons = evaluation.compare(ours, theirs, references)
         assert all(comparison.verdict("A", "B").startswith(verdict) for comparison in comparisons)
     assert [comparison.p_value for comparison in comparisons] == [1, 1]
-
-

@@ -14,7 +14,6 @@ from scratchformer.experiments.heads import SentenceAttention
 from scratchformer.nn.head_gate import gated
 from scratchformer.nn.loss import batch_loss
 from scratchformer.nn.transformer import Transformer
-from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.bundled import Example
 from scratchformer.text.tokenizer import Tokenizer
 
@@ -253,7 +252,6 @@ def test_the_shipped_model(cli):
     assert roles["cross", "alignment"]["heads"][1][2] and not any(roles["cross", "alignment"]["heads"][0])
     assert roles["cross", "alignment"]["scores"][1][2] > 0.9
     assert not any(any(row) for key, role in roles.items() for row in role["heads"] if "nouns" in key[1])
-    assert found["alignment"]["rollout"] < found["alignment"]["attention of the last layer"]
     important = sorted(found["heads"], key=lambda name: found["heads"][name]["rise"])[-4:]
     assert {name[:7] for name in important} == {"cross 2"}
     assert all(curve["bleus"].keys() == {"0", "6", "12", "18", "24"} for curve in found["curves"].values())

@@ -1,10 +1,6 @@
 """Compare the paper's BLEU with a computation from its definition that shares only the tokenizer with it."""
 
-import os
 import random
-import re
-import shutil
-import subprocess
 import unicodedata
 
 import numpy as np
@@ -147,5 +143,3 @@ def test_case_and_hyphens_count_and_nothing_is_smoothed():
     paper, _ = paper_bleu_and_gap(0.0, hypothesis, reference)
     assert paper.precisions == pytest.approx([100 * 3 / 7, 100 * 2 / 6, 20, 0]) and paper.bleu == 0
     assert paper_bleu_and_gap(0.0, ["der Hund sieht ein Haus ."], ["Der Hund sieht ein Haus ."])[0].bleu < 80
-
-
