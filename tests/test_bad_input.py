@@ -221,7 +221,7 @@ def test_odd_but_legal_text_is_translated(cli, trained, monkeypatch):
 
 def test_a_refused_run_leaves_what_was_there_and_another_can_begin(say_no, cli, small_settings, tmp_path):
     out = tmp_path / "new" / "run"
-    (out / "figures").mkdir(parents=True)
+    (out / "checkpoints").mkdir(parents=True)
     assert "at most max_length = 1" in say_no(f"{TRAIN} --set max_length=1")
     assert cli("train", "--out", out, *small_settings, "--set", "steps=1").code == 0
     (tmp_path / "mine").mkdir()

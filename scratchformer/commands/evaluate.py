@@ -93,13 +93,13 @@ def evaluate_translations(
     from scratchformer.experiments import evaluation
     from scratchformer.text.bleu import doubts
 
-    data = configs.load(runs[0][0].config_file).data
+    data = runs[0][0].require().data
     files = evaluation.shared_test_set([run for run, _ in runs], args.source, args.reference)
     sources, references = evaluation.read_parallel(files)
     texts, found = [*files, *evaluation.texts_of(data)], []
     for index, (run, checkpoint) in enumerate(runs):
         system = load_system(args, run, checkpoint)
-        with evaluation.open_output(None if index else args.output, texts, [run for run, _ in runs]) as write:
+        with evaluation.open_output(None if index else args.output, texts) as write:
             lines = system.translate(sources)
             write(lines)
         scored = system.evaluate(files, lines, references, data.target_language, args.paper)
@@ -139,7 +139,7 @@ def evaluate_task(args: argparse.Namespace, run: RunDirectory, checkpoint: str |
     data = trained.config.data
     texts = [Path(data.directory) / f"{split}.trees" for split in ("train", "val", "test") if data.directory]
     texts += filter(None, [args.reference])
-    with threadpool_limits(threads, "blas"), open_output(args.output, texts, [run]) as write:
+    with threadpool_limits(threads, "blas"), open_output(args.output, texts) as write:
         found = task_named(task).evaluate(trained, args.reference)
         write(found.output)
     record = {"checkpoint": printable(trained.file.name), "step": progress_of(trained.file).step} | found.record
@@ -168,11 +168,10 @@ def load_system(args: argparse.Namespace, run: RunDirectory, checkpoint: str | N
     from scratchformer.training.checkpoints import progress_of
     from scratchformer.training.run import checkpoint_file, load_run
 
-    file, options = checkpoint_file(run.checkpoints, checkpoint), search_options(args, run.path)
+    options, file = search_options(args, run.require()), checkpoint_file(run.checkpoints, checkpoint)
     device, threads = machine_of(args)
-    translator = load_run(
-        run.path, file, threads=threads, device=device
-    )  # before `progress_of`, which needs a sound file
+    # before `progress_of`, which needs a sound file
+    translator = load_run(run.path, file, threads=threads, device=device)
     return System(run, file, progress_of(file).step, translator, **options)
 
 

@@ -46,10 +46,9 @@ def require_comparable(group: Sequence[Path], others: Sequence[Path], same_run: 
     for paths in (group, others):
         settings: dict[Path, dict[str, Any]] = {}
         for path in paths:
-            RunDirectory(path).require()
             if path.resolve() in settings or not same_run and path.resolve() in found:
                 raise UserError(f"{path}: is named twice; name each run once")
-            own = configs.flat(configs.load(RunDirectory(path).config_file))
+            own = configs.flat(RunDirectory(path).require())
             differing = {key for each in settings.values() for key in own if own[key] != each[key]} - PER_RUN
             if differing:
                 remarks.append(f"{path}: differs from its group in more than the seed: {', '.join(sorted(differing))}")

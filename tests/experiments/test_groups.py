@@ -22,7 +22,7 @@ def runs(trained, tmp_path):
     for name, each in settings.items():
         best = checkpoints.load(trained.checkpoints.best)
         made = replace(best, moments={}, config=configs.with_settings(best.config, each))
-        RunDirectory(tmp_path / name).write_model(trained.read_tokenizer(), made)
+        RunDirectory(tmp_path / name).write_model(trained.read_tokenizer(best.config), made)
     return {name: tmp_path / name for name in settings}
 
 
