@@ -19,9 +19,9 @@ from scratchformer.commands.options import (
     add_option,
     add_pretrained,
     add_settings,
+    number_from,
     path,
     setting,
-    whole,
     word,
 )
 from scratchformer.commands.terminal import tell
@@ -56,7 +56,7 @@ def add(commands: Commands) -> None:
         "end the job when one of its processes exchanges nothing for S seconds; S must be more than it takes "
         "to read the text, to train the tokenizer, to validate or to save (default: 1800; 0: never)"
     )
-    add_option(parser, "--timeout S", whole(0, 10**7), timeout, 1800)
+    add_option(parser, "--timeout S", number_from(0, 10**7), timeout, 1800)
     dry_run = "print parameters, memory, FLOPs, tokens a second of three steps, and hours; write nothing"
     parser.add_argument("--dry-run", action="store_true", help=dry_run)
     add_settings(parser)
@@ -122,9 +122,6 @@ def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) 
     """Start `--nproc` processes with the same command, and wait for them -> exit code"""
     from scratchformer.parallel import launcher
 
-    for name in configs.named_paths(config):
-        if Path(name).exists() and not (Path(name).is_file() or Path(name).is_dir()):
-            raise UserError(f"{name}: {args.nproc} processes cannot all read it, since it is not a file on disk")
     code = launcher.launch(launcher.command_of(args.arguments), args.nproc)
     if code != 0 and run.config_file.exists():
         with suppress(UserError):  # another job trains in this run

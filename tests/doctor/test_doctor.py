@@ -328,14 +328,6 @@ def test_a_machine_that_is_too_small(probe_setup, monkeypatch):
     assert probe_setup()["memory"].verdict == "skipped"
 
 
-def test_the_memory_of_a_long_window_is_known_from_short_ones(monkeypatch):
-    monkeypatch.setattr(setup_probes, "LONGEST_MEASURED", 32)
-    config = configs.with_settings(configs.preset("llama-tiny"), {"d_model": 16, "d_ff": 24, "max_length": 200})
-    model, random = setup_probes.new_model(config.model), np.random.default_rng(0)
-    measured = setup_probes.kept_bytes(model, random.integers(1, 1000, (1, 2, 200))) / 400
-    assert setup_probes.kept_per_position(model, config, random) == pytest.approx(measured, rel=0.02)
-
-
 def test_a_tied_model_that_repeats_what_it_reads_is_no_fault(probe_setup):
     finding = probe_setup(norm="pre", d_model=256, h=4)["loss before the first step"]
     assert finding.verdict == "ok" and "repeats what it reads" in finding.seen
