@@ -188,14 +188,18 @@ def comparison_as_text(comparisons: list[Comparison], name: str, other_name: str
 # Runs -----------------------------------------------------------------------------------------------------------------
 
 
-def require_same_languages(run: RunDirectory, other: RunDirectory) -> None:
-    """Refuse two runs that translate between other languages, because no test set is for both."""
-    ours, theirs = run.require().data, other.require().data
-    if (ours.source_language, ours.target_language) != (theirs.source_language, theirs.target_language):
-        raise UserError(
-            f"{run.path} translates from {ours.source_language} to {ours.target_language}, but {other.path} from "
-            f"{theirs.source_language} to {theirs.target_language}: they cannot be compared"
-        )
+def shared_test_set(runs: Sequence[RunDirectory], source: Path | None, reference: Path | None) -> ParallelFiles:
+    """The given files, or the test set of all these runs, which must translate between the same languages."""
+    data = [run.require().data for run in runs]
+    languages = [f"from {each.source_language} to {each.target_language}" for each in data]
+    for run, each in zip(runs, languages):
+        if each != languages[0]:
+            raise UserError(f"{runs[0].path} translates {languages[0]}, but {run.path} {each}: they cannot be compared")
+    files = [find_test_set(each, source, reference) for each in data]
+    for run, own in zip(runs, files):
+        if own != files[0] and read_parallel(own) != read_parallel(files[0]):
+            raise UserError(f"{run.path}: its test text is not that of {runs[0].path}; give --source and --reference")
+    return files[0]
 
 
 class System(NamedTuple):

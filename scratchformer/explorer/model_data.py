@@ -107,6 +107,8 @@ def describe(
 def require_engine_for(run: RunDirectory, config: Config) -> None:
     """Refuse a model that the page's engine cannot run, or would run too slowly."""
     require_paper(config.model, f"{run.path}: the explorer's page", activations=("relu",))
+    if config.training.schedule != "noam":
+        raise UserError(f"{run.path}: the explorer's page draws only training.schedule of noam")
     size = sum(parameter_counts(config.model).values())
     if size > MOST_PARAMETERS:
         raise UserError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Any, Sequence
 
@@ -113,7 +114,8 @@ class ParsingTask(Task):
             "in %, of {n_sentences:,} sentences, {n_errors} of them not counted; "
             "brackets by EVALB's rules (COLLINS.prm)"
         )
-        return Evaluation(scores, text.format(**scores), [str(tree) for tree, _ in parses])
+        record = scores | {"text_crc32": zlib.crc32("\n".join(map(str, test)).encode())}
+        return Evaluation(record, text.format(**scores), [str(tree) for tree, _ in parses])
 
 
 def model_parses(trained: Trained, test: Sequence[Tree], free: bool = False) -> list[Parse]:

@@ -71,7 +71,7 @@ def test_a_run_belongs_to_one_process(own_run):
 
 def test_more_processes_than_micro_batches_are_refused(refused, small_settings, tmp_path):
     said = refused("train", "--out", tmp_path / "run", *small_settings, "--nproc", 3)
-    assert "3 processes, but training.accumulation=2: a step has fewer micro-batches than that" in said
+    assert "3 processes, but a step has only 2 micro-batches; a step of the same size" in said
     assert not (tmp_path / "run" / "config.toml").exists()
 
 
