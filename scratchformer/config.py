@@ -486,12 +486,6 @@ def preset(name: str) -> Config:
 # What a configuration is used for -------------------------------------------------------------------------------------
 
 
-def require_task(config: Config, name: str, *tasks: str) -> None:
-    """Refuse the configuration `name` unless it is for one of these tasks."""
-    if config.data.task not in tasks:
-        raise UserError(f"{name}: is for {config.data.task}, but this needs {' or '.join(tasks)}")
-
-
 def require_work_for(config: Config, nproc: int) -> None:
     """Refuse more processes than a step has micro-batches."""
     settings = config.training

@@ -40,9 +40,8 @@ def test_train_leaves_a_whole_run_and_says_where(cli, small_settings, trained, t
     assert (code, printed) == (0, "")
     assert f"scratchformer train --resume '{out}'" in said and "12 steps done" in said  # as a shell reads it
     same_run(RunDirectory(out), trained)
-    names = "config.toml tokenizer.model log.jsonl checkpoints figures".split()
+    names = "config.toml tokenizer.model log.jsonl checkpoints".split()
     assert {path.name for path in out.iterdir()} == {*names}
-    assert {path.name for path in (out / "figures").iterdir()} == {"loss.png", "schedule.png"}
 
 
 def test_resume_takes_allowed_changes(cli, own_run):

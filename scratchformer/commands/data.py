@@ -82,7 +82,7 @@ def data(args: argparse.Namespace) -> None:
         from scratchformer.text import bundled
 
         refuse(args, *PREPARATION, "workers", *FILES, "mirror")
-        print("\n".join(bundled.write_corpus(args.out, bundled.read_all())))
+        print("\n".join(bundled.write_corpus(args.out, {split: bundled.read(split) for split in bundled.SPLITS})))
     elif args.name == "treebank":
         from scratchformer.preparation.treebank import prepare_treebank
 

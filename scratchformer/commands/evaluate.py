@@ -53,8 +53,7 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.against_checkpoint and not args.against:
         raise UserError("--against-checkpoint needs --against, the run of that checkpoint")
     run = RunDirectory(args.path)
-    run.require()
-    data = configs.load(run.config_file).data
+    data = run.require().data
     if data.task != "translation":
         return evaluate_task(args, run, data.task)
     files = evaluation.find_test_set(data, args.source, args.reference)
@@ -62,8 +61,7 @@ def evaluate(args: argparse.Namespace) -> None:
     runs = [(args.path, args.checkpoint)] + ([(args.against, args.against_checkpoint)] if args.against else [])
     if args.against:
         evaluation.require_same_languages(run, RunDirectory(args.against))
-    directories = tuple(RunDirectory(path) for path, _ in runs)
-    with evaluation.open_output(args.output, [*files, *evaluation.texts_of(data)], directories) as write:
+    with evaluation.open_output(args.output, [*files, *evaluation.texts_of(data)]) as write:
         systems = [load_system(args, *each) for each in runs]
         translations = [systems[0].translate(sources)]
         write(translations[0])
@@ -113,7 +111,7 @@ def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> Non
     data = trained.config.data
     texts = [Path(data.directory) / f"{split}.trees" for split in ("train", "val", "test") if data.directory]
     texts += filter(None, [args.reference])
-    with threadpool_limits(threads, "blas"), open_output(args.output, texts, (run,)) as write:
+    with threadpool_limits(threads, "blas"), open_output(args.output, texts) as write:
         found = task_named(task).evaluate(trained, args.reference)
         write(found.output)
     record = {"checkpoint": printable(trained.file.name), "step": progress_of(trained.file).step} | found.record
@@ -144,8 +142,7 @@ def load_system(args: argparse.Namespace, path: Path, checkpoint: str | None) ->
     from scratchformer.training.run import RunDirectory, checkpoint_file, load_run
 
     run = RunDirectory(path)
-    run.require()
-    file, options = checkpoint_file(run.checkpoints, checkpoint), search_options(args, path)
+    options, file = search_options(args, run.require()), checkpoint_file(run.checkpoints, checkpoint)
     device, threads = machine_of(args)
     translator = load_run(path, file, threads=threads, device=device)  # before `progress_of`, which needs a sound file
     return System(run, file, progress_of(file).step, translator, **options)

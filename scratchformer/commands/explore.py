@@ -46,7 +46,7 @@ def explore(args: argparse.Namespace) -> None:
     run = RunDirectory(args.path or DEMO)
     run.require()
     out = args.out or run.path / "explorer.html"
-    require_page_place(out, run)
+    require_page_place(out)
     html = write_explorer(out, *describe(run, args.checkpoint, args.sentences))
     print(out, flush=True)
     tell(f"{out}: {len(html) / 1e6:.1f} MB; open it in a browser")

@@ -30,9 +30,9 @@ def fill(args: argparse.Namespace) -> None:
     from scratchformer.decoding.filling import Filler
     from scratchformer.nn.text_encoder import TextEncoder
     from scratchformer.text.tokenizer import Tokenizer
-    from scratchformer.training.run import RunDirectory, load_model, require_task
+    from scratchformer.training.run import RunDirectory, load_model
 
-    require_task(RunDirectory(args.path), "masked-language-model")
+    RunDirectory(args.path).require("masked-language-model")
     device, threads = machine_of(args)
     model, tokenizer, config, *_ = load_model(args.path, args.checkpoint, device=device)
     assert isinstance(model, TextEncoder) and isinstance(tokenizer, Tokenizer)

@@ -49,9 +49,9 @@ def generate(args: argparse.Namespace) -> None:
     from scratchformer.nn.language_model import LanguageModel
     from scratchformer.nn.ops import using
     from scratchformer.text.tokenizer import PAD, Tokenizer
-    from scratchformer.training.run import RunDirectory, load_model, require_task
+    from scratchformer.training.run import RunDirectory, load_model
 
-    require_task(RunDirectory(args.path), "language-model")
+    RunDirectory(args.path).require("language-model")
     device, threads = machine_of(args)
     model, tokenizer, config, *_ = load_model(args.path, args.checkpoint, device=device)
     assert isinstance(model, LanguageModel) and isinstance(tokenizer, Tokenizer)

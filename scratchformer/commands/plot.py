@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from scratchformer.commands.options import Commands, add_command, add_option, add_run, path, sentence
 from scratchformer.errors import UserError
 
 SENTENCE = "The animal did not cross the street because it was too tired."
-
-if TYPE_CHECKING:
-    from scratchformer.training.run import RunDirectory
 
 
 def add(commands: Commands) -> None:
@@ -39,7 +35,7 @@ def plot(args: argparse.Namespace) -> None:
     run = RunDirectory(args.path)
     run.require()
     if args.out:
-        require_place(args.out, run)
+        require_place(args.out)
     if args.figure == "loss":
         figure = figures.loss_figure(run)
     elif args.figure == "schedule":
@@ -49,11 +45,3 @@ def plot(args: argparse.Namespace) -> None:
     else:
         figure = figures.attention_figure(load_run(args.path, args.checkpoint), args.sentence or SENTENCE)
     print(figures.save(figure, args.out) if args.out else figures.save_in_run(figure, run, args.figure))
-
-
-def draw_training(run: RunDirectory) -> None:
-    """Save the loss and learning-rate figures of a run that has taken at least one step."""
-    from scratchformer.experiments import figures
-
-    figures.save_in_run(figures.loss_figure(run), run, "loss")
-    figures.save_in_run(figures.schedule_figure(run), run, "schedule")

@@ -26,12 +26,11 @@ from scratchformer.commands.options import (
 )
 from scratchformer.commands.terminal import tell
 from scratchformer.config import Config
-from scratchformer.errors import UserError, in_one_line
+from scratchformer.errors import UserError
 
 if TYPE_CHECKING:
     from scratchformer.parallel.communicator import Communicator
     from scratchformer.training.run import RunDirectory
-    from scratchformer.training.trainer import Trainer
 
 
 def add(commands: Commands) -> None:
@@ -102,8 +101,7 @@ def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
             taken = "the configuration, the weights and the directory"
             raise UserError(f"--resume takes {taken} from the run: no preset, no --out, no --pretrained")
         run = RunDirectory(args.resume)
-        run.require()
-        config = configs.with_settings(configs.load(run.config_file), {"training.minutes": 0.0})  # of the last time
+        config = configs.with_settings(run.require(), {"training.minutes": 0.0})  # of the last time
     else:
         name = "tiny" if args.preset is None else args.preset
         run, config = RunDirectory(args.out or Path("runs") / Path(name).stem), load_config(name)
@@ -134,15 +132,6 @@ def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) 
     return code
 
 
-def tell_contradictions(trainer: Trainer) -> None:
-    """Say in one line what `doctor` would fail in the configuration itself."""
-    from scratchformer.training.schedule import contradictions, planned_steps
-
-    n_steps = planned_steps(trainer.config, trainer.data.train.n_targets, len(trainer.plan.epoch(0)))
-    if found := contradictions(trainer.config, n_steps):
-        tell(f"{trainer.run.path}: {found}")
-
-
 def how_to_resume(args: argparse.Namespace, run: RunDirectory) -> str:
     command = f"resume with: scratchformer train --resume {shlex.quote(str(run.path))}"
     return f"{command} --nproc {args.nproc}" if args.nproc > 1 else command
@@ -154,6 +143,7 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
     from scratchformer.parallel import job
     from scratchformer.tasks import start
     from scratchformer.training import loop
+    from scratchformer.training.schedule import contradictions, planned_steps
 
     say = tell if ranks.rank == 0 else lambda line: None
     keep_freed_memory()
@@ -172,21 +162,17 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
     if trainer.data.val is None:
         say(f"{run.path}: without validation text, nothing is validated, scored or stopped early")
     if trainer.is_main:
-        tell_contradictions(trainer)
+        n_steps = planned_steps(trainer.config, trainer.data.train.n_targets, len(trainer.plan.epoch(0)))
+        if found := contradictions(trainer.config, n_steps):
+            say(f"{run.path}: {found}")
     reason = loop.train(trainer)
     if not trainer.progress.step:
         say(f"{run.path}: {reason}, before the first step was done; {how_to_resume(args, run)}")
         return job.INTERRUPTED if reason == loop.INTERRUPTED else 0
-    if ranks.rank == 0:
-        from scratchformer.commands.plot import draw_training  # Matplotlib is only for rank 0
-
-        try:
-            draw_training(run)
-            say(f"{run.path}: figures are in {run.figures}")
-        except Exception as error:  # the model is trained and saved, whatever may be wrong with Matplotlib or the log
-            say(f"{run.path}: no figures: {in_one_line(error)}")
+    name = shlex.quote(str(run.path))
     say(
         f"{run.path}: {reason}; step {trainer.progress.step}, {trainer.progress.target_tokens} target tokens. "
-        f"Now try: scratchformer {trainer.goal.command} {shlex.quote(str(run.path))}; {how_to_resume(args, run)}"
+        f"Now try: scratchformer {trainer.goal.command} {name}, scratchformer plot {name} loss; "
+        f"{how_to_resume(args, run)}"
     )
     return job.INTERRUPTED if reason == loop.INTERRUPTED else 0

@@ -15,16 +15,7 @@ from scratchformer.tasks.task import Task
 from scratchformer.tasks.translation import has_validation_text, prepared_directory, read_corpus
 from scratchformer.text import bundled
 from scratchformer.text.batches import Batch, BatchPlan, Examples
-from scratchformer.text.corpora import (
-    Block,
-    Pairs,
-    ParallelFiles,
-    find_split,
-    nonblank_pairs,
-    plain_or_gz,
-    read_pairs,
-    stream_blocks,
-)
+from scratchformer.text.corpora import Block, Pairs, ParallelFiles, find_split, plain_or_gz, read_pairs, stream_blocks
 from scratchformer.text.tokenizer import PAD, UNK
 from scratchformer.training.schedule import planned_steps
 from scratchformer.training.trainer import TrainingData
@@ -93,8 +84,8 @@ def read_held_out(data: DataConfig, val: Pairs | None) -> dict[str, Pairs]:
 def first_pairs(files: ParallelFiles) -> tuple[Pairs, float]:
     """Read the pairs in the first lines of two files, and estimate what fraction of the files these lines are."""
     blocks = stream_blocks(files, FIRST_LINES)
-    block = next(blocks, Block(b"", b"", 1))
-    pairs = nonblank_pairs(*block.lines(files))
+    block = next(blocks, Block(files, b"", b"", 1))
+    pairs = block.pairs()
     if not pairs.source:
         raise UserError(f"no sentence pairs in the first {FIRST_LINES} lines of {files.source} and {files.target}")
     if next(blocks, None) is None:

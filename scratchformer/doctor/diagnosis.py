@@ -41,7 +41,7 @@ def examine(config: Config, run: RunDirectory | None = None, only_code: bool = F
 def existing_tokenizer(config: Config, run: RunDirectory | None) -> Tokenizer | None:
     """The tokenizer of the run, of the prepared text or of the pretrained run; None if there is none yet."""
     if run:
-        return run.read_tokenizer()
+        return run.read_tokenizer(run.require())
     directory, pretrained = prepared_directory(config.data), config.training.pretrained
     if directory and config.data.task == "translation":
         return open_prepared(directory, config)[0]
@@ -100,6 +100,7 @@ def probe_setup(config: Config, run: RunDirectory | None, data: Any, tokenizer: 
             tokenizer = tokenizer or task.train_tokenizer(data, config)
             config = task.settled(config, tokenizer)
             encoded = task.encode(data, tokenizer, config)
+            encoded.require_fit(config.training.tokens_per_batch)
         except UserError as error:
             expected = "vocabulary, lengths and batch size suit the data"
             seen = f"not checked: in {sampled}, {error}" if sampled else str(error)

@@ -19,12 +19,13 @@ from scratchformer.nn.loss import batch_loss, batch_loss_backward, cross_entropy
 from scratchformer.nn.model import Model
 from scratchformer.nn.models import new_model
 from scratchformer.nn.ops import PAD, Ops, using
+from scratchformer.nn.optim import scheduled
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.sizes import FLOAT_BYTES, parameter_counts
 from scratchformer.tasks.digits import positions_of
 from scratchformer.text.batches import Batch
 from scratchformer.training.run import RunDirectory, load_model
-from scratchformer.training.schedule import LIMITS, peak_rate, relative_peak, sum_of_rates, warmup_share
+from scratchformer.training.schedule import LIMITS, rates
 
 GIB = 2**30
 
@@ -160,7 +161,7 @@ def dead_units(probe: str, recorder: ReluRecorder) -> Finding:
 
 def probe_schedule(config: Config, n_steps: int) -> Iterator[Finding]:
     """n_steps: the length of the training."""
-    training, share, peak = config.training, warmup_share(config, n_steps), relative_peak(config)
+    training, (share, peak, total) = config.training, rates(config, n_steps)
     yield Finding(
         "warm-up",
         "a small part of training, at most half of it",
@@ -172,12 +173,12 @@ def probe_schedule(config: Config, n_steps: int) -> Iterator[Finding]:
         "peak learning rate",
         "between 0.001 and 0.1 of the typical size of a weight, d_model^-0.5, because Adam moves each weight by up to "
         "the learning rate; the paper's base model has 7.0e-4, which is 0.016 of that size",
-        f"{peak_rate(config):.1e} at step {training.warmup}, which is {peak:.2g} of the typical size of a weight",
+        f"{scheduled(config, training.warmup):.1e} at step {training.warmup}, which is {peak:.2g} of the typical size "
+        "of a weight",
         verdict(peak, 0.1, LIMITS["peak learning rate"]) if peak >= 0.001 else "note",
         "training.lr_factor is too large or too small, or the warm-up too short: the peak is lr_factor / sqrt(d_model "
         "warmup)",
     )
-    total = sum_of_rates(config, n_steps)
     yield Finding(
         "sum of learning rates",
         "in the whole training, each weight can move by many times its typical size (base model: about 540); below 10 "

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
-from scratchformer import config as configs
 from scratchformer.config import Config, DataConfig, DecodingConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError, printable
@@ -26,7 +25,7 @@ from scratchformer.text.bundled import Example
 from scratchformer.text.corpora import find_split, read_lines
 from scratchformer.text.tokenizer import EOS, UNK, Tokenizer
 from scratchformer.training import checkpoints
-from scratchformer.training.run import RunDirectory, checkpoint_file, load_run, require_task
+from scratchformer.training.run import RunDirectory, checkpoint_file, load_run
 
 FORMAT = 1
 MOST_PARAMETERS = 16_000_000
@@ -75,8 +74,7 @@ def describe(
     the schedule and label smoothing, a thinned log, one translation at several steps of the training, example
     sentences, and suggestions for some of them.
     """
-    require_task(run, "translation")
-    config = configs.load(run.config_file)
+    config = run.require("translation")
     require_engine_for(run, config)
     file = checkpoint_file(run.checkpoints, checkpoint)
     translator = load_run(run.path, file)

@@ -79,7 +79,7 @@ class LanguageModelTask(Task):
         window = config.data.max_length
         train = TrainingWindows(encode_texts(tokenizer, corpus.train), window, config.training.seed)
         val = ValidationWindows(encode_texts(tokenizer, corpus.val), window) if corpus.val else None
-        return TrainingData.of(train, val, config, corpus.val)
+        return TrainingData(train, val, corpus.val)
 
     def score(self, trainer: Trainer) -> dict[str, Any]:
         """Bits per character of the validation text; the EOS of each text is predicted, too."""

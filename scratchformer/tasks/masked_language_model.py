@@ -47,7 +47,7 @@ class MaskedLanguageModelTask(Task):
             encoded = encode_texts(tokenizer.encode, texts, config.data.max_length)
             return MaskedTexts(encoded, tokenizer.vocab_size, config.training.seed, config.data.max_length)
 
-        return TrainingData.of(masked(corpus.train), masked(corpus.val) if corpus.val else None, config)
+        return TrainingData(masked(corpus.train), masked(corpus.val) if corpus.val else None)
 
     def score(self, trainer: Trainer) -> dict[str, Any]:
         """Accuracy on the hidden pieces of the validation text, in percent: the same pieces each time."""

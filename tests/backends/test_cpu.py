@@ -77,3 +77,11 @@ def test_they_are_in_use_where_they_are_asked_for_and_only_there(monkeypatch):
     assert ops_of(single) is FAST and type(ops_of(double)) is Ops
     with pytest.raises(TypeError, match="no operations in use for arrays of type numpy.memmap and dtype float32"):
         ops_of(single.view(np.memmap))
+
+
+def test_a_public_name_of_nn_chooses_them(monkeypatch):
+    monkeypatch.setattr(ops, "DEFAULT", [Ops(np)])
+    from scratchformer.nn import Linear
+
+    layer = Linear(2, 3, np.random.default_rng(0))
+    assert ops_of(layer.weight.data) is FAST

@@ -159,8 +159,8 @@ BAD_FIELDS = {
     "rope_scaling is {'factor': 8.0}": {"rope_scaling": {"factor": 8.0}},
     "hidden_size is None": {"hidden_size": None},
     "model.h=6 is not a multiple of model.h_kv=4": {"num_key_value_heads": 4},
-    "mlp.gate_proj.weight has shape (40, 24); config.json needs (48, 24)": {"intermediate_size": 48},
-    "model.layers.2.input_layernorm.weight is missing in model.safetensors": {"num_hidden_layers": 3},
+    "mlp.gate_proj.weight has shape (40, 24); in a model of its sizes it has (48, 24)": {"intermediate_size": 48},
+    "model.layers.2.input_layernorm.weight is missing": {"num_hidden_layers": 3},
     "pieces, EOS 1 and BOS 0, but the model has 20 rows": {"vocab_size": 20},
 }
 BAD_FILES = {
