@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,28 +39,26 @@ def translate(args: argparse.Namespace) -> None:
 
     scratchformer translate runs/tiny --beam 4 sentences.en > sentences.de
     """
+    from scratchformer.decoding.tree_parser import TreeParser
     from scratchformer.text.tokenizer import TokenizerPair
     from scratchformer.training.run import load_run
 
     device, threads = machine_of(args)
-    loaded = load_run(args.path, args.checkpoint, threads=threads, device=device)
-    translator: Any = loaded
-    if isinstance(loaded.tokenizer, TokenizerPair):
-        from scratchformer.decoding.tree_parser import TreeParser  # only a parser needs it
-
-        translator = TreeParser(loaded)
+    translator = load_run(args.path, args.checkpoint, threads=threads, device=device)
     options = search_options(args, args.path)
     if args.nbest > options["beam"]:
         raise UserError(f"--nbest {args.nbest} must be at most the beam, {options['beam']}")
     lines = InputLines(args.files or [STANDARD_INPUT])
     if interactive := lines.are_typed():
         tell("Type a sentence and press Enter to translate it; Ctrl-D ends.")
-    found = translator.stream(lines, **options, nbest=args.nbest, interactive=interactive, place=lines.place)
+    stream = partial(translator.stream, **options, nbest=args.nbest, interactive=interactive, place=lines.place)
+    is_parser = isinstance(translator.tokenizer, TokenizerPair)
+    found = TreeParser(translator).trees(lines, stream) if is_parser else stream(lines)
     for number, best in enumerate(found, 1):
         for translation in best:
             beginning = f"{number}\t{translation.score:.4f}\t" if args.nbest > 1 else ""
             print(beginning + translation.text, flush=interactive)
-    if remark := loaded.unknown.remark():
+    if remark := translator.unknown.remark():
         tell(remark)
 
 
