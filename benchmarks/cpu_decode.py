@@ -37,14 +37,13 @@ from scratchformer.text.corpora import read_lines
 from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
 from scratchformer.training.run import load_run
 
-SPREAD, USUAL = "pytorch_batches", "pytorch_usual"
-"""PyTorch with each thread at a batch of its own, written for speed as EAGER is, whose threads share each operation;
-and as it is usually written, with its threads inside each operation."""
+SPREAD = "pytorch_batches"
+"""PyTorch with each thread at a batch of its own; the threads of EAGER share each operation."""
 
 BF16 = "_bf16"
 """Ends the names of ways that compute in bfloat16. They may find other translations."""
 
-WAYS = [name + precision for precision in ("", BF16) for name in (EAGER, SPREAD, USUAL)]
+WAYS = [name + precision for precision in ("", BF16) for name in (EAGER, SPREAD)]
 """The columns beside ours; SPREAD on several threads only."""
 
 ALPHA = 0.6  # exponent of the length penalty
@@ -116,7 +115,7 @@ def our_decode(
 
 def programs(task: Task, beam: int, threads: int, without: list[str]) -> dict[str, Decode]:
     import torch
-    from rival_decoding import Searcher, UsualSearcher, Weights, search_in_operations, search_over_batches
+    from rival_decoding import Searcher, Weights, search_in_operations, search_over_batches
 
     sizes = {"beam": beam, "threads": threads, "extra_length": task.extra_length}
     found: dict[str, Decode] = {OURS: partial(our_decode, task.model, **sizes, ops=FrozenOps())}
@@ -125,7 +124,6 @@ def programs(task: Task, beam: int, threads: int, without: list[str]) -> dict[st
         made = Weights(task.model, dtype), beam, ALPHA, task.extra_length, SENTENCES_AT_ONCE, longest
         ways = {
             EAGER: partial(search_in_operations, Searcher(*made), threads=threads),
-            USUAL: partial(search_in_operations, UsualSearcher(*made), threads=threads),
             SPREAD: partial(search_over_batches, [Searcher(*made) for _ in range(threads)]),
         }
         for name, decode in ways.items():

@@ -312,68 +312,6 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tens
     return torch.bmm(weights, values).div_(weights.sum(dim=-1, keepdim=True))
 
 
-# As it is usually written ---------------------------------------------------------------------------------------------
-
-
-class UsualSearcher(Searcher):
-    """The same search with what PyTorch offers: `scaled_dot_product_attention`, keys and values that grow by `cat` and
-    follow their hypotheses by `index_select`, `log_softmax` and `topk` over everything."""
-
-    def start(self, source_ids: np.ndarray) -> None:
-        super().start(source_ids)
-        n, h, K = len(self.sentence), self.h, self.K
-        self.memory_keys = self.memory_keys.transpose(3, 4).contiguous()  # (n, N, h, S, K)
-        self.of_layers = [
-            (torch.empty(n * self.W, h, 0, K, dtype=self.weights.dtype),) * 2 for _ in self.weights.decoder
-        ]
-
-    def step(self) -> Tensor:
-        """The logits (n W, V) after `last`."""
-        weights, W, h, K = self.weights, self.W, self.h, self.K
-        n, D = len(self.last), h * K
-        x = F.embedding(self.last.reshape(n * W), weights.embedding) + self.positions[self.t]
-        for index, layer in enumerate(weights.decoder):
-            q, *new = layer.qkv(x).view(n * W, 3, h, 1, K).unbind(1)  # (n W, h, 1, K) each
-            keys, values = (torch.cat(pair, dim=2) for pair in zip(self.of_layers[index], new))
-            self.of_layers[index] = keys, values
-            heads = F.scaled_dot_product_attention(q, keys, values, scale=1.0)  # W_Q holds 1/sqrt(d_k)
-            x = layer.norm(x, layer.output(heads.reshape(n * W, D)))
-
-            q = layer.cross_q(x).view(n, W, h, K).transpose(1, 2)  # (n, h, W, K)
-            heads = F.scaled_dot_product_attention(
-                q, self.memory_keys[:, index], self.memory_values[:, index], self.memory_mask, scale=1.0
-            )
-            x = layer.cross_norm(x, layer.cross_output(heads.transpose(1, 2).reshape(n * W, D)))
-            x = layer.feed_forward(x)
-        self.t += 1
-        return torch.mm(x, weights.unembedding)
-
-    def likeliest(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        n, W = self.last.shape
-        V = logits.shape[1]
-        log_probabilities = F.log_softmax(logits.float(), dim=1)
-        log_probabilities[:, [PAD, BOS]] = -math.inf  # never written
-        totals, places = (self.alive.float()[:, :, None] + log_probabilities.view(n, W, V)).view(n, W * V).topk(count)
-        return totals.double(), places // V, places % V
-
-    def write(self, totals: Tensor, parents: Tensor, tokens: Tensor) -> None:
-        if self.W > 1:
-            self.ids = self.ids.gather(1, parents[:, :, None].expand_as(self.ids))
-            rows = (self.W * torch.arange(len(parents))[:, None] + parents).flatten()
-            self.of_layers = [tuple(x.index_select(0, rows) for x in layer) for layer in self.of_layers]
-        self.ids[:, :, self.t - 1] = tokens
-        self.alive, self.last = totals, tokens
-
-    def drop(self, over: Tensor) -> None:
-        if not over.any():
-            return
-        kept = over.logical_not().nonzero().squeeze(1)
-        for name in OF_SENTENCES:
-            setattr(self, name, getattr(self, name).index_select(0, kept))
-        rows = (self.W * kept[:, None] + torch.arange(self.W)).flatten()
-        self.of_layers = [tuple(x.index_select(0, rows) for x in layer) for layer in self.of_layers]
-
-
 # Threads --------------------------------------------------------------------------------------------------------------
 
 

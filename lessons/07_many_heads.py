@@ -455,9 +455,8 @@ measure("right word: best head, worst of four models", min(best), 0.88, 0.9)
 # this layer puts its largest weight on one of them in about nine cases of ten, in each of four models that differ only
 # in their seed. Nobody told them the alignment.
 #
-# There is a famous picture of a head that looks from *it* to the noun it stands for. Is there such a head in our
-# models, and does the translation need it? Looking and being needed turn out to be two different things. ([Lab notes
-# 07, experiment 4](lab/07_many_heads.py#experiment-4-does-a-head-look-from-it-to-the-noun).)
+# There is a famous picture of a head that looks from *it* to the noun it stands for. In our translator no head of
+# the encoder does ([lab notes 00, experiment 3](lab/00_whole_game.py#experiment-3-where-it-looks)).
 #
 # ## Paper and code
 #

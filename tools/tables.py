@@ -110,40 +110,6 @@ def decode(result: dict[str, Any]) -> str:
     return table_of(sorted(result["cells"], key=lambda cell: (cell["model"], cell["threads"], cell["beam"])), columns)
 
 
-def run(result: dict[str, Any]) -> str:
-    ratios, bleu = result["time_over_ours"], result["bleu"]
-    end = dict(zip(result["curve_columns"], result["curve"][-1]))
-    lower, upper = map(number, ratios["quartiles_of_steps"])
-    rows = {
-        "seconds of all steps": [number(result["seconds"]["sum"][side], ".0f") for side in (OURS, EAGER)],
-        "a step's time over ours, median (quartiles)": ["1", f"{number(ratios['median_step'])} ({lower}, {upper})"],
-        "validation loss, nats per target token": [
-            number(end[f"val_loss_{side}"], ".3f") for side in ("ours", "theirs")
-        ],
-        **{
-            f"BLEU on {result['test']}, {beam}": [number(bleu[beam][side], ".1f") for side in (OURS, EAGER)]
-            for beam in ("beam 1", "beam 4")
-        },
-    }
-    head = [f"after {result['target_tokens']:,} target tokens, {result['threads']} threads", OURS, EAGER]
-    return table(head, ([name, *values] for name, values in rows.items()))
-
-
-def scaling(result: dict[str, Any]) -> str:
-    def exponent(of: str) -> Callable[[dict[str, Any]], str]:
-        return lambda row: f"{row[of]['measured']:.2f} ({row[of]['predicted']:.2f})"
-
-    columns: list[Column] = [
-        ("", at("subject")),
-        ("over", at("axis")),
-        ("from", lambda row: row["sizes"][0]),
-        ("to", lambda row: row["sizes"][-1]),
-        ("time, measured (counted)", exponent("time_exponent")),
-        ("memory, measured (counted)", exponent("memory_exponent")),
-    ]
-    return table_of(result["results"], columns)
-
-
 def tricks(result: dict[str, Any]) -> str:
     return table(
         ["without", "lines", *(entry["model"] for entry in result["results"])],
@@ -180,52 +146,40 @@ def pipeline(result: dict[str, Any]) -> str:
     return table([head, found["page_cache"]["state"]], rows.items())
 
 
+TOLERANCE = 0.15
+"""An exponent further than this from Table 1's is bold."""
+
+
 def table1_growth(result: dict[str, Any]) -> str:
     found = result["results"]
     rows = {(row["layer"], row["axis"]): row for row in found["growth"]}
-    holds = {(each["layer"], each["cell"]): each["holds"] for each in found["verdicts"]}
-    chains = {row["layer"]: row["chain"] for row in found["waiting"]}
 
     def cells(layer: str, axis: str) -> list[str]:
-        row, judged = rows[layer, axis], holds.get((layer, f"operations over {axis}"), {})
+        row = rows[layer, axis]
         low, high = row["time"]["rounds"]
         texts = {
             "counted": number(row["counted"]["exponent"]),
             "time": f"{number(row['time']['exponent'])} ({number(low)} to {number(high)})",
         }
-        return [text if judged.get(how, True) else f"**{text}**" for how, text in texts.items()]
+        claim = row["table1"]
+        bold = {how: claim is not None and abs(row[how]["exponent"] - claim) > TOLERANCE for how in texts}
+        return [f"**{text}**" if bold[how] else text for how, text in texts.items()]
 
     def claim(layer: str) -> str:
         powers = (rows[layer, axis]["table1"] for axis in "nd")
         return " ".join({1: axis, 2: f"{axis}²"}.get(power, "–") for axis, power in zip("nd", powers))
 
-    layers = dict.fromkeys(row["layer"] for row in found["growth"])
     first, *_, last = found["waiting"][0]["sizes"]
     head = ["", "Table 1", "n, counted", "n, time", "d, counted", "d, time", f"chain at n = {first}", f"n = {last}"]
+    chains = {row["layer"]: (row["chain"][0], row["chain"][-1]) for row in found["waiting"]}
     return table(
-        head,
-        (
-            [layer, claim(layer), *cells(layer, "n"), *cells(layer, "d"), chains[layer][0], chains[layer][-1]]
-            for layer in layers
-        ),
+        head, ([layer, claim(layer), *cells(layer, "n"), *cells(layer, "d"), *chains[layer]] for layer in chains)
     )
 
 
 def table1_path(result: dict[str, Any]) -> str:
     rows = result["results"]["path"]
-    return table(
-        ["", *(f"n = {n}" for n in rows[0]["sizes"])],
-        (
-            [
-                row["layer"],
-                *(
-                    f"{layers}" if layers == seen else f"{layers} ({number(seen, 'd')})"
-                    for layers, seen in zip(row["layers"], row["layers_seen_in_float64"])
-                ),
-            ]
-            for row in rows
-        ),
-    )
+    return table(["", *(f"n = {n}" for n in rows[0]["sizes"])], ([row["layer"], *row["layers"]] for row in rows))
 
 
 def table1_crossings(result: dict[str, Any]) -> str:
@@ -244,7 +198,7 @@ def table1_crossings(result: dict[str, Any]) -> str:
 
     alone = "self-attention, no projections"
     pairs = [(attention, cell) for attention in ("self-attention", alone) for cell in ("recurrent", "recurrent (LSTM)")]
-    pairs += [(alone, "recurrent, all steps at once"), (f"{alone}, no softmax", "recurrent, all steps at once")]
+    pairs.append((alone, "recurrent, all steps at once"))
     return table(
         ["", "", *(f"B = {B}, d = {d}" for B, d in columns)],
         (
@@ -308,8 +262,6 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "step_avx512": ("cpu_step_avx512", step_time),
     "decode_epyc": ("cpu_decode_epyc", decode),
     "decode_avx512": ("cpu_decode_avx512", decode),
-    "run": ("cpu_run", run),
-    "scaling": ("cpu_scaling", scaling),
     "tricks": ("cpu_tricks", tricks),
     "table1_growth": ("table1", table1_growth),
     "table1_path": ("table1", table1_path),

@@ -10,10 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scratchformer import config as configs
 from scratchformer.commands.options import Commands, add_command, add_option, add_run, add_search, path, setting
 from scratchformer.commands.terminal import tell
-from scratchformer.config import TrainingConfig
+from scratchformer.config import Config, TrainingConfig
 from scratchformer.errors import UserError
 
 STANDARD_INPUT = Path("-")
@@ -40,19 +39,19 @@ def translate(args: argparse.Namespace) -> None:
     scratchformer translate runs/tiny --beam 4 sentences.en > sentences.de
     """
     from scratchformer.decoding.tree_parser import TreeParser
-    from scratchformer.text.tokenizer import TokenizerPair
-    from scratchformer.training.run import load_run
+    from scratchformer.training.run import RunDirectory, load_model, translator_of
 
+    RunDirectory(args.path).require("translation", "parsing")
     device, threads = machine_of(args)
-    translator = load_run(args.path, args.checkpoint, threads=threads, device=device)
-    options = search_options(args, args.path)
+    trained = load_model(args.path, args.checkpoint, threads=threads, device=device)
+    translator, options = translator_of(trained), search_options(args, trained.config)
     if args.nbest > options["beam"]:
         raise UserError(f"--nbest {args.nbest} must be at most the beam, {options['beam']}")
     lines = InputLines(args.files or [STANDARD_INPUT])
     if interactive := lines.are_typed():
         tell("Type a sentence and press Enter to translate it; Ctrl-D ends.")
     stream = partial(translator.stream, **options, nbest=args.nbest, interactive=interactive, place=lines.place)
-    is_parser = isinstance(translator.tokenizer, TokenizerPair)
+    is_parser = trained.config.data.task == "parsing"
     found = TreeParser(translator).trees(lines, stream) if is_parser else stream(lines)
     for number, best in enumerate(found, 1):
         for translation in best:
@@ -101,11 +100,10 @@ def standard_input() -> Iterator[str]:
             raise UserError(f"standard input, line {number}: not UTF-8") from None
 
 
-def search_options(args: argparse.Namespace, path: Path) -> dict[str, Any]:
+def search_options(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     """Beam and alpha, from the options or else from the run's configuration."""
-    decoding = configs.load(path / "config.toml").decoding
     given = {name: getattr(args, name) for name in ("beam", "alpha") if getattr(args, name) is not None}
-    decoding = replace(decoding, **given)
+    decoding = replace(config.decoding, **given)
     return {"beam": decoding.beam, "alpha": decoding.alpha}
 
 

@@ -27,12 +27,11 @@ from tqdm import tqdm
 from scratchformer.errors import UserError
 from scratchformer.files import locked, make_directory, replace_text, user_error
 from scratchformer.parallel.forks import map_in_processes
+from scratchformer.preparation import MANIFEST, UNFINISHED, is_prepared
 from scratchformer.preparation.cleaning import clean_block, count_repeated_inplace, normalized
 from scratchformer.preparation.download import Tell
 from scratchformer.preparation.prepared import (
-    MANIFEST,
     TOKENIZER,
-    UNFINISHED,
     Manifest,
     Options,
     PreparedCorpus,
@@ -40,7 +39,6 @@ from scratchformer.preparation.prepared import (
     array_names,
     crc32_of_file,
     dtype_of_ids,
-    is_prepared,
     opened,
     read_manifest,
     text_names,

@@ -70,7 +70,7 @@ class AntecedentTask(Task):
 
     def encode(self, corpus: dict[str, list[Example]], tokenizer: Tokenizer, config: Config) -> TrainingData:
         train, val = (pairs_of(corpus[split], tokenizer, config.data.max_length) for split in ("train", "val"))
-        return TrainingData.of(train, val, config)
+        return TrainingData(train, val)
 
     def score(self, trainer: Trainer) -> dict[str, Any]:
         """The share of the validation sentences whose noun is found, in percent."""

@@ -101,7 +101,7 @@ class DigitsTask(Task):
 
     def encode(self, corpus: dict[str, Images], tokenizer: None, config: Config) -> TrainingData:
         train, val = (LabelledImages(corpus[part], positions_of(config.model)) for part in ("train", "val"))
-        return TrainingData.of(train, val, config)
+        return TrainingData(train, val)
 
     def score(self, trainer: Trainer) -> dict[str, Any]:
         """Accuracy on the validation images, in percent."""

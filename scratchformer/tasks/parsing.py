@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Any, Sequence
 
@@ -86,7 +87,7 @@ class ParsingTask(Task):
             limits = config.data.max_length, config.training.tokens_per_batch
             return encode_pairs(tokenizer.encode, as_pairs(trees), *limits, tokenizer.target.encode)
 
-        return TrainingData.of(encoded(corpus.train), encoded(corpus.val), config, corpus.val)
+        return TrainingData(encoded(corpus.train), encoded(corpus.val), corpus.val)
 
     def score(self, trainer: Trainer) -> dict[str, Any]:
         """Labelled F1 of greedy parses of the validation trees, in percent, and the share that had to be repaired."""
@@ -112,7 +113,8 @@ class ParsingTask(Task):
             "in %, of {n_sentences:,} sentences, {n_errors} of them not counted; "
             "brackets by EVALB's rules (COLLINS.prm)"
         )
-        return Evaluation(scores, text.format(**scores), [str(tree) for tree, _ in parses])
+        record = scores | {"text_crc32": zlib.crc32("\n".join(map(str, test)).encode())}
+        return Evaluation(record, text.format(**scores), [str(tree) for tree, _ in parses])
 
 
 def model_parses(trained: Trained, test: Sequence[Tree], free: bool = False) -> list[Parse]:

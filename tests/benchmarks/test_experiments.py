@@ -5,7 +5,6 @@ import pytest
 
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.optim import Adam
-from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import PAD
 
 
@@ -73,29 +72,6 @@ def test_averaging_v_moves_no_weight_and_keeps_the_length_of_the_first_step(scri
     expected = -0.01 * store.grad[used] / np.sqrt(mean_square[used])
     assert used.mean() > 0.5
     assert np.allclose((store.data - weights)[used], expected, rtol=1e-2, atol=1e-5)
-
-
-def test_every_weight_is_in_exactly_one_group_of_warm_up(script, small_config):
-    module, model = script("warm_up"), Transformer(small_config().model)
-    sums = "none", "all", "attention", "all but values and output"
-    groups = {which: module.marks(model, which).astype(int) for which in module.WARMED if which not in sums}
-    assert (sum(groups.values()) == 1).all() and all(group.any() for group in groups.values())
-    attention = groups["queries and keys"] + groups["values and output"]
-    assert np.array_equal(module.marks(model, "attention"), attention == 1)
-    stacks = [module.marks(model, f"values and output, {stack}").astype(int) for stack in ("encoder", "decoder")]
-    assert np.array_equal(sum(stacks), groups["values and output"]) and all(stack.any() for stack in stacks)
-
-
-def test_adam_with_one_divisor_is_adam_when_all_gradients_are_equal(script, small_config):
-    module, config = script("warm_up"), small_config()
-    steps = {}
-    for kind in "Adam", "one divisor for each array":
-        model = Transformer(config.model)
-        optimizer, before = module.Partly(model, config, kind), model.store.data.copy()
-        model.store.grad[...] = 3  # of one size: one divisor is enough
-        optimizer.step(0.01)
-        steps[kind] = model.store.data - before
-    assert np.allclose(*steps.values(), atol=1e-6) and np.allclose(steps["Adam"], -0.01, atol=1e-6)
 
 
 def test_two_linear_maps_are_the_feed_forward_network_without_its_relu(script):

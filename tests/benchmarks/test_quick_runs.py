@@ -29,15 +29,14 @@ def out(tmp_path):
 EXPERIMENTS = """
 ablation
 attention_scaling
-attention_scaling --part attention_rates
 attention_scaling --part attention_without_push
 averaging
 beam_lengths
+block_of_2026
 embeddings
 faults
 feed_forward
 first_symbol
-first_symbol --part first_symbol_longer
 head_pruning
 heads
 label_smoothing
@@ -53,8 +52,6 @@ tiny_model
 training_replay
 vision
 warm_up
-warm_up --part adam_and_warmup
-warm_up --part norm_and_warmup
 wires
 """
 
@@ -97,12 +94,10 @@ def test_cpu_step_keeps_other_cells(out):
 
 
 def test_language_model(out):
-    pytest.importorskip("torch")
     result = quick_run("language_model", out)
     (run,) = result["results"]
     assert run["steps"] == 4 and all(4 < bits < 7 for bits in run["bits_per_character"].values())
     assert len(result["n_grams"]["characters"]) == 8 and min(result["n_grams"]["characters"]) < 3
-    assert all(len(each["tokens_per_second"]) == 4 for each in result["speed"]["generation"])
 
 
 def test_cpu_tricks(out):
@@ -110,26 +105,12 @@ def test_cpu_tricks(out):
     assert entry["gain_percent"]
 
 
-def test_cpu_scaling(out):
-    for row in quick_run("cpu_scaling", out)["results"]:
-        assert row["bytes"] == pytest.approx(row["counted_bytes"], rel=0.3)
-        assert row["memory_exponent"]["measured"] == pytest.approx(row["memory_exponent"]["predicted"], abs=0.2)
-
-
 def test_cpu_decode(out):
     pytest.importorskip("torch")
     cells = quick_run("cpu_decode", out, "--models", "small", "--threads", "1")["cells"]
     assert [cell["beam"] for cell in cells] == [1, 4]
     assert all(cell["identical_share"] >= 0.99 for cell in cells)
-    assert all(len(cell["seconds"]) == 5 and cell["fastest_over_fastest"] for cell in cells)
-
-
-def test_cpu_run(corpus, out):
-    pytest.importorskip("torch")
-    result = quick_run("cpu_run", out, "--data", corpus, "--threads", "1")
-    first, *_, last = result["curve"]
-    assert first[:4] == [0, 0, 0, 0] and first[4] == pytest.approx(first[5], rel=1e-4)  # the same weights
-    assert last[4] < first[4] and last[5] < first[5] and (out / "cpu_run.png").exists()
+    assert all(len(cell["seconds"]) == 3 and cell["fastest_over_fastest"] for cell in cells)
 
 
 def test_run_curve(trained, corpus, out):
@@ -146,13 +127,6 @@ def test_scaling_on_cpus(out):
 
 def test_cpu_ranks(corpus, out):
     assert quick_run("cpu_ranks", out, "--data", corpus)["processes_have_the_losses_of_threads"]
-
-
-def test_batch_plans(corpus, out):
-    result = quick_run("batch_plans", out, "--data", corpus)
-    padding = {row["plan"]: row["padding"] for row in result["results"]}
-    assert padding["sorted, mixed steps"] < padding["buckets, mixed steps"] and str(corpus) not in json.dumps(result)
-    assert [row["plan"] for row in result["longer"]["results"]] == ["buckets", "buckets, mixed steps"]
 
 
 def test_pipeline(out):

@@ -14,9 +14,9 @@ import pytest
 
 from scratchformer.errors import UserError
 from scratchformer.files import locked
-from scratchformer.preparation import pipeline
+from scratchformer.preparation import UNFINISHED, is_prepared, pipeline
 from scratchformer.preparation.pipeline import prepare, sampled_lines
-from scratchformer.preparation.prepared import UNFINISHED, Manifest, Options, PreparedCorpus, is_prepared, read_manifest
+from scratchformer.preparation.prepared import Manifest, Options, PreparedCorpus, read_manifest
 from scratchformer.text.batches import encode_pairs
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles, read_lines, read_pairs
 from scratchformer.text.tokenizer import UNK, Tokenizer

@@ -14,7 +14,7 @@ from scratchformer.tasks.translation import follow_preparation, open_prepared
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory
-from scratchformer.training.trainer import checksum_of
+from scratchformer.training.trainer import TrainingData
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_another_text_with_the_same_vocabulary_is_not_the_same_run(own_run, prep
     with pytest.raises(UserError, match="the checksum of its ids is not that in manifest.json: prepare the text again"):
         start.resume(own_run, config)
     corpus = PreparedCorpus(directory)
-    checksum = checksum_of(corpus.pairs("train", 256), corpus.pairs("val", 256))
+    checksum = TrainingData(corpus.pairs("train", 256), corpus.pairs("val", 256)).checksum
     (directory / "manifest.json").write_text(json.dumps(manifest | {"ids_crc32": checksum}))
     with pytest.raises(UserError, match="the training text is not the one this run began with"):
         start.resume(own_run, config)
