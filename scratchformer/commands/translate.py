@@ -50,7 +50,8 @@ def translate(args: argparse.Namespace) -> None:
     lines = InputLines(args.files or [STANDARD_INPUT])
     if interactive := lines.are_typed():
         tell("Type a sentence and press Enter to translate it; Ctrl-D ends.")
-    stream = partial(translator.stream, **options, nbest=args.nbest, interactive=interactive, place=lines.place)
+    search = partial(translator.stream, beam=options["beam"], alpha=options["alpha"], nbest=args.nbest)
+    stream = partial(search, interactive=interactive, place=lines.place)
     is_parser = trained.config.data.task == "parsing"
     found = TreeParser(translator).trees(lines, stream) if is_parser else stream(lines)
     for number, best in enumerate(found, 1):
