@@ -49,7 +49,7 @@ class TreeRules:
 
     A phrase holds at least one word, and closes before the phrase around it; the root closes after the last word, and
     then the output ends. A phrase opens only if there is room for its end. Where even the smallest tree has more
-    symbols than the search may write, the output breaks off, and `tree_of` repairs it.
+    symbols than the search may write, the output is cut off, and `tree_of` repairs it.
 
     target  the vocabulary of the symbols
     """

@@ -221,7 +221,7 @@ def sampled_lines(path: Path, n_lines: int, sample: int) -> Iterator[str]:
 
 
 def encode_block(block: Block, tokenizer: Tokenizer, max_length: int) -> tuple[EncodedPairs, int]:
-    """Encode the pairs of a block that are neither blank nor too long -> them, the number of blank ones"""
+    """Encode the pairs of a block that are neither blank nor too long -> encoded pairs, number of blank pairs"""
     pairs = block.pairs()
     return encode_and_filter(tokenizer.encode, pairs, max_length), pairs.n_empty
 

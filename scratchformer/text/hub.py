@@ -54,7 +54,7 @@ class HubTokenizer(Tokenizer):
 
     @classmethod
     def make(cls, tokenizer: str, size: int, eos: int, bos: int, origin: str) -> HubTokenizer:
-        """tokenizer: the text of a tokenizer.json; size: how many rows the model's embedding has"""
+        """Make the tokenizer from the text of a tokenizer.json. size: rows of the model's embedding"""
         try:
             content = {"eos": eos, "bos": bos, "size": size, "tokenizer": json.loads(tokenizer)}
         except ValueError as error:
