@@ -36,8 +36,6 @@ embeddings
 faults
 feed_forward
 first_symbol
-head_pruning
-heads
 label_smoothing
 longer
 one_file
@@ -49,7 +47,6 @@ stacks
 table1
 tiny_model
 training_replay
-vision
 warm_up
 wires
 """
@@ -122,10 +119,6 @@ def test_scaling_on_cpus(out):
     assert [(row["mode"], row["processes"]) for row in rows] == [("weak", 1), ("weak", 2), ("strong", 1), ("strong", 2)]
     assert rows[1]["tokens"] == 2 * rows[0]["tokens"] and rows[3]["tokens"] == rows[2]["tokens"]
     assert rows[0]["efficiency"] == rows[2]["efficiency"] == 1 and rows[1]["efficiency"] > 0
-
-
-def test_cpu_ranks(corpus, out):
-    assert quick_run("cpu_ranks", out, "--data", corpus)["processes_have_the_losses_of_threads"]
 
 
 def test_pipeline(out):
