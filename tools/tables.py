@@ -126,24 +126,14 @@ def tricks(result: dict[str, Any]) -> str:
 
 def pipeline(result: dict[str, Any]) -> str:
     found, millions = result["results"], result["config"]["pairs"] / 1e6
-    start, batches = found["start_up"], found["batches"]
     rows = {
         stage: f"{number(seconds, ',.0f')} s, {number(seconds / millions, ',.0f')} s for a million pairs"
         for stage, seconds in found["stages"].items()
     }
-    rows |= {
-        "memory, all processes together, at most": f"{number(found['memory']['together_resident_mb'], ',.0f')} MB",
-        "the text, and all that is prepared": f"{found['text_mb']:,} MB and {found['prepared_mb']:,} MB",
-        "start of training, to the first step's batches": f"{number(start['begin_to_first_batches_seconds'])} s, after "
-        f"{number(start['python_and_imports_seconds'])} s for Python and imports; {start['resident_mb']:,.0f} MB",
-        f"steps' batches a second, {batches['tokens_per_step']:,} tokens each": (
-            f"{number(batches['steps_per_second'], ',.0f')}; the paper's training took "
-            f"{batches['steps_per_second_of_the_paper']}"
-        ),
-        "stopped and resumed, the same weights": "bit for bit" if found["resume"]["exact"] else "no",
-    }
+    rows["memory, all processes together, at most"] = f"{found['memory_mb']:,} MB"
+    rows["the text, and all that is prepared"] = f"{found['text_mb']:,} MB and {found['prepared_mb']:,} MB"
     head = f"{found['train']['pairs']:,} pairs, {result['config']['workers']} processes (vocabulary: one)"
-    return table([head, found["page_cache"]["state"]], rows.items())
+    return table([head, "text in the page cache"], rows.items())
 
 
 TOLERANCE = 0.15
