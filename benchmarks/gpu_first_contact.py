@@ -2,9 +2,9 @@
 
     python benchmarks/gpu_first_contact.py [--parts tests,kernels] [--out DIR] [--quick]
 
-The parts: `tests` (pytest), `kernels`, `steps`, `pytorch` and `compile` (the steps in PyTorch, eager and compiled). Each is
-a process of its own with a time limit, because an error of CUDA spoils its process. The result is
-written after every part; other parts keep what an earlier call measured. scaling.py measures several GPUs.
+The parts: `tests` (pytest), `kernels`, `steps`, `pytorch` and `compile` (the steps in PyTorch, eager and compiled).
+Each is a process of its own with a time limit, because an error of CUDA spoils its process. The result is written after
+every part; other parts keep what an earlier call measured. scaling.py measures several GPUs.
 
 Kernels and products are timed between CUDA events, over several calls that were all queued before the first began, so
 that they are not charged for their launch. Each call of a kernel has other arrays than the one before, which

@@ -66,7 +66,7 @@ AIMS = {"tiny": (1.2, 1.2), "multi30k": (1.35, 1.35), "small": (1.15, 1.35), "ba
 
 def step_time(result: dict[str, Any]) -> str:
     measured = {name for cell in result["cells"] for name in cell["seconds"]}
-    others = [name for name in ("pytorch_cut", "compile", "bf16", "one_batch") if name in measured]
+    others = [name for name in ("pytorch_cut", "compile", "bf16") if name in measured]
     ratio = at("time_over_ours", "minimum", EAGER, form=".2f")
     columns: list[Column] = [
         *key("model", "padding", "threads"),
@@ -91,7 +91,6 @@ def step_memory(result: dict[str, Any]) -> str:
         ratios = list(result["cells"][0][over[0]][name])
         heads = (f"ours / {name}", f"ours / {name}, beyond imports")
         columns += [(head, at(*over, ratio, form=".2f")) for head, ratio in zip(heads, ratios)]
-    columns += [(f"page faults, {name}", at("alone", name, "page_faults", form=",")) for name in (OURS, *rivals)]
     return table_of(result["cells"], columns)
 
 
