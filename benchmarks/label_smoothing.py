@@ -6,6 +6,7 @@ A small translator learns from the first 1,000 pairs of the bundled text, which 
 20,000, with three strengths of smoothing. It is measured on the 500 test pairs.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -98,7 +99,7 @@ def mixed_nats(p: np.ndarray, targets: np.ndarray, smoothing: float) -> float:
 def run(n_pairs: int, text: Text, config: Config) -> dict[str, Any]:
     model = Transformer(config.model, config.training.seed)
     pairs = first(text.data.train, n_pairs)
-    found = trained(model, text.data._replace(train=pairs), config)
+    found = trained(model, replace(text.data, train=pairs), config)
     logits, targets = guesses(model, text.test)
     p = softmax(logits, axis=-1)
     temperature = best_temperature(*guesses(model, text.data.val))

@@ -75,8 +75,10 @@ def learned(path: Path, config: Config, sets: dict[str, list[Tree]]) -> tuple[di
         for search, (options, free) in SEARCHES.items():
             searcher = trained._replace(config=configs.with_settings(trained.config, options))
             found = score_parses(model_parses(searcher, trees, free), trees)
-            scores[name][search] = rounded(found._asdict())
-            print(f"{path.name}, {name}, {search}: F1 {found.f1:.2f}, {found.unparsable:.1f} % repaired", flush=True)
+            scores[name][search] = rounded(found)
+            print(
+                f"{path.name}, {name}, {search}: F1 {found['f1']:.2f}, {found['unparsable']:.1f} % repaired", flush=True
+            )
     return about, scores
 
 
@@ -86,7 +88,7 @@ def baselines(training: list[Tree], trees: list[Tree]) -> dict[str, Any]:
     for name, kind in BASELINES.items():
         parser = kind(training)
         parses = [Parse(parser.parse(tree.words), False) for tree in trees]
-        found[name] = rounded(score_parses(parses, trees)._asdict())
+        found[name] = rounded(score_parses(parses, trees))
     return found
 
 

@@ -38,13 +38,12 @@ def doctor(args: argparse.Namespace) -> int:
     if args.code and any(getattr(args, path.split(".")[1], None) for path in configs.PATHS):
         raise UserError("--code examines only the code: give no text, neither --data nor single files")
     run = RunDirectory(Path(args.preset)) if names_a_run(args.preset) else None
-    if run:
-        run.require()
-    elif os.sep in args.preset and not args.preset.endswith(".toml"):
+    made_with = run.require() if run else None
+    if not run and os.sep in args.preset and not args.preset.endswith(".toml"):
         raise UserError(f"{args.preset}: neither a run's directory nor a preset nor a TOML file")
-    config = with_options(configs.load(run.config_file) if run else load_config(args.preset), args)
-    if run:
-        configs.require_same(configs.load(run.config_file), config, run.config_file)
+    config = with_options(made_with or load_config(args.preset), args)
+    if run and made_with:
+        configs.require_same(made_with, config, run.config_file)
     else:
         config, _ = adapt_to_data(config, args)
     require_effect(config, args)

@@ -4,7 +4,7 @@ import argparse
 from contextlib import suppress
 from pathlib import Path
 
-from scratchformer.commands.options import Commands, add_command, add_option, path, sentence, whole, word
+from scratchformer.commands.options import Commands, add_command, add_option, number_from, path, sentence, word
 from scratchformer.commands.terminal import tell
 from scratchformer.errors import UserError
 
@@ -24,7 +24,7 @@ def add(commands: Commands) -> None:
     )
     serve = "then show the page to browsers on this machine, until Ctrl-C (exit code 0)"
     parser.add_argument("--serve", action="store_true", help=serve)
-    add_option(parser, "--port N", whole(0, 65535), "for --serve (default: 0, which takes a free port)")
+    add_option(parser, "--port N", number_from(0, 65535), "for --serve (default: 0, which takes a free port)")
 
 
 def explore(args: argparse.Namespace) -> None:
@@ -46,7 +46,7 @@ def explore(args: argparse.Namespace) -> None:
     run = RunDirectory(args.path or DEMO)
     run.require()
     out = args.out or run.path / "explorer.html"
-    require_page_place(out, run)
+    require_page_place(out)
     html = write_explorer(out, *describe(run, args.checkpoint, args.sentences))
     print(out, flush=True)
     tell(f"{out}: {len(html) / 1e6:.1f} MB; open it in a browser")

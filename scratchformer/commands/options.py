@@ -36,30 +36,24 @@ class Version(argparse.Action):
 # Types of values: functions that check a word of the command line, and raise ArgumentTypeError with what is wrong.
 
 
-def whole(low: float, high: float) -> Callable[[str], int]:
-    """A whole number from `low` to `high`."""
-    return lambda text: number(int, text, low, high)
+def number_from(low: float, high: float, kind: type = int) -> Callable[[str], Any]:
+    """A number from `low` to `high`, whole unless `kind` is float."""
 
+    def read(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            raise ArgumentTypeError(f"{shown(text)} is not a{' whole' if kind is int else ''} number") from None
+        if not low <= value <= high:
+            raise ArgumentTypeError(f"{shown(value)} {configs.must_lie(low, high)}")
+        return value
 
-def real(low: float, high: float) -> Callable[[str], float]:
-    """A number from `low` to `high`."""
-    return lambda text: number(float, text, low, high)
-
-
-def number(kind: Callable[[str], Any], text: str, low: float, high: float) -> Any:
-    try:
-        value = kind(text)
-    except ValueError:
-        raise ArgumentTypeError(f"{shown(text)} is not a{' whole' if kind is int else ''} number") from None
-    if not low <= value <= high:
-        raise ArgumentTypeError(f"{shown(value)} {configs.must_lie(low, high)}")
-    return value
+    return read
 
 
 def setting(name: str) -> Callable[[str], Any]:
     """A value for this setting, a number."""
-    kind = whole if isinstance(configs.flat(configs.BASE)[configs.full_key(name)], int) else real
-    return kind(*configs.RANGES[name])
+    return number_from(*configs.RANGES[name], type(configs.flat(configs.BASE)[configs.full_key(name)]))
 
 
 def word(text: str) -> str:
@@ -116,8 +110,12 @@ def add_option(
 def add_run(parser: argparse.ArgumentParser, checkpoint: bool = True) -> None:
     parser.add_argument("path", type=path, metavar="RUN", help="a run's directory")
     if checkpoint:
-        default = "the first of these that exists"
-        add_option(parser, "--checkpoint C", word, f"average, best, last or a file (default: {default})")
+        add_checkpoint(parser)
+
+
+def add_checkpoint(parser: argparse.ArgumentParser) -> None:
+    default = "the first of these that exists"
+    add_option(parser, "--checkpoint C", word, f"average, best, last or a file (default: {default})")
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
@@ -149,7 +147,7 @@ def add_machine(parser: argparse.ArgumentParser, precision: str, resumed: str = 
 
 
 def add_nproc(parser: argparse.ArgumentParser, summary: str) -> None:
-    add_option(parser, "--nproc N", whole(1, 1000), summary, 1)
+    add_option(parser, "--nproc N", number_from(1, 1000), summary, 1)
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:

@@ -9,10 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scratchformer import config as configs
 from scratchformer.commands.options import Commands, add_command, add_option, add_run, add_search, path, setting
 from scratchformer.commands.terminal import tell
-from scratchformer.config import TrainingConfig
+from scratchformer.config import Config, TrainingConfig
 from scratchformer.errors import UserError
 
 STANDARD_INPUT = Path("-")
@@ -38,17 +37,17 @@ def translate(args: argparse.Namespace) -> None:
 
     scratchformer translate runs/tiny --beam 4 sentences.en > sentences.de
     """
-    from scratchformer.text.tokenizer import TokenizerPair
-    from scratchformer.training.run import load_run
+    from scratchformer.training.run import RunDirectory, load_model, translator_of
 
+    RunDirectory(args.path).require("translation", "parsing")
     device, threads = machine_of(args)
-    loaded = load_run(args.path, args.checkpoint, threads=threads, device=device)
-    translator: Any = loaded
-    if isinstance(loaded.tokenizer, TokenizerPair):
+    trained = load_model(args.path, args.checkpoint, threads=threads, device=device)
+    translator: Any = translator_of(trained)
+    unknown, options = translator.unknown, search_options(args, trained.config)
+    if trained.config.data.task == "parsing":
         from scratchformer.decoding.tree_parser import TreeParser  # only a parser needs it
 
-        translator = TreeParser(loaded)
-    options = search_options(args, args.path)
+        translator = TreeParser(translator)
     if args.nbest > options["beam"]:
         raise UserError(f"--nbest {args.nbest} must be at most the beam, {options['beam']}")
     lines = InputLines(args.files or [STANDARD_INPUT])
@@ -59,7 +58,7 @@ def translate(args: argparse.Namespace) -> None:
         for translation in best:
             beginning = f"{number}\t{translation.score:.4f}\t" if args.nbest > 1 else ""
             print(beginning + translation.text, flush=interactive)
-    if remark := loaded.unknown.remark():
+    if remark := unknown.remark():
         tell(remark)
 
 
@@ -102,11 +101,10 @@ def standard_input() -> Iterator[str]:
             raise UserError(f"standard input, line {number}: not UTF-8") from None
 
 
-def search_options(args: argparse.Namespace, path: Path) -> dict[str, Any]:
+def search_options(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     """Beam and alpha, from the options or else from the run's configuration."""
-    decoding = configs.load(path / "config.toml").decoding
     given = {name: getattr(args, name) for name in ("beam", "alpha") if getattr(args, name) is not None}
-    decoding = replace(decoding, **given)
+    decoding = replace(config.decoding, **given)
     return {"beam": decoding.beam, "alpha": decoding.alpha}
 
 

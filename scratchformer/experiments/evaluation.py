@@ -13,7 +13,6 @@ from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 from tqdm import tqdm
 
-from scratchformer import config as configs
 from scratchformer.config import DataConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError, printable
@@ -72,9 +71,7 @@ def read_parallel(files: ParallelFiles) -> tuple[list[str], list[str]]:
 
 
 @contextmanager
-def open_output(
-    path: Path | None, texts: Sequence[Path] = (), runs: tuple[RunDirectory, ...] = ()
-) -> Iterator[Callable[[list[str]], None]]:
+def open_output(path: Path | None, texts: Sequence[Path] = ()) -> Iterator[Callable[[list[str]], None]]:
     """Open a file -> write(lines). The file gets its name when the block ends. Without a path, nothing is written.
 
     A file that is one of the `texts`, or one of a run or a prepared corpus, is refused.
@@ -84,7 +81,7 @@ def open_output(
         return
     if path.resolve() in [text.resolve() for text in texts]:
         raise UserError(f"{path}: is a text of the run or of the test set; write the output elsewhere")
-    require_place(path, *runs)
+    require_place(path)
     with whole_file(path) as file:
         yield lambda lines: file.writelines(f"{line}\n".encode() for line in lines)
 
@@ -191,15 +188,18 @@ def comparison_as_text(comparisons: list[Comparison], name: str, other_name: str
 # Runs -----------------------------------------------------------------------------------------------------------------
 
 
-def require_same_languages(run: RunDirectory, other: RunDirectory) -> None:
-    """Refuse two runs that translate between other languages, because no test set is for both."""
-    other.require()
-    ours, theirs = (configs.load(each.config_file).data for each in (run, other))
-    if (ours.source_language, ours.target_language) != (theirs.source_language, theirs.target_language):
-        raise UserError(
-            f"{run.path} translates from {ours.source_language} to {ours.target_language}, but {other.path} from "
-            f"{theirs.source_language} to {theirs.target_language}: they cannot be compared"
-        )
+def shared_test_set(runs: Sequence[RunDirectory], source: Path | None, reference: Path | None) -> ParallelFiles:
+    """The given files, or the test set of all these runs, which must translate between the same languages."""
+    data = [run.require().data for run in runs]
+    languages = [f"from {each.source_language} to {each.target_language}" for each in data]
+    for run, each in zip(runs, languages):
+        if each != languages[0]:
+            raise UserError(f"{runs[0].path} translates {languages[0]}, but {run.path} {each}: they cannot be compared")
+    files = [find_test_set(each, source, reference) for each in data]
+    for run, own in zip(runs, files):
+        if own != files[0] and read_parallel(own) != read_parallel(files[0]):
+            raise UserError(f"{run.path}: its test text is not that of {runs[0].path}; give --source and --reference")
+    return files[0]
 
 
 class System(NamedTuple):

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
-from scratchformer import config as configs
 from scratchformer.config import Config, DataConfig, DecodingConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError, printable
@@ -26,7 +25,7 @@ from scratchformer.text.bundled import Example
 from scratchformer.text.corpora import find_split, read_lines
 from scratchformer.text.tokenizer import EOS, UNK, Tokenizer
 from scratchformer.training import checkpoints
-from scratchformer.training.run import RunDirectory, checkpoint_file, load_run, require_task
+from scratchformer.training.run import RunDirectory, checkpoint_file, load_run
 
 FORMAT = 1
 MOST_PARAMETERS = 16_000_000
@@ -75,8 +74,7 @@ def describe(
     the schedule and label smoothing, a thinned log, one translation at several steps of the training, example
     sentences, and suggestions for some of them.
     """
-    require_task(run, "translation")
-    config = configs.load(run.config_file)
+    config = run.require("translation")
     require_engine_for(run, config)
     file = checkpoint_file(run.checkpoints, checkpoint)
     translator = load_run(run.path, file)
@@ -109,6 +107,8 @@ def describe(
 def require_engine_for(run: RunDirectory, config: Config) -> None:
     """Refuse a model that the page's engine cannot run, or would run too slowly."""
     require_paper(config.model, f"{run.path}: the explorer's page", activations=("relu",))
+    if config.training.schedule != "noam":
+        raise UserError(f"{run.path}: the explorer's page draws only training.schedule of noam")
     size = sum(parameter_counts(config.model).values())
     if size > MOST_PARAMETERS:
         raise UserError(

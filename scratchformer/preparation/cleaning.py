@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scratchformer.preparation.prepared import Options
-from scratchformer.text.corpora import Block, ParallelFiles
+from scratchformer.text.corpora import Block
 
 WORD = re.compile(r"\w+|[^\w\s]")
 
@@ -73,13 +73,12 @@ def reason_to_drop(source: str, target: str, options: Options) -> str:
     return "kept"
 
 
-def clean_block(block: Block, files: ParallelFiles, options: Options, held_out: Collection[str]) -> CleanBlock:
+def clean_block(block: Block, options: Options, held_out: Collection[str]) -> CleanBlock:
     """Clean one block of a part of a corpus.
 
-    files     the files of the part, for error messages
     held_out  normalized lines of the validation and test text: pairs with one of them are counted, or dropped
     """
-    sources, targets = (list(map(normalized, lines)) for lines in block.lines(files))
+    sources, targets = (list(map(normalized, lines)) for lines in block.lines())
     kept: list[tuple[str, str]] = []
     counts = Counter(lines=len(sources))
     for source, target in zip(sources, targets, strict=True):

@@ -39,10 +39,7 @@ def pairs_of(examples: Sequence[Example], tokenizer: Tokenizer, max_length: int)
         for role in ("antecedent", "rival")
     ]
     sentences = [example.source for example in examples for _ in range(2)]
-    pairs = labelled_pairs(tokenizer.encode, sentences, nouns, [YES, NO] * len(examples), max_length)
-    if pairs.n_dropped:
-        raise UserError(f"max_length={max_length}: {pairs.n_dropped} pairs of a sentence and a noun are longer")
-    return pairs
+    return labelled_pairs(tokenizer.encode, sentences, nouns, [YES, NO] * len(examples), max_length)
 
 
 def is_right(model: Model, pairs: LabelledPairs, ops: tuple[Ops, ...] = ()) -> np.ndarray:
@@ -73,7 +70,7 @@ class AntecedentTask(Task):
 
     def encode(self, corpus: dict[str, list[Example]], tokenizer: Tokenizer, config: Config) -> TrainingData:
         train, val = (pairs_of(corpus[split], tokenizer, config.data.max_length) for split in ("train", "val"))
-        return TrainingData.of(train, val, config)
+        return TrainingData(train, val)
 
     def score(self, trainer: Trainer) -> dict[str, Any]:
         """The share of the validation sentences whose noun is found, in percent."""

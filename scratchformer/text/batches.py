@@ -19,6 +19,7 @@ Source: the scheme of the paper's public code (tensor2tensor, 2017-06: `data_rea
 import zlib
 from abc import ABC, abstractmethod
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -305,7 +306,7 @@ def even_parts(lengths: np.ndarray, n: int) -> list[slice]:
     """
 
     def ends(area: int) -> list[int]:
-        """End of each part, which takes as many pairs as fit into `area`, at least one, and leaves one for each later
+        """Return the end of each part, if each takes as many pairs as fit into `area`, and leaves one for each later
         part."""
         end, found = 0, []
         for left in range(n - 1, -1, -1):
@@ -313,23 +314,17 @@ def even_parts(lengths: np.ndarray, n: int) -> list[slice]:
             found.append(end)
         return found
 
-    too_small, enough = 0, int(lengths[0]) * len(lengths)
-    while enough - too_small > 1:
-        area = (too_small + enough) // 2
-        if ends(area)[-1] == len(lengths):
-            enough = area
-        else:
-            too_small = area
-    reached = ends(enough)
+    areas = range(int(lengths[0]) * len(lengths))
+    smallest = bisect_left(areas, True, key=lambda area: ends(area)[-1] == len(lengths))
+    reached = ends(smallest)
     return [slice(start, end) for start, end in zip([0, *reached], reached)]
 
 
-def steps(plan: BatchPlan, start_epoch: int = 0, start_index: int = 0) -> Iterator[tuple[int, int, np.ndarray]]:
+def steps(plan: BatchPlan, epoch: int = 0, first: int = 0) -> Iterator[tuple[int, int, np.ndarray]]:
     """Yield (epoch, index of the step in its epoch, pair indices) forever, from any step that an earlier run reached.
 
-    `start_index` may be the number of steps of its epoch: then the next epoch begins.
+    `first` may be the number of steps of its epoch: then the next epoch begins.
     """
-    epoch, first = start_epoch, start_index
     while True:
         steps_of_epoch = plan.epoch(epoch)
         if not 0 <= first <= len(steps_of_epoch):

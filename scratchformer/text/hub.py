@@ -39,9 +39,8 @@ class HubTokenizer(Tokenizer):
             processor = self._processor = tokenizers.Tokenizer.from_str(json.dumps(content["tokenizer"]))
             eos, bos, size = (int(content[name]) for name in ("eos", "bos", "size"))
         except Exception as error:  # `tokenizers` raises plain ones
-            raise UserError(
-                f"{origin}: not a published tokenizer, or a damaged one ({in_one_line(error):.80})"
-            ) from None
+            problem = f"{in_one_line(error):.80}"
+            raise UserError(f"{origin}: not a published tokenizer, or a damaged one ({problem})") from None
         self.serialized = serialized
         processor.encode_special_tokens = True
         processor.no_truncation()
@@ -116,9 +115,6 @@ def of_gpt2(vocab: Path, merges: Path) -> HubTokenizer:
     last = max(ids, key=lambda piece: ids[piece], default="")
     if last != END_OF_TEXT:
         raise UserError(f"{vocab}: its last piece is {last!r:.40}; GPT-2's is {END_OF_TEXT!r}")
-    lacking = set(tokenizers.pre_tokenizers.ByteLevel.alphabet()) - ids.keys()
-    if lacking:
-        raise UserError(f"{vocab}: not a byte-level vocabulary: {len(lacking)} of the 256 bytes have no piece")
     pairs = [tuple(line.split(" ")) for line in read(merges).splitlines() if line and not line.startswith("#version")]
     try:
         processor = tokenizers.Tokenizer(tokenizers.models.BPE(ids, pairs))
@@ -147,27 +143,23 @@ def of_llama2c(path: Path, size: int) -> HubTokenizer:
             pieces.append(data[place - length : place].decode("utf-8", "replace").replace(" ", "▁"))
             scores.append(score)
     except (struct.error, ValueError):
-        raise UserError(
-            f"{path}: ends after {len(pieces)} of {size} pieces; it is not this model's, or damaged"
-        ) from None
+        found = f"ends after {len(pieces)} of {size} pieces"
+        raise UserError(f"{path}: {found}; it is not this model's, or damaged") from None
     pieces[:3] = ["<unk>", "<s>", "</s>"]  # <s> and </s> stand between line breaks there
     ids = {piece: i for i, piece in enumerate(pieces)}
-    pairs = [
-        (scores[i], piece[:cut], piece[cut:])
-        for i, piece in enumerate(pieces)
+    merges = [
+        (piece[:cut], piece[cut:])
+        for i, piece in sorted(enumerate(pieces), key=lambda item: -scores[item[0]])
         if i >= 3 + 256
         for cut in range(1, len(piece))
         if piece[:cut] in ids and piece[cut:] in ids
     ]
-    merges = [pair[1:] for pair in sorted(pairs, key=lambda pair: -pair[0])]
     model = tokenizers.models.BPE(ids, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
     processor = tokenizers.Tokenizer(model)
-    of_words = tokenizers.normalizers
-    processor.normalizer = of_words.Sequence([of_words.Prepend("▁"), of_words.Replace(" ", "▁")])
-    back = tokenizers.decoders
-    processor.decoder = back.Sequence(
-        [back.Replace("▁", " "), back.ByteFallback(), back.Fuse(), back.Strip(content=" ", left=1)]
-    )
+    normal, back = tokenizers.normalizers, tokenizers.decoders
+    processor.normalizer = normal.Sequence([normal.Prepend("▁"), normal.Replace(" ", "▁")])
+    parts = [back.Replace("▁", " "), back.ByteFallback(), back.Fuse(), back.Strip(content=" ", left=1)]
+    processor.decoder = back.Sequence(parts)
     processor.post_processor = tokenizers.processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     return HubTokenizer.make(processor.to_str(), size, eos=2, bos=1, origin=str(path))
 

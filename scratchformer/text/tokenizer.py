@@ -10,6 +10,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 from unicodedata import is_normalized, normalize
@@ -77,7 +78,7 @@ class Tokenizer:
 
         masks: whether the piece MASK_PIECE, with the id MASK, is one of them: a masked language model needs it
         """
-        symbols = [MASK_PIECE] if masks else []
+        symbols = [MASK_PIECE] * masks
         return cls._train(sentences, vocab_size, byte_fallback=byte_fallback, user_defined_symbols=symbols)
 
     @classmethod
@@ -157,48 +158,39 @@ class Tokenizer:
 
     def same_pieces(self, other: "Tokenizer") -> bool:
         """Say if each id stands for the same piece in both models."""
-        sizes = (self.vocab_size, other.vocab_size)
-        return sizes[0] == sizes[1] and self.pieces(range(sizes[0])) == other.pieces(range(sizes[1]))
+        return self.pieces(range(self.vocab_size)) == other.pieces(range(other.vocab_size))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the piece of each id, to label figures: "▁" marks the start of a word, "</s>" is EOS."""
         return [self._processor.id_to_piece(int(i)).strip(" ") for i in ids]
 
 
-class PieceList(Tokenizer):
-    """A tokenizer whose pieces are a list of strings, which come after PAD, EOS, BOS and UNK."""
-
-    def __init__(self, serialized: bytes, pieces: Iterable[str]) -> None:
-        self.serialized = serialized
-        self._pieces = ["<pad>", "</s>", "<s>", "<unk>", *pieces]
-        self._ids = {piece: id_ for id_, piece in enumerate(self._pieces[N_SPECIALS:], N_SPECIALS)}
-
-    @property
-    def vocab_size(self) -> int:
-        return len(self._pieces)
-
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the piece of each id."""
-        return [self._pieces[int(i)] for i in ids]
-
-
 FREQUENT, FREQUENT_CLASS = 3, 10
 """Least number of occurrences of a word with an id of its own, and of the words of a class with an id."""
 
 
-class WordTokenizer(PieceList):
+class WordTokenizer(Tokenizer):
     """A list of words. A sentence has one id for each of its words, which spaces separate.
 
     A word that is not in the list has the id of the first of its classes that is, see `spellings`, or else UNK.
     """
 
     def __init__(self, serialized: bytes) -> None:
-        super().__init__(serialized, serialized.decode("utf-8").split("\n"))
+        self.serialized = serialized
+        self._pieces = ["<pad>", "</s>", "<s>", "<unk>", *serialized.decode("utf-8").split("\n")]
+        self._ids = {piece: id_ for id_, piece in enumerate(self._pieces[N_SPECIALS:], N_SPECIALS)}
 
     @classmethod
     def of(cls, words: Iterable[str]) -> "WordTokenizer":
         """Make the tokenizer of these words, in this order."""
         return cls("\n".join(words).encode())
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._pieces)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [self._pieces[int(i)] for i in ids]
 
     @classmethod
     def train_words(cls, sentences: Iterable[str], most: int) -> "WordTokenizer":
@@ -271,13 +263,7 @@ def read_tokenizer(serialized: bytes, origin: str = "the tokenizer") -> Tokenize
 
 def _text_ids(ids: Sequence[int]) -> list[int]:
     """The ids before the first EOS, without PAD and BOS, as Python integers."""
-    kept = []
-    for i in ids:
-        if i == EOS:
-            break
-        if i not in (PAD, BOS):
-            kept.append(int(i))
-    return kept
+    return [int(i) for i in takewhile(lambda i: i != EOS, ids) if i not in (PAD, BOS)]
 
 
 # Unknown tokens -------------------------------------------------------------------------------------------------------

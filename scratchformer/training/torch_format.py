@@ -20,7 +20,7 @@ from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint
-from scratchformer.training.run import RunDirectory, read_trained, require_place, require_task, require_tokenizer
+from scratchformer.training.run import RunDirectory, read_trained, require_place, require_tokenizer
 
 FORMAT = "scratchformer for torch 1"
 
@@ -118,8 +118,8 @@ def export_run(run: RunDirectory, checkpoint: str | None, path: Path) -> Config:
 
     Its header carries all that PyTorch has no place for: configuration, progress, and the tokenizer (in base 64).
     """
-    require_place(path, run)
-    require_task(run, "translation")
+    require_place(path)
+    run.require("translation")
     _, trained, tokenizer = read_trained(run, checkpoint)
     require_paper(trained.config.model, f"{run.path}: `export --to torch`")
     assert tokenizer is not None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 from contextlib import suppress
-from dataclasses import replace
-from functools import partial
-from typing import Any, Iterator, NamedTuple, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 
@@ -27,36 +27,32 @@ from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, Examples,
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training.checkpoints import Progress
 from scratchformer.training.data_parallel import DataParallel
+from scratchformer.training.model_code import code_of
 from scratchformer.training.run import RunDirectory
 
 
-class TrainingData(NamedTuple):
+@dataclass(frozen=True)
+class TrainingData:
     """Encoded examples, and what the score of the validation data needs.
 
     val_text  the text that the task's `score` compares with
     n_empty   pairs left out because a side is blank
-    checksum  see `checksum_of`: a run cannot go on with other text
     """
 
     train: Examples
     val: Examples | None
     val_text: Any = None
     n_empty: int = 0
-    checksum: int = 0
 
-    @staticmethod
-    def of(
-        train: Examples, val: Examples | None, config: Config, val_text: Any = None, n_empty: int = 0
-    ) -> TrainingData:
-        """The data with their checksum. Each example must fit into a batch."""
-        for examples in filter(None, (train, val)):
-            examples.require_fit(config.training.tokens_per_batch)
-        return TrainingData(train, val, val_text, n_empty, checksum_of(train, val))
+    @cached_property
+    def checksum(self) -> int:
+        """CRC-32 of all examples: a run cannot go on with other text."""
+        return self.val.checksum(self.train.checksum()) if self.val else self.train.checksum()
 
-
-def checksum_of(train: Examples, val: Examples | None) -> int:
-    """CRC-32 of all examples."""
-    return val.checksum(train.checksum()) if val else train.checksum()
+    def require_fit(self, tokens_per_batch: int) -> None:
+        """Refuse an example that does not fit into a batch."""
+        for examples in filter(None, (self.train, self.val)):
+            examples.require_fit(tokens_per_batch)
 
 
 class Trainer:
@@ -84,14 +80,15 @@ class Trainer:
         progress: Progress = Progress(),
         goal: Any = None,
     ) -> None:
-        if ranks.size > 1:
-            configs.require_work_for(config, ranks.size)
-            ranks.require_agreement({"the training text's checksum": data.checksum})
         self.run, self.config, self.data, self.tokenizer = run, config, data, tokenizer
         self.goal, self.ranks, self.is_main = goal, ranks, ranks.rank == 0
         self.unit = goal.unit if goal else "examples"
         self.device = device or Device()
         settings = config.training
+        if ranks.size > 1:
+            configs.require_work_for(config, ranks.size)
+            ranks.require_agreement({"the training text's checksum": data.checksum})
+        data.require_fit(settings.tokens_per_batch)
         self.plan = BatchPlan(
             data.train, settings.tokens_per_batch, settings.accumulation, settings.seed, settings.bucket_fineness
         )
@@ -113,7 +110,13 @@ class Trainer:
                 self.model, (settings.beta1, settings.beta2), settings.eps, self.parallel.map, settings.weight_decay
             )
         n_threads = 0 if self.device.is_async else self.threads * ranks.size
-        self.progress = replace(progress, data_checksum=data.checksum, threads=n_threads)
+        self.progress = replace(
+            progress,
+            data_checksum=data.checksum,
+            tokenizer_checksum=tokenizer.checksum if tokenizer else 0,
+            threads=n_threads,
+            code=code_of(self.model),
+        )
         self.remarks = list(self._remarks(n_threads, progress.threads))
         self.n_pending = 0  # steps that have begun and not ended
         self.busy_since = 0.0
@@ -155,22 +158,23 @@ class Trainer:
         settings, began = self.config.training, time.perf_counter()
         step = self.progress.step + 1
         batches = self.plan.micro_batches(indices, epoch)
-        fits = False
         with using(*self.device.ops):
+            found = None
             with suppress(MemoryError):
-                loss_sum, n_tokens = self.parallel.step_gradient(batches, settings, step)
-                fits = True
-            if not fits:  # here, outside the block above, its arrays are freed
+                found = self.parallel.step_gradient(batches, settings, step)  # forward, loss and backward
+            if found is None:  # here, outside the block above, its arrays are freed
                 raise UserError(self._too_large(step, batches))
+            loss_sum, n_tokens = found
             grad_norm = self.parallel.average_inplace(n_tokens)
             if settings.clip_norm:
                 clip_by_global_norm_inplace(self.model.store.grad, grad_norm, settings.clip_norm)
             learning_rate = scheduled(self.config, step)
             self.optimizer.step(learning_rate, grad_norm)
-            self.device.adapt_loss_scale(grad_norm)
             self.model.store.grad[...] = 0
-            read_back = partial(self.device.read_back, check=self.between_devices.check)
-            loss, norm = read_back(loss_sum / n_tokens), read_back(grad_norm)
+            self.device.adapt_loss_scale(grad_norm)
+            loss, norm = (
+                self.device.read_back(number, self.between_devices.check) for number in (loss_sum / n_tokens, grad_norm)
+            )
 
         if not self.n_pending:
             self.busy_since = began

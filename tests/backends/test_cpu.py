@@ -87,6 +87,14 @@ def test_they_are_in_use_where_they_are_asked_for_and_only_there(monkeypatch):
         ops_of(single.view(np.memmap))
 
 
+def test_a_public_name_of_nn_chooses_them(monkeypatch):
+    monkeypatch.setattr(ops, "DEFAULT", [Ops(np)])
+    from scratchformer.nn import Linear
+
+    layer = Linear(2, 3, np.random.default_rng(0))
+    assert ops_of(layer.weight.data) is FAST
+
+
 def test_what_is_in_use_can_be_printed():
     assert str(FAST) == "FastOps for numpy arrays of float32"
     assert str(REFERENCE) == "Ops for numpy arrays of all dtypes"

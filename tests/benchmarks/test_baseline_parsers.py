@@ -83,4 +83,4 @@ def test_the_bundled_corpus():
     for parser, least, most in ((RightBranching, 30, 40), (PCFG, 90, 100)):
         trained = parser(train)
         scores = score_parses([Parse(trained.parse(tree.words), False) for tree in test[:100]], test[:100])
-        assert least < scores.f1 < most and scores.n_errors == 0
+        assert least < scores["f1"] < most and scores["n_errors"] == 0

@@ -86,7 +86,7 @@ def test_two_linear_maps_are_the_feed_forward_network_without_its_relu(script):
 
 def test_more_long_sentences_are_new_and_longer_than_those_of_training(script):
     module = script("longer")
-    splits = module.bundled.read_all()
+    splits = {split: module.bundled.read(split) for split in module.bundled.SPLITS}
     sentences = module.more_long_sentences(splits, 5)
     assert len({example.source for example in sentences}) == 5
     assert not {example.source for example in sentences} & {each.source for split in splits.values() for each in split}

@@ -32,6 +32,7 @@ attention_scaling
 attention_scaling --part attention_without_push
 averaging
 beam_lengths
+block_of_2026
 embeddings
 faults
 feed_forward

@@ -118,23 +118,6 @@ def test_the_diagonal_alignment():
     np.testing.assert_array_equal(heads.diagonal_alignment(6, 2), [0, 0, 0, 1, 1, 1])
 
 
-# Rollout --------------------------------------------------------------------------------------------------------------
-
-
-def test_rollout_of_two_layers_worked_out_by_hand():
-    first, second = np.array([[1, 0], [1, 0]]), np.array([[0, 1], [0, 1]])
-    causal = np.array([[1, 0], [0.5, 0.5]])
-    crossed = [np.array([[0, 1], [1, 0]]), np.array([[1, 0], [1, 0]])]
-    # two heads whose mean is what is written above
-    encoder = np.array([[first * 2, first * 0], [second, second]])
-    decoder = np.array([[causal, causal], [causal, causal]])
-    cross = np.array([[each, each] for each in crossed])
-    found = heads.rollout(heads.SentenceAttention(encoder, decoder, cross, np.array([0, -1]), np.array([0, -1])))
-    # encoder: R_1 = [[1, 0], [1/2, 1/2]], R_2 = [[3/4, 1/4], [1/2, 1/2]]
-    # layer 1: crossed R_2 / 2 = [[1/4, 1/4], [3/8, 1/8]]; layer 2: self-attention makes [[1/4, 1/4], [11/32, 5/32]]
-    np.testing.assert_allclose(found, [[1 / 2, 1 / 4], [35 / 64, 13 / 64]])
-
-
 # Pronouns -------------------------------------------------------------------------------------------------------------
 
 

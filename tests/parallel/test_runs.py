@@ -73,7 +73,7 @@ def test_a_run_belongs_to_one_process(own_run):
     "arguments, complaint",
     [
         (["--nproc", 0], "--nproc: 0 must lie between 1"),
-        (["--nproc", 3], "3 processes, but training.accumulation=2: a step has fewer micro-batches than that"),
+        (["--nproc", 3], "3 processes, but a step has only 2 micro-batches; a step of the same size"),
         (["--nproc", 2, "--timeout", "nan"], "--timeout: 'nan'"),
         (["--nproc", 2, "--set", "training.gradient_dtype=fp8"], "training.gradient_dtype must be one of bf16, not"),
     ],

@@ -8,7 +8,7 @@ from safetensors.numpy import save_file
 
 from scratchformer import config as configs
 from scratchformer.nn.sizes import parameter_counts
-from scratchformer.training.gpt2_format import layout
+from scratchformer.training.published import GPT2, of_all_layers
 from scratchformer.training.run import load_model
 
 
@@ -17,7 +17,11 @@ def tensors(byte_level_files):
     """Random weights of a model of one layer under GPT-2's names."""
     sizes = {"V": len(json.loads(byte_level_files[0].read_bytes())), "P": 12, "D": 64, "A": 3 * 64, "F": 16}
     random = np.random.default_rng(0)
-    shapes = {name: [sizes[letter] for letter in letters] for name, (_, letters) in layout(1).items()}
+    shapes = {
+        name: [sizes[letter] for letter in letters]
+        for theirs in of_all_layers(GPT2, 1).values()
+        for name, letters in theirs.items()
+    }
     return {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
 
 

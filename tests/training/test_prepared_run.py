@@ -14,7 +14,7 @@ from scratchformer.tasks.translation import follow_preparation, open_prepared
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory
-from scratchformer.training.trainer import checksum_of
+from scratchformer.training.trainer import TrainingData
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_a_pretrained_run_must_have_the_vocabulary_of_the_directory(trained, on_
         ("byte_fallback=true", "--set data.byte_fallback=false"),
         ("target_language=fr", "--set data.target_language=de"),
         ("max_length=4", "longest pair has"),
-        ("tokens_per_batch=5", "raise that, or prepare the text again with --max-length 5"),
+        ("tokens_per_batch=5", "does not fit into a batch of tokens_per_batch = 5"),
     ],
 )
 def test_settings_that_contradict_are_refused(refused, prepared, small_settings, tmp_path, setting, wanted):
@@ -123,7 +123,7 @@ def test_another_text_with_the_same_vocabulary_is_not_the_same_run(own_run, prep
     with pytest.raises(UserError, match="the checksum of its ids is not that in manifest.json: prepare the text again"):
         start.resume(own_run, config)
     corpus = PreparedCorpus(directory)
-    checksum = checksum_of(corpus.pairs("train", 256), corpus.pairs("val", 256))
+    checksum = TrainingData(corpus.pairs("train", 256), corpus.pairs("val", 256)).checksum
     (directory / "manifest.json").write_text(json.dumps(manifest | {"ids_crc32": checksum}))
     with pytest.raises(UserError, match="the training text is not the one this run began with"):
         start.resume(own_run, config)
