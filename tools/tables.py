@@ -232,6 +232,29 @@ def ablations_claims(results: dict[str, Any]) -> str:
     return table(["claim", "rows", "measured in", "in the paper", "here", "verdict"], rows)
 
 
+def block_of_2026(result: dict[str, Any]) -> str:
+    def bits(row: dict[str, Any]) -> str:
+        found = row["last"]["bits_per_character"]
+        return f"{found['mean']:.3f} ({found['lowest']:.3f} to {found['highest']:.3f})"
+
+    def difference(which: str) -> Callable[[dict[str, Any]], str]:
+        def entry(row: dict[str, Any]) -> str:
+            found = row[which]["difference"]
+            return f"{found['mean']:+.3f} ({found['low']:+.3f} to {found['high']:+.3f})" if found else "–"
+
+        return entry
+
+    columns: list[Column] = [
+        *key("variant", "d_ff"),
+        ("parameters", at("parameters", form=",")),
+        ("bits per character", bits),
+        ("difference, 95 %", difference("last")),
+        ("of averaged weights", difference("average")),
+        ("ms a step", lambda row: number(1000 * row["seconds"]["minimum"], ".0f")),
+    ]
+    return table_of(result["results"], columns)
+
+
 def source(name: str, result: dict[str, Any]) -> str:
     """The line below a table: the file, date, commit, machine and versions."""
     around = result.get("provenance", result)
@@ -256,6 +279,7 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "table1_path": ("table1", table1_path),
     "table1_crossings": ("table1", table1_crossings),
     "pipeline": ("pipeline", pipeline),
+    "block_of_2026": ("block_of_2026", block_of_2026),
     "ablations_rows": ("ablations", ablations_rows),
     "ablations_claims": ("ablations", ablations_claims),
 }
