@@ -26,7 +26,7 @@ def own_corpus(corpus, tmp_path):
 
 
 @pytest.fixture
-def say_no(refused, own_run, corpus, small_settings, tmp_path, monkeypatch):
+def say_no(refused, own_run, corpus, small_settings, tmp_path, monkeypatch, files_of):
     """say_no(command) -> the line that refuses it; the command may name {run}, {corpus}, {tmp}, {out} and {SMALL}
 
     It must change no file and make no directory. Standard input holds a sentence.
@@ -36,17 +36,12 @@ def say_no(refused, own_run, corpus, small_settings, tmp_path, monkeypatch):
 
     def call(command):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a dog\n")))
-        before = everything(tmp_path)
+        before = files_of(tmp_path)
         said = refused(*shlex.split(command.format(SMALL=settings, **places)))
-        assert everything(tmp_path) == before
+        assert files_of(tmp_path) == before
         return said
 
     return call
-
-
-def everything(directory):
-    """Every path and, of plain files, the bytes."""
-    return {path: path.read_bytes() if path.is_file() else None for path in directory.rglob("*")}
 
 
 TRAIN = "train --out {out} {SMALL}"
@@ -54,43 +49,28 @@ EVALUATE = "evaluate {run} --source {corpus}/val.en --reference"
 REFUSED = [
     # words
     ("", "the following arguments are required: COMMAND; see scratchformer --help"),
-    ("fly", "argument COMMAND: invalid choice: 'fly'"),
     ("translate", "the following arguments are required: RUN; see scratchformer translate --help"),
     ("plot run", "the following arguments are required: FIGURE; see"),
-    ("plot run Loss", "argument FIGURE: invalid choice: 'Loss'"),
     ("plot run loss --checkpoint best", "--sentence and --checkpoint are for the figure attention"),
     ("plot run attention --sentence a\udcff", "is not valid UTF-8"),
     ("train --thraeds 3", "unrecognized arguments: --thraeds; see scratchformer train"),
     ("train --seed one", "argument --seed: 'one' is not a whole number; see scratchformer train --help"),
     ("train --seed -1", "--seed: -1 must lie between 0"),
     ("train --minutes ''", "argument --minutes: '' is not a number"),
-    ("train --minutes nan", "--minutes: nan must lie between 0"),
-    ("train --threads -1", "--threads: -1 must lie between 0"),
     ("train tiny 'two\nlines'", "unrecognized arguments: two\\nlines"),
-    ("explore run --port 65536", "argument --port: 65536 must lie between 0 and 65535"),
     ("doctor --code --data .", "--code examines only the code"),
     ("gradcheck LayerNrom", "did you mean 'LayerNorm'"),
     # presets and settings
     ("train tinny", "did you mean 'tiny'"),
-    ("config tinny", "did you mean 'tiny'"),
     ("config nowhere.toml", "No such file"),
-    ("train ''", "it is empty"),
-    ("train tiny --set source_language=de", "data.target_language are both 'de'"),
     ("train tiny --set source_language=de --set target_language=en", "the bundled corpus is English-German (en, de), "),
-    ("train --set norm=per", "did you mean 'pre'?"),
-    (f"{TRAIN} --set P_dorp=0.1", "did you mean 'P_drop'"),
-    (f"{TRAIN} --set P_drop=much", "model.P_drop must be of type float"),
-    (f"{TRAIN} --set P_drop=1", "model.P_drop=1.0 must lie between 0 and 0.999999"),
     (f"{TRAIN} --set steps=0", "training.steps=0 must lie between 1"),
-    (f"{TRAIN} --set h=3", "not a multiple of model.h=3"),
     (f"{TRAIN} --set tokens_per_batch=5", "does not fit into a batch of tokens_per_batch = 5"),
     (f"{TRAIN} --nproc 2 --set tokens_per_batch=5", "does not fit into a batch"),
     (f"{TRAIN} --set vocab_size=100000", "too large for this text"),
     (f"{TRAIN} --set vocab_size=6", "too small for this text"),
     (f"{TRAIN} --set max_length=1", "at most max_length = 1 tokens"),
-    (f"{TRAIN} --set positions=learned --set max_positions=10", "max_positions=10"),
     (f"{TRAIN} --set d_model={2**20} --set d_ff={2**20}", "not enough memory: the model's weights, gradients"),
-    (f"{TRAIN} --set 'd_model=1\nsteps=3'", "in one line"),
     (f"{TRAIN} --set seed=1 --seed 2", "--set training.seed: an option sets the same"),
     (f"{TRAIN} --device gpu:99", "gpu"),
     # text
@@ -106,19 +86,15 @@ REFUSED = [
     (EVALUATE + " {corpus}/val.de --beam 1 --output {tmp}/nowhere/file", "cannot write"),
     # runs
     *((f"{command} {{tmp}}", "no run here") for command in ("translate", "average", "train --resume", "explore")),
-    ("plot {tmp} loss", "no run here"),
     ("evaluate {run}/config.toml", "no run here"),
-    ("translate {tmp}/nowhere", "no run here"),
     ("train --out {run} {SMALL}", "holds a run already"),
     ("train --out {run}/config.toml/run {SMALL}", "cannot write the run's directory"),
     ("train tiny --resume {run}", "no preset, no --out"),
-    ("train --out other --resume {run}", "no preset, no --out"),
     ("train --resume {run} --set d_model=32", "model.d_model is 32, was 16"),
     ("train --resume {run} --seed 7", "training.seed is 7, was 0"),
     ("average {run} --last 5", "cannot average the last 5 checkpoints; there are 4"),
     # searches
     ("translate {run} --nbest 5", "--nbest 5 must be at most the beam, 4"),
-    ("translate {run} --nbest 0", "--nbest: 0 must lie between 1"),
     ("translate {run} --beam 0", "--beam: 0 must lie between 1"),
     ("translate {run} --checkpoint {tmp}/nowhere", "nowhere"),
     ("translate {run} nowhere.en", "nowhere.en"),
