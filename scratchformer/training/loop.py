@@ -126,7 +126,10 @@ class ProgressLog(tqdm):
     def flush(self, keep: int = 0) -> None:
         """Wait for the oldest pending steps, until `keep` are left, and log them."""
         while len(self.pending) > keep:
-            entry = self.trainer.finish(self.pending.pop(0))
+            begun, *later = self.pending
+            self.pending = []  # if a step fails, those begun after it say nothing
+            entry = self.trainer.finish(begun)
+            self.pending = later
             self.trainer.log("step", entry)
             self.update()
             speed = f"{entry['target_tokens'] / entry['seconds']:.0f} tok/s"
