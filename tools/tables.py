@@ -171,37 +171,6 @@ def table1_path(result: dict[str, Any]) -> str:
     return table(["", *(f"n = {n}" for n in rows[0]["sizes"])], ([row["layer"], *row["layers"]] for row in rows))
 
 
-def table1_crossings(result: dict[str, Any]) -> str:
-    rows = result["results"]["crossings"]
-    cells = {(row["attention"], row["recurrent"], row["B"], row["d"]): row for row in rows}
-    columns = sorted({(row["B"], row["d"]) for row in rows})
-
-    def where(row: dict[str, Any], n: float | None) -> str:
-        longest, shortest = row["lengths"][-1], row["lengths"][0]
-        return f"> {longest:,}" if n is None else f"< {shortest}" if n < shortest else f"{n:,.0f}"
-
-    def measured_in(row: dict[str, Any]) -> str:
-        low, high = (where(row, n) for n in row["rounds"])
-        measured = where(row, row["measured"])
-        return f"{measured} ({low} to {high})" if (low, high) != (measured, measured) else measured
-
-    alone = "self-attention, no projections"
-    pairs = [(attention, cell) for attention in ("self-attention", alone) for cell in ("recurrent", "recurrent (LSTM)")]
-    pairs.append((alone, "recurrent, all steps at once"))
-    return table(
-        ["", "", *(f"B = {B}, d = {d}" for B, d in columns)],
-        (
-            entry
-            for attention, recurrent in pairs
-            for of_pair in [[cells[(attention, recurrent) + column] for column in columns]]
-            for entry in (
-                [f"{attention}; {recurrent}", "counted", *(f"{row['counted']:,}" for row in of_pair)],
-                ["", "measured", *map(measured_in, of_pair)],
-            )
-        ),
-    )
-
-
 def ablations_rows(results: dict[str, Any]) -> str:
     """Table 3 with our columns beside the paper's: means over the seeds, and the range."""
     rows = []
@@ -254,7 +223,6 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "tricks": ("cpu_tricks", tricks),
     "table1_growth": ("table1", table1_growth),
     "table1_path": ("table1", table1_path),
-    "table1_crossings": ("table1", table1_crossings),
     "pipeline": ("pipeline", pipeline),
     "ablations_rows": ("ablations", ablations_rows),
     "ablations_claims": ("ablations", ablations_claims),

@@ -34,7 +34,6 @@ averaging
 beam_lengths
 block_of_2026
 embeddings
-faults
 feed_forward
 first_symbol
 label_smoothing
