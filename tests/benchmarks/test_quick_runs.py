@@ -46,7 +46,6 @@ source_worth
 stacks
 table1
 tiny_model
-training_replay
 warm_up
 wires
 """
@@ -57,6 +56,10 @@ def test_an_experiment(command, out):
     name, *arguments = command.split()
     result = quick_run(name, out, *arguments)
     assert result["runs" if name == "ablation" else "results"] and "provenance" in result
+
+
+def test_training_replay(out):
+    assert [each["step"] for each in quick_run("training_replay", out)["replay"]["snapshots"]] == [0, 2, 4]
 
 
 def test_antecedent(tmp_path, out, cli):
