@@ -82,15 +82,18 @@ def step_time(result: dict[str, Any]) -> str:
 
 
 def step_memory(result: dict[str, Any]) -> str:
+    """Peaks of whole processes; and of ours beside the others, without what the imports take."""
     rivals = EAGER, "pytorch_cut"
+
+    def beyond_imports(cell: dict[str, Any], name: str) -> float:
+        return cell["alone"][name]["peak"] - cell["alone"][name]["after_imports"]
+
     columns = key("model", "padding", "threads")
     for name in (OURS, *rivals):
         columns.append((f"{name}, MB", lambda cell, name=name: number(cell["alone"][name]["peak"] / 1e6, ",.0f")))
     for name in rivals:
-        over = "our_memory_over_theirs", name
-        ratios = list(result["cells"][0][over[0]][name])
-        heads = (f"ours / {name}", f"ours / {name}, beyond imports")
-        columns += [(head, at(*over, ratio, form=".2f")) for head, ratio in zip(heads, ratios)]
+        ratio: Callable = lambda cell, name=name: number(beyond_imports(cell, OURS) / beyond_imports(cell, name))
+        columns.append((f"ours / {name}, beyond imports", ratio))
     return table_of(result["cells"], columns)
 
 

@@ -62,13 +62,6 @@ def test_training_replay(out):
     assert [each["step"] for each in quick_run("training_replay", out)["replay"]["snapshots"]] == [0, 2, 4]
 
 
-def test_antecedent(tmp_path, out, cli):
-    small = {"steps": 4, "d_model": 16, "d_ff": 32, "h": 2, "validate_every": 4, "score_every": 4, "threads": 1}
-    settings = [word for key, value in small.items() for word in ("--set", f"{key}={value}")]
-    assert cli("train", "bert-tiny", "--out", tmp_path / "run", *settings).code == 0
-    assert quick_run("antecedent", out, tmp_path / "run")["results"]
-
-
 def test_parsing_of_a_treebank(tmp_path, out):
     for split in ("train", "val"):
         (tmp_path / f"{split}.trees").write_text("(S (NP (DT a) (NN dog)) (VP (VB sleeps)) (. .))\n" * 5)
