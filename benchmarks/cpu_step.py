@@ -1,7 +1,7 @@
 """Time and memory of a training step on a CPU, here and in PyTorch.
 
     python benchmarks/cpu_step.py [--models tiny,multi30k,small,base] [--padding without,with] [--threads 1,2]
-                                  [--without bf16] [--repetitions 20] [--out DIR] [--keep] [--quick]
+                                  [--without bf16] [--repetitions 20] [--out DIR] [--quick]
 
 A step is forward, label-smoothed loss, backward, Adam and clearing the gradients, with dropout. A cell is a model, with
 or without padding, on so many threads. Each cell is measured in a process of its own, in which scratchformer and
@@ -306,7 +306,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=counts, default=[1, 2], help="for all programs (default: 1,2)")
     parser.add_argument("--without", type=names_from(RIVALS), default=[], help="columns to leave out")
     parser.add_argument("--repetitions", type=int, default=20, help="of every batch (default: %(default)s)")
-    parser.add_argument("--keep", action="store_true", help="keep the other cells of an earlier result")
 
 
 def measure_all(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -325,7 +324,7 @@ def measure_all(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         for padding in arguments.padding
         for threads in arguments.threads
     ]
-    yield from cell_by_cell(arguments, "cpu_step", ("model", "padding", "threads"), cells, measured)
+    yield from cell_by_cell(("model", "padding", "threads"), cells, measured)
 
 
 if __name__ == "__main__":

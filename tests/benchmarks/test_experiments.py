@@ -127,23 +127,14 @@ def test_programs_take_turns_and_the_minimum_counts(script):
     assert min(turns.first.values()) == 1 and max(turns.last.values()) == 24
 
 
-def test_an_interrupted_run_keeps_the_cells_it_has(script, tmp_path):
-    harness = script("harness")
-
+def test_an_interrupted_run_keeps_the_cells_it_has(script):
     def measured(model, threads):
         if model == "broken":
             raise KeyboardInterrupt
         return {"seconds": threads}
 
-    def models(names, keep):
-        """The models in the file after a run that is interrupted."""
-        arguments = type("Arguments", (), {"out": tmp_path, "keep": keep})
-        cells = [(name, 1) for name in [*names, "broken", "tiny"]]
-        with pytest.raises(KeyboardInterrupt):
-            for result in harness.cell_by_cell(arguments, "cells", ("model", "threads"), cells, measured):
-                harness.write(tmp_path, "cells", result)
-        return [cell["model"] for cell in harness.earlier(arguments, "cells")["cells"]]
-
-    assert models(["base", "small"], keep=True) == ["base", "small"]  # there was no file yet
-    assert models(["small", "other"], keep=True) == ["base", "small", "other"]
-    assert models(["base"], keep=False) == ["base"]
+    found = script("harness").cell_by_cell(("model", "threads"), [("base", 1), ("small", 2), ("broken", 1)], measured)
+    assert next(found)["cells"] == [{"model": "base", "threads": 1, "seconds": 1}]
+    assert [cell["model"] for cell in next(found)["cells"]] == ["base", "small"]
+    with pytest.raises(KeyboardInterrupt):
+        next(found)
