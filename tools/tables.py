@@ -82,15 +82,18 @@ def step_time(result: dict[str, Any]) -> str:
 
 
 def step_memory(result: dict[str, Any]) -> str:
+    """Peaks of whole processes; and of ours beside the others, without what the imports take."""
     rivals = EAGER, "pytorch_cut"
+
+    def beyond_imports(cell: dict[str, Any], name: str) -> float:
+        return cell["alone"][name]["peak"] - cell["alone"][name]["after_imports"]
+
     columns = key("model", "padding", "threads")
     for name in (OURS, *rivals):
         columns.append((f"{name}, MB", lambda cell, name=name: number(cell["alone"][name]["peak"] / 1e6, ",.0f")))
     for name in rivals:
-        over = "our_memory_over_theirs", name
-        ratios = list(result["cells"][0][over[0]][name])
-        heads = (f"ours / {name}", f"ours / {name}, beyond imports")
-        columns += [(head, at(*over, ratio, form=".2f")) for head, ratio in zip(heads, ratios)]
+        ratio: Callable = lambda cell, name=name: number(beyond_imports(cell, OURS) / beyond_imports(cell, name))
+        columns.append((f"ours / {name}, beyond imports", ratio))
     return table_of(result["cells"], columns)
 
 
@@ -171,37 +174,6 @@ def table1_path(result: dict[str, Any]) -> str:
     return table(["", *(f"n = {n}" for n in rows[0]["sizes"])], ([row["layer"], *row["layers"]] for row in rows))
 
 
-def table1_crossings(result: dict[str, Any]) -> str:
-    rows = result["results"]["crossings"]
-    cells = {(row["attention"], row["recurrent"], row["B"], row["d"]): row for row in rows}
-    columns = sorted({(row["B"], row["d"]) for row in rows})
-
-    def where(row: dict[str, Any], n: float | None) -> str:
-        longest, shortest = row["lengths"][-1], row["lengths"][0]
-        return f"> {longest:,}" if n is None else f"< {shortest}" if n < shortest else f"{n:,.0f}"
-
-    def measured_in(row: dict[str, Any]) -> str:
-        low, high = (where(row, n) for n in row["rounds"])
-        measured = where(row, row["measured"])
-        return f"{measured} ({low} to {high})" if (low, high) != (measured, measured) else measured
-
-    alone = "self-attention, no projections"
-    pairs = [(attention, cell) for attention in ("self-attention", alone) for cell in ("recurrent", "recurrent (LSTM)")]
-    pairs.append((alone, "recurrent, all steps at once"))
-    return table(
-        ["", "", *(f"B = {B}, d = {d}" for B, d in columns)],
-        (
-            entry
-            for attention, recurrent in pairs
-            for of_pair in [[cells[(attention, recurrent) + column] for column in columns]]
-            for entry in (
-                [f"{attention}; {recurrent}", "counted", *(f"{row['counted']:,}" for row in of_pair)],
-                ["", "measured", *map(measured_in, of_pair)],
-            )
-        ),
-    )
-
-
 def ablations_rows(results: dict[str, Any]) -> str:
     """Table 3 with our columns beside the paper's: means over the seeds, and the range."""
     rows = []
@@ -277,7 +249,6 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "tricks": ("cpu_tricks", tricks),
     "table1_growth": ("table1", table1_growth),
     "table1_path": ("table1", table1_path),
-    "table1_crossings": ("table1", table1_crossings),
     "pipeline": ("pipeline", pipeline),
     "block_of_2026": ("block_of_2026", block_of_2026),
     "ablations_rows": ("ablations", ablations_rows),
