@@ -77,7 +77,9 @@ def evaluate(args: argparse.Namespace) -> None:
     if pair:
         names = [f"{record['run']} ({Path(record['checkpoint']).stem})" for record in records]
         result = records[0] | {"against": records[1], "comparison": [each._asdict() for each in comparisons]}
-        texts += [evaluation.comparison_as_text(comparisons, *map(printable, names)), groups.TWO_RUNS]
+        texts.append(evaluation.comparison_as_text(comparisons, *map(printable, names)))
+        if not args.against_checkpoint:
+            texts.append(groups.TWO_RUNS)
     elif len(runs) > 1:
         if not args.checkpoint and len({each["checkpoint"].split("_")[0] for each in records}) > 1:
             tell("the runs are scored by different kinds of checkpoints; choose one, such as --checkpoint best")
