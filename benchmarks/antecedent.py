@@ -1,21 +1,19 @@
 """Pronoun-resolution accuracy after learning from few labelled sentences, with and without pretraining.
 
-    python benchmarks/antecedent.py RUN ... [--ways WAY ...] [--jobs N] [--quick] [--out DIR]
+    python benchmarks/antecedent.py RUN ... [--quick] [--out DIR]
 
 RUN is a masked language model, whose weights the settings of the preset `antecedent` take. The recorded results used
 
     for seed in 0 1 2; do scratchformer train bert-tiny --seed $seed --threads 1 --out runs/bert$seed; done
 
-With each number of labelled sentences, four ways learn the same task from the same sentences:
+With each number of labelled sentences, three ways learn the same task from the same sentences:
 
-    counting      no network: whether the adjective goes more often with the first or the second of the two nouns
-    pretrained    from the weights of the run
-    scratch       from new weights, for as many steps
-    scratch_long  from new weights, for so long that it reads as many positions as pretraining and fine-tuning together
+    counting    no network: whether the adjective goes more often with the first or the second of the two nouns
+    scratch     from new weights
+    pretrained  from the weights of the run, for as many steps
 
-RATES of learning are tried for pretrained and scratch, and the one with the highest accuracy on the sentences of the
-val split (mean over the runs; of equals the first) is chosen for each number of sentences. scratch_long uses the choice
-of scratch.
+RATES of learning are tried for both networks, and the one with the highest accuracy on the sentences of the val split
+(mean over the runs; of equals the first) is chosen for each number of sentences.
 
 The last weights are tested on the sentences of the test split and on the minimal pairs of test_coreference. Two nouns
 that "it" could mean in a sentence of test_coreference are never the two of a training sentence. Pretraining reads the
@@ -25,15 +23,13 @@ training sentences, too, but not their labels.
 import argparse
 import tempfile
 from collections import Counter, defaultdict
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from harness import earlier, number, record, rounded, spread
-from provenance import surroundings
+from harness import number, record, rounded, spread
 from training_runs import trained
 
 from scratchformer import config as configs
@@ -43,10 +39,9 @@ from scratchformer.tasks.antecedent import AntecedentTask, is_right, pairs_of, w
 from scratchformer.text.bundled import Example, both_right, words
 from scratchformer.training.run import RunDirectory
 
-SIZES, SIZES_FOR_LONG = (100, 300, 1000, 3061), (300, 3061)
+SIZES = (100, 300, 1000, 3061)
 RATES = ((0.1, 100), (0.4, 100), (1.0, 400))
 """lr_factor and warmup: that of the preset, one between, and that of pretraining"""
-WAYS = ("counting", "scratch", "scratch_long", "pretrained")
 MEASURES = ("val", "test", "sentences", "pairs")
 
 Row = dict[str, Any]
@@ -106,35 +101,12 @@ def learned(config: Config, n: int) -> Row:
     return row
 
 
-def trainings(way: str, run: Path, choice: dict[int, tuple], quick: bool) -> list[tuple[Config, int]]:
-    """Configuration and number of sentences of each training of this way that belongs to a run.
-
-    choice  number of sentences -> lr_factor and warmup, for scratch_long
-    """
-    config, before = config_for(run, quick), configs.load(RunDirectory(run).config_file).training
-    if way == "pretrained":
-        config = configs.with_settings(config, {"training.pretrained": str(run.absolute())})
-    if way == "scratch_long" and not quick:
-        now = config.training
-        ratio = before.tokens_per_batch * before.accumulation / (now.tokens_per_batch * now.accumulation)
-        config = configs.with_settings(config, {"training.steps": now.steps + round(ratio * before.steps)})
-    return [
-        (configs.with_settings(config, {"training.lr_factor": factor, "training.warmup": warmup}), n)
-        for n in sizes(way, quick)
-        for factor, warmup in ([choice[n]] if way == "scratch_long" else RATES[: 1 if quick else None])
-    ]
-
-
 def config_for(run: Path, quick: bool) -> Config:
     """The preset, with the model and the seed of a masked language model."""
     pretraining, preset = configs.load(RunDirectory(run).config_file), configs.PRESETS["antecedent"]
     training = replace(preset.training, seed=pretraining.training.seed, threads=1)
     training = replace(training, steps=2) if quick else training
     return replace(preset, model=replace(pretraining.model, n_classes=2), training=training)
-
-
-def sizes(way: str, quick: bool) -> tuple[int, ...]:
-    return (4,) if quick else SIZES_FOR_LONG if way == "scratch_long" else SIZES
 
 
 def chosen(rows: list[Row], n: int) -> list[Row]:
@@ -159,28 +131,22 @@ def summary(rows: list[Row]) -> dict[str, Any]:
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="directories of masked language models")
-    ways = "default: all; the others stay as the file has them"
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help=ways)
-    parser.add_argument("--jobs", type=int, default=1, help="trainings at a time (default: 1)")
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    quick, results = arguments.quick, earlier(arguments, "antecedent").get("results", {})
-    configurations = [config_for(run, quick) for run in arguments.runs]
-    with ProcessPoolExecutor(arguments.jobs) as pool:
-        for way in (way for way in WAYS if way in arguments.ways):
-            if way == "counting":
-                rows = [counted(n, config.training.seed) for config in configurations for n in sizes(way, quick)]
-            else:
-                scratch = results["scratch"]["rows"] if way == "scratch_long" else []
-                best = {row["n"]: chosen(scratch, row["n"])[0] for row in scratch}
-                choice = {n: (row["lr_factor"], row["warmup"]) for n, row in best.items()}
-                tasks = [task for run in arguments.runs for task in trainings(way, run, choice, quick)]
-                rows = list(pool.map(learned, *zip(*tasks)))
-            results[way] = {"provenance": surroundings(), "rows": rows}
-    summaries = {way: summary(results[way]["rows"]) for way in WAYS if way in results}
-    config = configs.to_dict(configurations[0])
-    return {"config": config, "rates": RATES, "summary": summaries, "results": results}
+    sizes, rates = ((4,), RATES[:1]) if arguments.quick else (SIZES, RATES)
+    results: dict[str, list[Row]] = {"counting": [], "scratch": [], "pretrained": []}
+    for run in arguments.runs:
+        scratch = config_for(run, arguments.quick)
+        pretrained = configs.with_settings(scratch, {"training.pretrained": str(run.absolute())})
+        for n in sizes:
+            results["counting"].append(counted(n, scratch.training.seed))
+            for way, config in (("scratch", scratch), ("pretrained", pretrained)):
+                for factor, warmup in rates:
+                    rated = configs.with_settings(config, {"training.lr_factor": factor, "training.warmup": warmup})
+                    results[way].append(learned(rated, n))
+    summaries = {way: summary(rows) for way, rows in results.items()}
+    return {"config": configs.to_dict(scratch), "rates": RATES, "summary": summaries, "results": results}
 
 
 if __name__ == "__main__":

@@ -190,7 +190,6 @@ def measure(task: Task, threads: int, beam: int, repetitions: int, without: list
         "time_over_ours": over_ours(spread),
         "fastest_over_fastest": fastest_over_fastest({name: labels["minimum"] for name, labels in spread.items()}),
         "missing": dict.fromkeys(without, "left out"),
-        "page_faults": {name: round(float(each.mean(axis=0).sum())) for name, each in turns.faults.items()},
     }
 
 

@@ -81,12 +81,14 @@ def tell_error(error: Exception) -> int:
             tell(f"scratchformer: {error}")
         return code
     of_gpu = type(error).__module__.startswith("cupy")
-    last = traceback.extract_tb(error.__traceback__)[-1]
+    frames, registry = traceback.extract_tb(error.__traceback__), sys.modules.get("scratchformer.nn.registry")
+    own = list(map(str, registry.LOADED)) if registry else []  # files of the user's layers
+    last = ([frame for frame in frames if frame.filename in own] or frames)[-1]
     reason = f"unexpected {type(error).__name__} in {os.path.basename(last.filename)}, line {last.lineno}"
     where = (
         f"{TRACEBACK}=1 and CUDA_LAUNCH_BLOCKING=1 in the environment show where"
         if of_gpu
-        else f"{TRACEBACK}=1 shows all of it"
+        else f"{'sf.gradcheck checks a layer of yours; ' if own else ''}{TRACEBACK}=1 shows all of it"
     )
     tell(f"scratchformer: {'the GPU failed' if of_gpu else reason}: {in_one_line(error)}; {where}")
     return code if of_gpu or job.is_rank() else 2

@@ -72,8 +72,6 @@ class ModelConfig:
             raise UserError(f"model.h={self.h} is not a multiple of model.h_kv={self.h_kv}")
         if self.positions == "rotary" and (self.d_k or self.d_model // self.h) % 2:
             raise UserError("rotary positions turn pairs of coordinates: model.d_k must be even")
-        if self.positions == "alibi" and self.architecture != "decoder":
-            raise UserError("model.positions=alibi is for language models: its attention is causal")
         if self.image_size % self.patch_size:
             raise UserError(
                 f"model.image_size={self.image_size} is not a multiple of model.patch_size={self.patch_size}"
@@ -366,6 +364,9 @@ def require_effect(config: Config, named: set[str], has_validation: bool) -> Non
         (not model.reads_text, keys_of("model", "vocab_size max_positions"), f"{task} reads no text"),
         (model.reads_text, keys_of("model", "image_size patch_size"), f"{task} reads no images"),
         (model.reads_text and model.positions != "learned", {"model.max_positions"}, limit),
+        (model.positions != "rotary", {"model.rope_theta"}, "give model.positions=rotary"),
+        (config.training.schedule != "cosine", {"training.learning_rate"}, "give training.schedule=cosine"),
+        (config.training.schedule != "noam", {"training.lr_factor"}, "the cosine schedule has training.learning_rate"),
     ]
     for applies, keys, reason in rules:
         for key in sorted(keys & named) if applies else ():

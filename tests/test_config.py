@@ -232,6 +232,9 @@ WITHOUT_EFFECT = [
     ("vit-digits", {"vocab_size": 90}, True, "digits reads no text"),
     ("tiny", {"patch_size": 4}, True, "translation reads no images"),
     ("tiny", {"max_positions": 300}, True, NO_LIMIT),
+    ("tiny", {"rope_theta": 1e5}, True, "give model.positions=rotary"),
+    ("tiny", {"learning_rate": 0.01}, True, "give training.schedule=cosine"),
+    ("llama-tiny", {"lr_factor": 2.0}, True, "the cosine schedule has training.learning_rate"),
 ]
 
 

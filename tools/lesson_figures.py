@@ -7,11 +7,12 @@ because the image stays too.
 
 from __future__ import annotations
 
+import io
 import re
 from html import escape
-from pathlib import Path
 from xml.etree import ElementTree
 
+from matplotlib import rc_context
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
@@ -51,7 +52,10 @@ def with_title(text: str, alt: str) -> str:
 
 def of_matplotlib(figure: Figure) -> str:
     mark_what_lies_on_images(figure)
-    root = ElementTree.fromstring(figures.encoded(figure, Path("x.svg")))
+    drawn = io.BytesIO()
+    with rc_context({"svg.hashsalt": "scratchformer"}):  # the same names of elements each time
+        figure.savefig(drawn, format="svg", dpi=150, facecolor="white")
+    root = ElementTree.fromstring(drawn.getvalue())
     for element in root.findall(f"{{{SVG}}}metadata"):
         root.remove(element)
     used = {"#000000": INK}

@@ -40,7 +40,10 @@ def add(commands: Commands) -> None:
     parser.add_argument("preset", type=word, nargs="?", metavar="PRESET|FILE.toml", help=preset)
     add_data(parser)
     add_pretrained(parser)
-    own = "a Python file of yours: with layers that --set chooses (sf.register), or FILE:CLASS with a model"
+    own = (
+        "a Python file of yours: with layers that --set chooses (sf.register), or FILE:CLASS with a model; "
+        "sf.gradcheck checks their gradients (docs/extending.md)"
+    )
     parser.add_argument("--model", metavar="FILE[:CLASS]", dest="defined_in", help=own)
     add_option(parser, "--out RUN", path, "the run's directory (default: runs/PRESET)")
     add_option(parser, "--resume RUN", path, "resume the run in this directory")
@@ -137,6 +140,7 @@ def how_to_resume(args: argparse.Namespace, run: RunDirectory) -> str:
 def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ranks: Communicator) -> int:
     """Train in this process, alone or as one of several ranks; rank 0 writes the messages. -> exit code"""
     from scratchformer.backends.cpu import keep_freed_memory
+    from scratchformer.nn.registry import not_chosen
     from scratchformer.parallel import job
     from scratchformer.tasks import start
     from scratchformer.training import loop
@@ -162,6 +166,9 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
         n_steps = planned_steps(trainer.config, trainer.data.train.n_targets, len(trainer.plan.epoch(0)))
         if found := contradictions(trainer.config, n_steps):
             say(f"{run.path}: {found}")
+        if unused := not_chosen(config.model):
+            would = " ".join(f"--set {setting}" for setting in unused)
+            say(f"{config.model.defined_in}: registers layers that no setting chooses; {would} would")
     reason = loop.train(trainer)
     if not trainer.progress.step:
         say(f"{run.path}: {reason}, before the first step was done; {how_to_resume(args, run)}")

@@ -26,9 +26,10 @@ from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
 from scratchformer.files import make_directory, whole_file
 from scratchformer.nn.attention import attention_weights
-from scratchformer.nn.optim import noam
+from scratchformer.nn.optim import scheduled
 from scratchformer.text.batches import encode_sequences
-from scratchformer.text.tokenizer import BOS, EOS, TokenizerPair
+from scratchformer.text.tokenizer import BOS, EOS
+from scratchformer.text.words import TokenizerPair
 from scratchformer.training.run import RunDirectory, require_place
 
 DARK, LIGHT, ACCENT = "#00315c", "#9ecae1", "#d95f02"
@@ -120,31 +121,33 @@ def millions(entries: Entries) -> np.ndarray:
 
 @as_default_style
 def schedule_figure(run: RunDirectory) -> Figure:
-    """Draw the learning rate of each optimizer step (paper §5.3, equation 3), with its largest value as text.
+    """Draw the learning rate of each optimizer step (paper §5.3, equation 3; or cosine), with its peak as text.
 
     The learning rates that the run's log has are drawn behind the curve.
     """
     config = configs.load(run.config_file)
-    d_model, warmup, factor = config.model.d_model, config.training.warmup, config.training.lr_factor
-    steps, logged = config.training.steps, run.read_log("step")
+    warmup, steps, logged = config.training.warmup, config.training.steps, run.read_log("step")
     peak = min(warmup, steps)
     at = np.unique(np.append(np.linspace(1, steps, 1000).astype(int), peak))
-    rates = [noam(int(step), d_model, warmup, factor) for step in at]
+    rates = [scheduled(config, int(step)) for step in at]
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
-    name = f"equation 3: d_model = {d_model}, warmup = {warmup:,}, factor = {factor:g}"
+    factor, shape = f"factor = {config.training.lr_factor:g}", "step$^{-0.5}$"
+    name = f"equation 3: d_model = {config.model.d_model}, warmup = {warmup:,}, {factor}"
+    if config.training.schedule == "cosine":
+        name, shape = f"cosine: warmup = {warmup:,}, steps = {steps:,}", "half a cosine"
     axes.plot(at, rates, color=DARK, label=name, zorder=3)
     if logged:
         wide: Any = {"linewidth": 6, "alpha": 0.5, "solid_capstyle": "butt"}
         axes.plot(column(logged, "step"), column(logged, "learning_rate"), color=ACCENT, label="the run's log", **wide)
-    highest = noam(peak, d_model, warmup, factor)
+    highest = scheduled(config, peak)
     text = f"{'peak' if warmup <= steps else 'still rising'}: {highest:.3g} at step {peak:,}"
     side = "left" if peak < steps / 2 else "right"
     axes.annotate(text, (peak, highest), (0, 8), textcoords="offset points", ha=side)
     axes.plot([peak], [highest], "o", color=DARK, zorder=3)
     axes.set_ylim(0, 1.15 * max([highest, *(entry["learning_rate"] for entry in logged)]))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    label(axes, "Learning rate: linear warmup, then step$^{-0.5}$", x="optimizer step", y="learning rate")
+    label(axes, f"Learning rate: linear warmup, then {shape}", x="optimizer step", y="learning rate")
     axes.legend(loc="lower right")
     return figure
 

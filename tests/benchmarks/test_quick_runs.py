@@ -32,12 +32,11 @@ attention_scaling
 attention_scaling --part attention_without_push
 averaging
 beam_lengths
+block_of_2026
 embeddings
 faults
 feed_forward
 first_symbol
-head_pruning
-heads
 label_smoothing
 longer
 one_file
@@ -49,7 +48,6 @@ stacks
 table1
 tiny_model
 training_replay
-vision
 warm_up
 wires
 """
@@ -62,12 +60,11 @@ def test_an_experiment(command, out):
     assert result["runs" if name == "ablation" else "results"] and "provenance" in result
 
 
-@pytest.mark.parametrize("name", ["masked_language_model", "antecedent"])
-def test_what_begins_with_a_masked_language_model(name, tmp_path, out, cli):
+def test_antecedent(tmp_path, out, cli):
     small = {"steps": 4, "d_model": 16, "d_ff": 32, "h": 2, "validate_every": 4, "score_every": 4, "threads": 1}
     settings = [word for key, value in small.items() for word in ("--set", f"{key}={value}")]
     assert cli("train", "bert-tiny", "--out", tmp_path / "run", *settings).code == 0
-    assert quick_run(name, out, tmp_path / "run")["results"]
+    assert quick_run("antecedent", out, tmp_path / "run")["results"]
 
 
 def test_parsing_of_a_treebank(tmp_path, out):
@@ -124,12 +121,7 @@ def test_scaling_on_cpus(out):
     assert rows[0]["efficiency"] == rows[2]["efficiency"] == 1 and rows[1]["efficiency"] > 0
 
 
-def test_cpu_ranks(corpus, out):
-    assert quick_run("cpu_ranks", out, "--data", corpus)["processes_have_the_losses_of_threads"]
-
-
 def test_pipeline(out):
     found = quick_run("pipeline", out)["results"]
     assert [path.name for path in out.iterdir()] == ["pipeline.json"]
-    assert found["stages"].keys() == {"clean", "vocabulary", "encode"} and found["resume"]["exact"]
-    assert found["memory"]["together_resident_mb"] >= found["memory"]["parent_resident_mb"] > 10
+    assert found["stages"].keys() == {"clean", "vocabulary", "encode"} and found["memory_mb"] > 10

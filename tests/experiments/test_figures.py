@@ -120,6 +120,13 @@ def test_the_logged_rates_lie_on_the_curve(logged):
     np.testing.assert_allclose(drawn.get_ydata(), curve.get_ydata()[:9])
 
 
+def test_a_cosine_schedule_is_drawn_as_one(logged):
+    run = logged(0, warmup=40, steps=400, schedule="cosine", learning_rate=0.002)
+    [axes] = figures.schedule_figure(run).axes
+    assert axes.lines[0].get_ydata().max() == 0.002 and axes.lines[0].get_ydata()[-1] == pytest.approx(0.0002)
+    assert axes.lines[0].get_label().startswith("cosine") and "half a cosine" in axes.get_title()
+
+
 def test_a_run_that_ends_before_the_peak(logged):
     [axes] = figures.schedule_figure(logged(0, warmup=4000, steps=1000)).axes
     assert axes.texts[0].get_text().startswith("still rising") and "step 1,000" in axes.texts[0].get_text()

@@ -169,15 +169,15 @@ def test_the_tokenizer_learns_from_the_training_text_alone(small_config):
     assert train_tokenizer(corpus, config).serialized == alone.serialized
 
 
+# When to stop ---------------------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("settings, expected", [("warmup=20", "warm-up, 20 of 12 steps (167%)"), ("warmup=6", "")])
 def test_what_doctor_would_fail_is_said_once_when_a_training_begins(cli, small_settings, tmp_path, settings, expected):
     result = cli("train", "tiny", *small_settings, "--set", settings, "--set", "lr_factor=0.7", "--out", tmp_path / "r")
     remarks = [line for line in result.err.splitlines() if "`scratchformer doctor`" in line]
     assert result.code == 0 and len(remarks) == bool(expected)
     assert all(f"doctor` would fail this configuration: {expected}" in line for line in remarks)
-
-
-# When to stop ---------------------------------------------------------------------------------------------------------
 
 
 def test_steps_are_the_end(trained):

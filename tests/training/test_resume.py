@@ -53,15 +53,6 @@ def test_a_resumed_run_is_an_uninterrupted_run(begin, trained, small_config, sam
     same_run(trainer.run, trained)
 
 
-def test_planned_stops_leave_no_trace(begin, trained, small_config, same_run):
-    run = begin(steps=2).run
-    for steps in (2, 5, 7, 12):
-        finish(run, small_config(steps=steps))
-    for extra in (2, 5, 7):
-        run.checkpoints.of_step(extra).unlink()  # saved at the stops
-    same_run(run, trained)
-
-
 def test_an_average_is_used_until_training_has_gone_on(own_run, small_config, capsys, files_of):
     checkpoints.save(own_run.checkpoints.average, checkpoints.average(own_run.checkpoints.steps()))
     before = files_of(own_run.path)
@@ -238,19 +229,6 @@ class Own(Linear):
 """
 
 
-def test_constants_and_helpers_are_code_and_docstrings_and_layout_are_not(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    found = []
-    for number, (scale, power, docstring) in enumerate(
-        [(1, "", ""), (1, "", "'''f.'''  # f"), (2, "", ""), (1, "**2", "")]
-    ):
-        text = LAYER.format(scale=scale, power=power, docstring=docstring)
-        (tmp_path / f"own_layer_{number}.py").write_text(text, encoding="utf-8")
-        own = importlib.import_module(f"own_layer_{number}").Own(2, 2, np.random.default_rng(0), "float32")
-        found.append(code_of(own)["Own"])
-    assert found[0] == found[1] and len(set(found)) == 3
-
-
 # Real processes -------------------------------------------------------------------------------------------------------
 
 KILLED = """
@@ -273,6 +251,19 @@ RunDirectory.log = log
 cli.main(sys.argv[1:])
 """
 """`scratchformer` that kills itself, so many seconds after so many lines of the log: the test might come too late."""
+
+
+def test_constants_and_helpers_are_code_and_docstrings_and_layout_are_not(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    found = []
+    for number, (scale, power, docstring) in enumerate(
+        [(1, "", ""), (1, "", "'''f.'''  # f"), (2, "", ""), (1, "**2", "")]
+    ):
+        text = LAYER.format(scale=scale, power=power, docstring=docstring)
+        (tmp_path / f"own_layer_{number}.py").write_text(text, encoding="utf-8")
+        own = importlib.import_module(f"own_layer_{number}").Own(2, 2, np.random.default_rng(0), "float32")
+        found.append(code_of(own)["Own"])
+    assert found[0] == found[1] and len(set(found)) == 3
 
 
 @pytest.fixture(scope="module")
