@@ -127,11 +127,6 @@ def test_a_cosine_schedule_is_drawn_as_one(logged):
     assert axes.lines[0].get_label().startswith("cosine") and "half a cosine" in axes.get_title()
 
 
-def test_a_run_that_ends_before_the_peak(logged):
-    [axes] = figures.schedule_figure(logged(0, warmup=4000, steps=1000)).axes
-    assert axes.texts[0].get_text().startswith("still rising") and "step 1,000" in axes.texts[0].get_text()
-
-
 # Attention ------------------------------------------------------------------------------------------------------------
 
 
