@@ -16,7 +16,6 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Callable, Iterable, Sequence
 
-from scratchformer.experiments.markdown import markup_table as table
 from scratchformer.experiments.paper import PAPER_TABLE3
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,6 +26,13 @@ from ablation import INCONCLUSIVE, METRICS, judge_claims  # noqa: E402
 RESULTS = ROOT / "benchmarks" / "results"
 PAGES = [ROOT / "docs" / f"{name}.md" for name in ("performance", "ablations", "reproduction", "table1")]
 OURS, EAGER = "scratchformer", "pytorch"
+
+
+def table(header: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
+    """Write a Markdown table whose cells are Markdown; only a | in them is escaped."""
+    lines = [[str(cell).replace("|", r"\|") for cell in row] for row in (header, *rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def number(value: float | None, form: str = ".2f") -> str:

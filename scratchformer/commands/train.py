@@ -17,9 +17,9 @@ from scratchformer.commands.options import (
     add_machine,
     add_option,
     add_settings,
-    number_from,
     path,
     setting,
+    within,
     word,
 )
 from scratchformer.commands.terminal import tell
@@ -53,7 +53,7 @@ def add(commands: Commands) -> None:
         "end the job when one of its processes exchanges nothing for S seconds; S must be more than it takes "
         "to read the text, to train the tokenizer, to validate or to save (default: 1800; 0: never)"
     )
-    add_option(parser, "--timeout S", number_from(0, 10**7), timeout, 1800)
+    add_option(parser, "--timeout S", within(0, 10**7), timeout, 1800)
     dry_run = "print parameters, memory, FLOPs, tokens a second of three steps, and hours; write nothing"
     parser.add_argument("--dry-run", action="store_true", help=dry_run)
     add_settings(parser)
