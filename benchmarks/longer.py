@@ -99,7 +99,7 @@ def more_long_sentences(splits: dict[str, list[bundled.Example]], count: int) ->
         for example in splits["train"]
         for form in corpus.forms(bundled.words(example.source), bundled.words(example.target))
     }
-    return corpus.long(count)
+    return corpus.drawn(count, lambda: "long", grammar.MAX_WORDS_LONG, grammar.MAX_WORDS + 1)
 
 
 def model_of(variant: Variant, config: Config) -> Transformer:

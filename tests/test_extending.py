@@ -110,6 +110,29 @@ def test_other_code_at_loading_is_said(cli, mine, trained):
     assert said.code == 0 and "trained with other code of RMSNorm" in said.err
 
 
+TRAIN_WITH_RMS = [
+    "train",
+    "tiny",
+    *(word for name, value in {**SMALL, "norm": "my-rms"}.items() for word in ("--set", f"{name}={value}")),
+]
+
+
+def test_an_error_in_her_layer_names_her_file_and_line(cli, mine):
+    wrong = "self.outer.forward(value[..., 1:])"  # fails in the library's Linear
+    mine.write_text(FILE.replace("self.outer.forward(z * s * value)", wrong), encoding="utf-8")
+    line = next(number for number, text in enumerate(mine.read_text("utf-8").splitlines(), 1) if wrong in text)
+    said = cli(*TRAIN_WITH_RMS, "--set", "feed_forward=my-swiglu", "--model", "my.py", "--out", "run").err.splitlines()[
+        -1
+    ]
+    assert f"ValueError in my.py, line {line}: " in said and "sf.gradcheck checks a layer of yours" in said
+
+
+def test_layers_that_no_setting_chooses_are_named(cli, mine):
+    said = cli(*TRAIN_WITH_RMS, "--set", "steps=1", "--model", "my.py", "--out", "run").err
+    assert f"{mine}: registers layers that no setting chooses; --set attention=my-rotary --set feed_forward=" in said
+    assert "norm=my-rms" not in said
+
+
 def test_a_missing_file_is_named_with_its_copy(refused, mine, trained):
     mine.unlink()
     LOADED.clear()

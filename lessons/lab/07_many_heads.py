@@ -2,14 +2,14 @@
 # # Lab notes 07 · Many heads
 #
 # What stands behind [lesson 07](../07_many_heads.py): why one head can't always keep two answers apart, what one head
-# could do, the number of heads in the paper's Table 3, and the alignment that heads find.
+# could do, and the number of heads in the paper's Table 3.
 
 # %% Imports
 import course  # noqa: F401  finds lessons/support
 
 import numpy as np
 
-from support.lesson import measure, recorded, table
+from support.lesson import measure
 
 # %% [markdown]
 # ## Experiment 1: what one head can and cannot do
@@ -57,27 +57,3 @@ for seed in (0, 1, 2):
 # Sixteen don't. The paper says that one head is 0.9 BLEU worse than the best, and that quality also drops "with too
 # many heads" (§6.2), which by its table means 32. No setting has an interval or a second seed, so differences of a
 # tenth say nothing.
-#
-# ## Experiment 3: the alignment that heads find
-#
-# The corpus knows which English words each German word renders. In 500 sentences, how often does the largest weight of
-# a cross-attention head fall on one of them? Two baselines never look at the words: a word at random, and the
-# *diagonal*, which is as far along in the English sentence as in the German one. The four models differ in nothing but
-# the seed; model 0 is the bundled one.
-
-# %%
-result = recorded("heads")
-alignment = [run["alignment"] for run in result["results"]]
-best = np.array([[max(head["accuracy"] for head in layer) for layer in each["heads"]]
-                 for each in alignment])
-table(["", "model 0", "model 1", "model 2", "model 3"],
-      [[f"best head of layer {layer + 1}", *(f"{each:.2f}" for each in best[:, layer])]
-       for layer in (0, 1)])
-measure("a word at random", alignment[0]["by_chance"], 0.11, 0.13)
-measure("the diagonal", alignment[0]["diagonal"]["accuracy"], 0.6, 0.63)
-measure("best head of layer 1, highest of four models", best[:, 0].max(), 0.5, 0.55)
-measure("best head of layer 2, lowest of four models", best[:, 1].min(), 0.88, 0.9)
-
-# %% [markdown]
-# In every model one head of layer 2 finds a right word in about nine cases of ten. All heads of layer 1 do worse than
-# the diagonal.

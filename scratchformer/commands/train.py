@@ -15,13 +15,11 @@ from scratchformer.commands.options import (
     add_command,
     add_data,
     add_machine,
-    add_nproc,
     add_option,
-    add_pretrained,
     add_settings,
     path,
     setting,
-    whole,
+    within,
     word,
 )
 from scratchformer.commands.terminal import tell
@@ -39,8 +37,10 @@ def add(commands: Commands) -> None:
     preset = f"{', '.join(configs.PRESETS)}, {row}, or a TOML file (default: tiny)"
     parser.add_argument("preset", type=word, nargs="?", metavar="PRESET|FILE.toml", help=preset)
     add_data(parser)
-    add_pretrained(parser)
-    own = "a Python file of yours: with layers that --set chooses (sf.register), or FILE:CLASS with a model"
+    own = (
+        "a Python file of yours: with layers that --set chooses (sf.register), or FILE:CLASS with a model; "
+        "sf.gradcheck checks their gradients (docs/extending.md)"
+    )
     parser.add_argument("--model", metavar="FILE[:CLASS]", dest="defined_in", help=own)
     add_option(parser, "--out RUN", path, "the run's directory (default: runs/PRESET)")
     add_option(parser, "--resume RUN", path, "resume the run in this directory")
@@ -48,12 +48,12 @@ def add(commands: Commands) -> None:
     add_option(parser, "--minutes M", setting("minutes"), "stop after this much wall time")
     add_machine(parser, "tf32", resumed="; with --resume as before")
     share = "each with its own GPU or its share of the cores"
-    add_nproc(parser, f"train with N processes on this machine, {share}")
+    add_option(parser, "--nproc N", within(1, 1000), f"train with N processes on this machine, {share}", 1)
     timeout = (
         "end the job when one of its processes exchanges nothing for S seconds; S must be more than it takes "
         "to read the text, to train the tokenizer, to validate or to save (default: 1800; 0: never)"
     )
-    add_option(parser, "--timeout S", whole(0, 10**7), timeout, 1800)
+    add_option(parser, "--timeout S", within(0, 10**7), timeout, 1800)
     dry_run = "print parameters, memory, FLOPs, tokens a second of three steps, and hours; write nothing"
     parser.add_argument("--dry-run", action="store_true", help=dry_run)
     add_settings(parser)
@@ -119,9 +119,6 @@ def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) 
     """Start `--nproc` processes with the same command, and wait for them -> exit code"""
     from scratchformer.parallel import launcher
 
-    for name in configs.named_paths(config):
-        if Path(name).exists() and not (Path(name).is_file() or Path(name).is_dir()):
-            raise UserError(f"{name}: {args.nproc} processes cannot all read it, since it is not a file on disk")
     code = launcher.launch(launcher.command_of(args.arguments), args.nproc)
     if code != 0 and run.config_file.exists():
         with suppress(UserError):  # another job trains in this run
@@ -140,6 +137,7 @@ def how_to_resume(args: argparse.Namespace, run: RunDirectory) -> str:
 def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ranks: Communicator) -> int:
     """Train in this process, alone or as one of several ranks; rank 0 writes the messages. -> exit code"""
     from scratchformer.backends.cpu import keep_freed_memory
+    from scratchformer.nn.registry import not_chosen
     from scratchformer.parallel import job
     from scratchformer.tasks import start
     from scratchformer.training import loop
@@ -165,6 +163,9 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
         n_steps = planned_steps(trainer.config, trainer.data.train.n_targets, len(trainer.plan.epoch(0)))
         if found := contradictions(trainer.config, n_steps):
             say(f"{run.path}: {found}")
+        if unused := not_chosen(config.model):
+            would = " ".join(f"--set {setting}" for setting in unused)
+            say(f"{config.model.defined_in}: registers layers that no setting chooses; {would} would")
     reason = loop.train(trainer)
     if not trainer.progress.step:
         say(f"{run.path}: {reason}, before the first step was done; {how_to_resume(args, run)}")

@@ -176,8 +176,12 @@ def probe_schedule(config: Config, n_steps: int) -> Iterator[Finding]:
         f"{scheduled(config, training.warmup):.1e} at step {training.warmup}, which is {peak:.2g} of the typical size "
         "of a weight",
         verdict(peak, 0.1, LIMITS["peak learning rate"]) if peak >= 0.001 else "note",
-        "training.lr_factor is too large or too small, or the warm-up too short: the peak is lr_factor / sqrt(d_model "
-        "warmup)",
+        (
+            "training.learning_rate is too large or too small"
+            if training.schedule == "cosine"
+            else "training.lr_factor is too large or too small, or the warm-up too short: the peak is lr_factor / "
+            "sqrt(d_model warmup)"
+        ),
     )
     yield Finding(
         "sum of learning rates",
@@ -185,7 +189,8 @@ def probe_schedule(config: Config, n_steps: int) -> Iterator[Finding]:
         "the model learns little, below 1 nothing",
         f"{total:.3g} times the typical size of a weight",
         "note" if training.pretrained and total < 10 else verdict(1 / total, 1 / 10, 1),
-        "too few steps; training.lr_factor is too small; a warm-up longer than the training",
+        f"too few steps; training.{'learning_rate' if training.schedule == 'cosine' else 'lr_factor'} is too small; a "
+        "warm-up longer than the training",
     )
 
 

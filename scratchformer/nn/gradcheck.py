@@ -112,7 +112,8 @@ def gradcheck(
                 array += 0.5 * draw(array.shape)
         upstream, of_inputs, of_weights = run_backward(layer, named_inputs, weights, grads, rng, draw)
         if len(of_inputs) != len(floats):
-            raise ValueError(f"backward returns {len(of_inputs)} gradients, and forward has {len(floats)} float inputs")
+            returned = f"{len(of_inputs)} gradients" if of_inputs else "None"
+            raise ValueError(f"backward returns {returned}, and forward has {len(floats)} float inputs")
 
         def loss() -> float:
             return float((layer.forward(*inputs, rng=rng)[0] * upstream).sum())

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from scratchformer.config import ModelConfig
+from scratchformer.errors import UserError
 from scratchformer.nn.attention import KeyValueCache, Mask, ScaledDotProductAttention, head_sizes, join_heads
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Linear
@@ -275,7 +276,11 @@ class GroupedQueryAttention(Layer):
 
 
 def inner_positions(config: ModelConfig, d_k: int) -> RotaryPositions | AlibiPositions | None:
-    """The positions inside attention, if the configuration asks for them."""
+    """The positions inside attention, if the configuration asks for them. Raises UserError for ALiBi elsewhere."""
     if config.positions == "rotary":
         return RotaryPositions(d_k, config.rope_theta)
-    return AlibiPositions(d_k, config.h) if config.positions == "alibi" else None
+    if config.positions != "alibi":
+        return None
+    if config.architecture != "decoder":
+        raise UserError("model.positions=alibi is for language models: its attention is causal")
+    return AlibiPositions(d_k, config.h)

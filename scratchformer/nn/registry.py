@@ -105,6 +105,12 @@ def new_layer(kind: str, config: ModelConfig, init: np.random.Generator, dtype: 
     return known[name](config, init, dtype)
 
 
+def not_chosen(config: ModelConfig) -> list[str]:
+    """The settings, `norm=mine`, that would choose registered layers, of each kind of which the model has none."""
+    own = {kind: [name for name in names if name not in BUILT_IN[kind]] for kind, names in REGISTRY.items()}
+    return [f"{kind}={name}" for kind, names in own.items() for name in names if getattr(config, kind) not in names]
+
+
 PAPER: dict[str, tuple[Any, ...]] = {
     "attention": ("multi-head",),
     "feed_forward": ("relu", "gelu"),

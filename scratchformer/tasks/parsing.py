@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Any, Sequence
 
@@ -17,8 +18,9 @@ from scratchformer.text import bundled
 from scratchformer.text.batches import EncodedPairs, encode_pairs
 from scratchformer.text.bracket_score import BracketCounts, count_brackets, score_parses
 from scratchformer.text.corpora import Pairs, find_file, require_distinct
-from scratchformer.text.tokenizer import N_SPECIALS, TokenizerPair, WordTokenizer
+from scratchformer.text.tokenizer import N_SPECIALS
 from scratchformer.text.trees import Parse, Tree, cleaned, parsed_trees, read_trees, tags_first
+from scratchformer.text.words import TokenizerPair, WordTokenizer
 from scratchformer.training.run import Trained, translator_of
 from scratchformer.training.trainer import Trainer, TrainingData
 
@@ -112,7 +114,8 @@ class ParsingTask(Task):
             "in %, of {n_sentences:,} sentences, {n_errors} of them not counted; "
             "brackets by EVALB's rules (COLLINS.prm)"
         )
-        return Evaluation(scores, text.format(**scores), [str(tree) for tree, _ in parses])
+        record = scores | {"text_crc32": zlib.crc32("\n".join(map(str, test)).encode())}
+        return Evaluation(record, text.format(**scores), [str(tree) for tree, _ in parses])
 
 
 def model_parses(trained: Trained, test: Sequence[Tree], free: bool = False) -> list[Parse]:

@@ -32,12 +32,10 @@ attention_scaling
 attention_scaling --part attention_without_push
 averaging
 beam_lengths
+block_of_2026
 embeddings
-faults
 feed_forward
 first_symbol
-head_pruning
-heads
 label_smoothing
 longer
 one_file
@@ -48,8 +46,6 @@ source_worth
 stacks
 table1
 tiny_model
-training_replay
-vision
 warm_up
 wires
 """
@@ -62,12 +58,8 @@ def test_an_experiment(command, out):
     assert result["runs" if name == "ablation" else "results"] and "provenance" in result
 
 
-@pytest.mark.parametrize("name", ["masked_language_model", "antecedent"])
-def test_what_begins_with_a_masked_language_model(name, tmp_path, out, cli):
-    small = {"steps": 4, "d_model": 16, "d_ff": 32, "h": 2, "validate_every": 4, "score_every": 4, "threads": 1}
-    settings = [word for key, value in small.items() for word in ("--set", f"{key}={value}")]
-    assert cli("train", "bert-tiny", "--out", tmp_path / "run", *settings).code == 0
-    assert quick_run(name, out, tmp_path / "run")["results"]
+def test_training_replay(out):
+    assert [each["step"] for each in quick_run("training_replay", out)["replay"]["snapshots"]] == [0, 2, 4]
 
 
 def test_parsing_of_a_treebank(tmp_path, out):
@@ -79,12 +71,10 @@ def test_parsing_of_a_treebank(tmp_path, out):
         assert row["val"]["beam 4"]["unparsable"] == 0 <= row["val"]["beam 4, free"]["f1"]
 
 
-def test_cpu_step_keeps_other_cells(out):
+def test_cpu_step(out):
     pytest.importorskip("torch")
-    options = "--padding", "with", "--threads", "1", "--without", "pytorch_cut,bf16", "--keep", "--models"
-    quick_run("cpu_step", out, *options, "small")
-    other, cell = quick_run("cpu_step", out, *options, "tiny")["cells"]
-    assert (other["model"], cell["model"]) == ("small", "tiny")
+    options = "--padding", "with", "--threads", "1", "--without", "pytorch_cut,bf16", "--models", "tiny"
+    (cell,) = quick_run("cpu_step", out, *options)["cells"]
     assert cell["missing"].keys() == {"compile", "pytorch_cut", "bf16"}
     ours, theirs = (cell["seconds"][name]["minimum"] for name in ("scratchformer", "pytorch"))
     assert cell["time_over_ours"]["minimum"]["pytorch"] == pytest.approx(theirs / ours, rel=1e-2)
@@ -124,12 +114,7 @@ def test_scaling_on_cpus(out):
     assert rows[0]["efficiency"] == rows[2]["efficiency"] == 1 and rows[1]["efficiency"] > 0
 
 
-def test_cpu_ranks(corpus, out):
-    assert quick_run("cpu_ranks", out, "--data", corpus)["processes_have_the_losses_of_threads"]
-
-
 def test_pipeline(out):
     found = quick_run("pipeline", out)["results"]
     assert [path.name for path in out.iterdir()] == ["pipeline.json"]
-    assert found["stages"].keys() == {"clean", "vocabulary", "encode"} and found["resume"]["exact"]
-    assert found["memory"]["together_resident_mb"] >= found["memory"]["parent_resident_mb"] > 10
+    assert found["stages"].keys() == {"clean", "vocabulary", "encode"} and found["memory_mb"] > 10

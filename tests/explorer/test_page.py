@@ -177,6 +177,7 @@ def test_without_a_run_it_is_the_demo_s(cli, refused, trained, tmp_path, monkeyp
     "settings, complaint",
     [
         ({"N": 1000, "d_model": 512}, r"its model has [\d,]+ parameters; the explorer's page takes at most 16,000,000"),
+        ({"schedule": "cosine"}, "the explorer's page draws only training.schedule of noam"),
         ({"feed_forward": "gelu"}, "the explorer's page knows only model.feed_forward of relu, not gelu"),
     ],
 )

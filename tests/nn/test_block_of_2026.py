@@ -80,7 +80,12 @@ def test_rotary_positions_of_an_odd_width_are_refused():
         ({"positions": "alibi", "architecture": "encoder"}, "is for language models"),
     ]:
         with pytest.raises(UserError, match=complaint):
-            replace(BLOCK, **changes)
+            new_model(replace(BLOCK, **changes))
+
+
+def test_a_configuration_with_alibi_is_read_back():
+    config = configs.with_settings(configs.preset("gpt-tiny"), {"positions": "alibi"})
+    assert configs.from_dict(configs.to_dict(config), "config.toml") == config
 
 
 def test_the_cosine_schedule():

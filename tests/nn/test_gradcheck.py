@@ -402,7 +402,7 @@ class ReturnsAList(Linear):
     [
         (SummedGradient, r"input 0 has shape \(3, 6\), and its gradient \(6,\)"),
         (TwoGradientsForOneInput, "backward returns 2 gradients, and forward has 1 float inputs"),
-        (ForgetsToReturn, "backward returns 0 gradients, and forward has 1 float inputs"),
+        (ForgetsToReturn, "backward returns None, and forward has 1 float inputs"),
         (ReturnsAList, r"input 0 has shape \(3, 6\), and its gradient is a list"),
     ],
 )
