@@ -174,16 +174,6 @@ class Lexicon:
         """The nouns behind a comma-separated list of classes and single nouns."""
         return tuple(dict.fromkeys(noun for name in split(names) for noun in self.classes.get(name, (name,))))
 
-    @cache
-    def pronoun_patterns(self) -> list[dict[str, Any]]:
-        """The patterns of ambiguous pronouns, with their classes of nouns expanded to lists."""
-        patterns = []
-        for entry in self.data["coreference"]:
-            nouns = {role: self.expand(entry[role]) for role in ("subject", "object")}
-            of = {role: split(entry[role]) for role in ("of_subject", "of_object")}
-            patterns.append({**nouns, **of, "verbs": entry["verbs"]})
-        return patterns
-
 
 @cache
 def split(text: str, separator: str = ",") -> tuple[str, ...]:
@@ -260,6 +250,9 @@ def read_lexicon() -> Lexicon:
         lexicon.adjectives[english] = {"de": entry["de"], "stem": entry.get("stem", entry["de"])}
         for noun in lexicon.expand(entry.get("of", "")):
             lexicon.modifiers[noun] = lexicon.modifiers.get(noun, ()) + (english,)
+    for pattern in data["coreference"]:
+        pattern |= {role: lexicon.expand(pattern[role]) for role in ("subject", "object")}
+        pattern |= {role: split(pattern[role]) for role in ("of_subject", "of_object")}
     return lexicon
 
 
@@ -514,7 +507,7 @@ class Derivation:
             tree = phrase("NP", tree, clause.english)
             german += clause.german
         indefinite = bool(not_leaf) or determiner in ("a", "", "some", "many")
-        slot = "indefinite" if indefinite else "object"
+        slot = "dative" if case == "dat" else "indefinite" if indefinite else "object"
         return Phrase(tree, german, slot, Agreement(3, plural), noun.gender, head)
 
     def free_noun_phrase(
@@ -566,11 +559,11 @@ class Derivation:
     def proper_name(self, name: str) -> Phrase:
         return one_word("NNP", name, name)
 
-    def person_name(self, other_than: Phrase | None = None) -> Phrase:
+    def person_name(self, other_than: Phrase | None = None, case: str = "nom") -> Phrase:
         taken = other_than.head.word if other_than and other_than.head else ""
         gender, group = self.rng.choice([("m", "male"), ("f", "female")])
-        names = [name for name in self.lexicon.data["proper"][group] if name != taken]
-        return self.proper_name(self.rng.choice(names))._replace(gender=gender)
+        name = self.rng.choice([name for name in self.lexicon.data["proper"][group] if name != taken])
+        return one_word("NNP", name, name, gender=gender, slot="dative" if case == "dat" else "object")
 
     def personal_pronoun(self, name: str, case: str = "nom") -> Phrase:
         entry = self.lexicon.data["pronouns"][name]
@@ -614,7 +607,7 @@ class Derivation:
         if takes_person and not not_leaf and not self.wanted.intersection(verb.objects):
             no_noun = subject.head is not None and subject.head.label in ("NNP", "PRP")
             if no_noun and self.chance(0.3):
-                return self.person_name(subject)._replace(slot="dative" if case == "dat" else "object")
+                return self.person_name(subject, case)
             if self.chance(0.15):
                 return self.personal_pronoun(self.object_pronoun(subject), case)
         taken = {leaf.word for leaf in subject.english.leaves()}
@@ -625,7 +618,7 @@ class Derivation:
         found = self.free_noun_phrase(names, case, self.owner(subject), definite, not_leaf)
         assert found.head is not None
         self.links.add((verb.name, self.lexicon.noun_of[found.head.word]))
-        return found._replace(slot="dative") if case == "dat" else found
+        return found
 
     def object_pronoun(self, subject: Phrase) -> str:
         """A pronoun that cannot be mistaken for the subject itself."""
@@ -790,11 +783,9 @@ class Derivation:
         """subject is (not) (too, very) adjective; predicate adjectives do not inflect in German."""
         self.lemmas.add(adjective)
         be, finite = self.auxiliary("be", tense, subject.agreement)
-        node = leaf("JJ", adjective)
-        tokens = [Token(self.lexicon.adjectives[adjective]["de"], (node,))]
-        adverb = leaf("RB", degree) if degree else None
-        if adverb:
-            tokens.insert(0, Token({"too": "zu", "very": "sehr"}[degree], (adverb,)))
+        node, adverb = leaf("JJ", adjective), leaf("RB", degree) if degree else None
+        tokens = [Token({"too": "zu", "very": "sehr"}[degree], (adverb,))] if adverb else []
+        tokens.append(Token(self.lexicon.adjectives[adjective]["de"], (node,)))
         predicate = phrase("ADJP", adverb, node)
         parts = [Phrase(predicate, tokens, "predicate")]
         if negation:
@@ -884,9 +875,8 @@ class Derivation:
                 self.lexicon.expand("person, relative"), "dat", self.owner(subject), True, adjectives=0.15
             )
             if self.chance(0.3):
-                receiver = self.person_name(subject)
-            given = self.verb_object(verb, subject, "acc", as_kein, definite)
-            return [receiver._replace(slot="dative"), given]
+                receiver = self.person_name(subject, "dat")
+            return [receiver, self.verb_object(verb, subject, "acc", as_kein, definite)]
         if frame == "position":
             return [self.place("dat", verb.places)]
         if frame == "motion":
@@ -1322,7 +1312,7 @@ def random_plan(d: Derivation, pattern: dict[str, Any]) -> PronounPlan:
 
 def pronoun_choice(d: Derivation) -> Sentence:
     """Two nouns could be meant; the adjective decides."""
-    return pronoun_sentence(d, random_plan(d, d.rng.choice(d.lexicon.pronoun_patterns())))
+    return pronoun_sentence(d, random_plan(d, d.rng.choice(d.lexicon.data["coreference"])))
 
 
 def pronoun_plain(d: Derivation) -> Sentence:
@@ -1439,7 +1429,7 @@ def hold_out(lexicon: Lexicon, rng: random.Random) -> HeldOut:
     """
     noun_pairs = [
         ((subject, target), number)
-        for number, pattern in enumerate(lexicon.pronoun_patterns())
+        for number, pattern in enumerate(lexicon.data["coreference"])
         for subject, target in product(pattern["subject"], pattern["object"])
         if lexicon.nouns[subject].gender != lexicon.nouns[target].gender
     ]
@@ -1501,10 +1491,9 @@ class Corpus:
 
     def coreference(self, count: int) -> list[Example]:
         """Minimal pairs: for a held-out noun pair, two sentences that differ in the adjective."""
-        patterns = self.lexicon.pronoun_patterns()
         examples: list[Example] = []
         for (subject, target), number in self.held_out.nouns.items():
-            pattern = patterns[number]
+            pattern = self.lexicon.data["coreference"][number]
             plan = random_plan(Derivation(self.lexicon, self.rng), pattern)._replace(subject=subject, object=target)
             members: list[Example] = []
             for of_subject in (True, False):

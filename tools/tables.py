@@ -16,7 +16,6 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Callable, Iterable, Sequence
 
-from scratchformer.experiments.markdown import markup_table as table
 from scratchformer.experiments.paper import PAPER_TABLE3
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,6 +26,13 @@ from ablation import INCONCLUSIVE, METRICS, judge_claims  # noqa: E402
 RESULTS = ROOT / "benchmarks" / "results"
 PAGES = [ROOT / "docs" / f"{name}.md" for name in ("performance", "ablations", "reproduction", "table1")]
 OURS, EAGER = "scratchformer", "pytorch"
+
+
+def table(header: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
+    """Write a Markdown table whose cells are Markdown; only a | in them is escaped."""
+    lines = [[str(cell).replace("|", r"\|") for cell in row] for row in (header, *rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def number(value: float | None, form: str = ".2f") -> str:
@@ -204,6 +210,29 @@ def ablations_claims(results: dict[str, Any]) -> str:
     return table(["claim", "rows", "measured in", "in the paper", "here", "verdict"], rows)
 
 
+def block_of_2026(result: dict[str, Any]) -> str:
+    def bits(row: dict[str, Any]) -> str:
+        found = row["last"]["bits_per_character"]
+        return f"{found['mean']:.3f} ({found['lowest']:.3f} to {found['highest']:.3f})"
+
+    def difference(which: str) -> Callable[[dict[str, Any]], str]:
+        def entry(row: dict[str, Any]) -> str:
+            found = row[which]["difference"]
+            return f"{found['mean']:+.3f} ({found['low']:+.3f} to {found['high']:+.3f})" if found else "–"
+
+        return entry
+
+    columns: list[Column] = [
+        *key("variant", "d_ff"),
+        ("parameters", at("parameters", form=",")),
+        ("bits per character", bits),
+        ("difference, 95 %", difference("last")),
+        ("of averaged weights", difference("average")),
+        ("ms a step", lambda row: number(1000 * row["seconds"]["minimum"], ".0f")),
+    ]
+    return table_of(result["results"], columns)
+
+
 def source(name: str, result: dict[str, Any]) -> str:
     """The line below a table: the file, date, commit, machine and versions."""
     around = result.get("provenance", result)
@@ -227,6 +256,7 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "table1_growth": ("table1", table1_growth),
     "table1_path": ("table1", table1_path),
     "pipeline": ("pipeline", pipeline),
+    "block_of_2026": ("block_of_2026", block_of_2026),
     "ablations_rows": ("ablations", ablations_rows),
     "ablations_claims": ("ablations", ablations_claims),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,6 @@ from scratchformer.commands.translate import machine_of, search_options
 from scratchformer.errors import UserError, printable
 
 if TYPE_CHECKING:
-    from scratchformer.experiments.evaluation import System
     from scratchformer.tasks.task import Evaluation
     from scratchformer.training.run import RunDirectory, Trained
 
@@ -43,7 +43,7 @@ def add(commands: Commands) -> None:
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    """Score a run: translations of a test set by sacreBLEU and chrF, what other runs do by the score of their task.
+    """Score runs: translators by sacreBLEU and chrF on a test set, others by the score of their task. Compare them.
 
     scratchformer evaluate runs/m30k --paper
     scratchformer evaluate runs/wsj --output trees.txt
@@ -73,11 +73,13 @@ def evaluate(args: argparse.Namespace) -> None:
         tell(remark)
     texts = [each.text for each in found]
     records = [{"run": str(run.path)} | each.record for (run, _), each in zip(runs, found)]
-    result = records[0]
+    result: dict[str, Any] = records[0]
     if pair:
         names = [f"{record['run']} ({Path(record['checkpoint']).stem})" for record in records]
         result = records[0] | {"against": records[1], "comparison": [each._asdict() for each in comparisons]}
-        texts += [evaluation.comparison_as_text(comparisons, *map(printable, names)), groups.TWO_RUNS]
+        texts.append(evaluation.comparison_as_text(comparisons, *map(printable, names)))
+        if not args.against_checkpoint:
+            texts.append(groups.TWO_RUNS)
     elif len(runs) > 1:
         if not args.checkpoint and len({each["checkpoint"].split("_")[0] for each in records}) > 1:
             tell("the runs are scored by different kinds of checkpoints; choose one, such as --checkpoint best")
@@ -92,21 +94,27 @@ def evaluate_translations(
     """Translate one test set with each of the runs, and score the translations -> evaluations, comparisons of a pair"""
     from scratchformer.experiments import evaluation
     from scratchformer.text.bleu import doubts
+    from scratchformer.training.checkpoints import progress_of
+    from scratchformer.training.run import checkpoint_file, load_run
 
-    data = runs[0][0].require().data
+    data, found = runs[0][0].require().data, []
     files = evaluation.shared_test_set([run for run, _ in runs], args.source, args.reference)
     sources, references = evaluation.read_parallel(files)
-    texts, found = [*files, *evaluation.texts_of(data)], []
+    device, threads = machine_of(args)
     for index, (run, checkpoint) in enumerate(runs):
-        system = load_system(args, run, checkpoint)
-        with evaluation.open_output(None if index else args.output, texts) as write:
-            lines = system.translate(sources)
+        search, file = search_options(args, run.require()), checkpoint_file(run.checkpoints, checkpoint)
+        translator, name = load_run(run.path, file, threads=threads, device=device), f"{run.path} ({file.stem})"
+        conditions = {"checkpoint": printable(file.name), "step": progress_of(file).step} | search
+        conditions |= {"source": os.path.abspath(files.source), "reference": os.path.abspath(files.target)}
+        output = None if index else args.output
+        with evaluation.open_output(output, [*files, *evaluation.texts_of(data)]) as write:
+            lines = evaluation.translate(translator, sources, printable(f"translate with {name}"), **search)
             write(lines)
-        scored = system.evaluate(files, lines, references, data.target_language, args.paper)
-        found.append(scored._replace(output=lines))
-        if remark := system.translator.unknown.remark():
-            tell(f"{system.name}: {remark}")
-        record_scores(run, scored.record)
+        scored = evaluation.assess(lines, references, data.target_language, args.paper)
+        found.append(evaluation.with_conditions(scored, conditions, run.path)._replace(output=lines))
+        if remark := translator.unknown.remark():
+            tell(f"{name}: {remark}")
+        record_scores(run, found[-1].record)
     if doubt := doubts(references, data.target_language):
         tell(doubt)
     if not pair:
@@ -160,19 +168,6 @@ def require_same_data(trained: Trained) -> None:
             raise UserError(
                 f"{trained.file}: was trained on other text than its files have now, so it cannot be scored"
             )
-
-
-def load_system(args: argparse.Namespace, run: RunDirectory, checkpoint: str | None) -> System:
-    """The model of a run with its checkpoint and its search options."""
-    from scratchformer.experiments.evaluation import System
-    from scratchformer.training.checkpoints import progress_of
-    from scratchformer.training.run import checkpoint_file, load_run
-
-    options, file = search_options(args, run.require()), checkpoint_file(run.checkpoints, checkpoint)
-    device, threads = machine_of(args)
-    # before `progress_of`, which needs a sound file
-    translator = load_run(run.path, file, threads=threads, device=device)
-    return System(run, file, progress_of(file).step, translator, **options)
 
 
 def record_scores(run: RunDirectory, scores: dict[str, Any]) -> None:

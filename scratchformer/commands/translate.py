@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ from scratchformer.config import Config, TrainingConfig
 from scratchformer.errors import UserError
 
 STANDARD_INPUT = Path("-")
-MAX_LINE_BYTES = 2**24
-"""A longer line has too many tokens anyway; without a limit, an endless one would fill the memory."""
 
 if TYPE_CHECKING:
     from scratchformer.backends.device import Device
@@ -37,28 +36,27 @@ def translate(args: argparse.Namespace) -> None:
 
     scratchformer translate runs/tiny --beam 4 sentences.en > sentences.de
     """
+    from scratchformer.decoding.tree_parser import TreeParser
     from scratchformer.training.run import RunDirectory, load_model, translator_of
 
     RunDirectory(args.path).require("translation", "parsing")
     device, threads = machine_of(args)
     trained = load_model(args.path, args.checkpoint, threads=threads, device=device)
-    translator: Any = translator_of(trained)
-    unknown, options = translator.unknown, search_options(args, trained.config)
-    if trained.config.data.task == "parsing":
-        from scratchformer.decoding.tree_parser import TreeParser  # only a parser needs it
-
-        translator = TreeParser(translator)
+    translator, options = translator_of(trained), search_options(args, trained.config)
     if args.nbest > options["beam"]:
         raise UserError(f"--nbest {args.nbest} must be at most the beam, {options['beam']}")
     lines = InputLines(args.files or [STANDARD_INPUT])
     if interactive := lines.are_typed():
         tell("Type a sentence and press Enter to translate it; Ctrl-D ends.")
-    found = translator.stream(lines, **options, nbest=args.nbest, interactive=interactive, place=lines.place)
+    search = partial(translator.stream, beam=options["beam"], alpha=options["alpha"], nbest=args.nbest)
+    stream = partial(search, interactive=interactive, place=lines.place)
+    is_parser = trained.config.data.task == "parsing"
+    found = TreeParser(translator).trees(lines, stream) if is_parser else stream(lines)
     for number, best in enumerate(found, 1):
         for translation in best:
             beginning = f"{number}\t{translation.score:.4f}\t" if args.nbest > 1 else ""
             print(beginning + translation.text, flush=interactive)
-    if remark := unknown.remark():
+    if remark := translator.unknown.remark():
         tell(remark)
 
 
@@ -92,9 +90,7 @@ class InputLines:
 def standard_input() -> Iterator[str]:
     if sys.stdin is None:
         raise UserError("standard input is closed")
-    for number, line in enumerate(iter(lambda: sys.stdin.buffer.readline(MAX_LINE_BYTES), b""), 1):
-        if len(line) == MAX_LINE_BYTES:
-            raise UserError(f"standard input, line {number}: longer than {MAX_LINE_BYTES} bytes")
+    for number, line in enumerate(iter(sys.stdin.buffer.readline, b""), 1):
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError:

@@ -6,7 +6,6 @@ before it begins.
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple, Sequence
@@ -202,39 +201,23 @@ def shared_test_set(runs: Sequence[RunDirectory], source: Path | None, reference
     return files[0]
 
 
-class System(NamedTuple):
-    """A trained model with its search options."""
+def translate(translator: Translator, sentences: list[str], title: str, beam: int, alpha: float) -> list[str]:
+    """The best translation of each sentence, in order. Shows a progress bar with this title on a terminal."""
+    translations = translator.stream(sentences, beam, alpha)
+    shown = tqdm(translations, title, len(sentences), unit=" sentences", disable=None, leave=False)
+    return [best[0].text for best in shown]
 
-    run: RunDirectory
-    checkpoint: Path
-    step: int  # after which the checkpoint was taken
-    translator: Translator
-    beam: int
-    alpha: float
 
-    @property
-    def name(self) -> str:
-        """The run and the checkpoint, for messages."""
-        return printable(f"{self.run.path} ({self.checkpoint.stem})")
-
-    def translate(self, sentences: list[str]) -> list[str]:
-        """The best translation of each sentence, in order. Shows a progress bar on a terminal."""
-        translations = self.translator.stream(sentences, self.beam, self.alpha)
-        title = f"translate with {self.name}"
-        shown = tqdm(translations, title, len(sentences), unit=" sentences", disable=None, leave=False)
-        return [best[0].text for best in shown]
-
-    def evaluate(
-        self, files: ParallelFiles, translations: list[str], references: list[str], language: str, with_paper: bool
-    ) -> Evaluation:
-        """Score translations of a test set, and say by which checkpoint and search they were reached."""
-        scored = assess(translations, references, language, with_paper)
-        scores, name = scored.record, printable(self.checkpoint.name)
-        conditions = {"checkpoint": name, "step": self.step, "beam": self.beam, "alpha": self.alpha}
-        conditions |= {"source": os.path.abspath(files.source), "reference": os.path.abspath(files.target)}
-        text = (
-            f"{scored.text}\n{scores['n_sentences']} sentences, beam {self.beam}, alpha {self.alpha:g}, length ratio "
-            f"{scores['length_ratio']:.3f}, brevity penalty {scores['brevity_penalty']:.3f}\n"
-            f"{printable(str(self.run.path))}: {name}, step {self.step}"
-        )
-        return Evaluation(conditions | scores, text)
+def with_conditions(scored: Evaluation, conditions: dict[str, Any], path: Path) -> Evaluation:
+    """The scores of a run, and by which checkpoint and which search they were reached."""
+    record = conditions | scored.record
+    text = (
+        "{n_sentences} sentences, beam {beam}, alpha {alpha:g}, length ratio {length_ratio:.3f}, brevity penalty "
+        "{brevity_penalty:.3f}"
+    )
+    lines = [
+        scored.text,
+        text.format(**record),
+        f"{printable(str(path))}: {record['checkpoint']}, step {record['step']}",
+    ]
+    return Evaluation(record, "\n".join(lines))

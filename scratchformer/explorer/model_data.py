@@ -150,9 +150,9 @@ NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 
 
 def describe_tokenizer(tokenizer: Tokenizer, path: Path) -> dict[str, Any]:
-    """Return the input of byte-pair encoding: pieces as labels, their scores and kinds, and the text that UNK becomes.
+    """Return what byte-pair encoding needs: pieces as labels, their scores and kinds, and the text of UNK.
 
-    A model with other rules than those of `Tokenizer.train` is refused: the page knows no other.
+    The page knows only the rules of `Tokenizer.train`, so a model with other rules is refused.
     """
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.serialized)
     ids = range(tokenizer.vocab_size)

@@ -47,11 +47,6 @@ held_out are otherwise good pairs of which a side is a sentence of the validatio
 """
 
 
-def no_counts() -> Counter[str]:
-    """Zero for each of COUNTS."""
-    return Counter(dict.fromkeys(COUNTS, 0))
-
-
 class CleanBlock(NamedTuple):
     """The pairs of a block that are kept, one on each line, and the hash of each pair, (kept,) uint64."""
 
@@ -80,7 +75,7 @@ def clean_block(block: Block, options: Options, held_out: Collection[str]) -> Cl
     """
     sources, targets = (list(map(normalized, lines)) for lines in block.lines())
     kept: list[tuple[str, str]] = []
-    counts = Counter(lines=len(sources))
+    counts = Counter(dict.fromkeys(COUNTS, 0) | {"lines": len(sources)})
     for source, target in zip(sources, targets, strict=True):
         reason = reason_to_drop(source, target, options)
         if reason == "kept" and (source in held_out or target in held_out):

@@ -32,7 +32,7 @@ def with_two_nouns(split: str) -> list[Example]:
 
 
 def pairs_of(examples: Sequence[Example], tokenizer: Tokenizer, max_length: int) -> LabelledPairs:
-    """Two pairs of each sentence: with the noun that is meant (yes), and with the other (no), as in "the animal"."""
+    """Pair each sentence with the noun that "it" means (yes) and with the other noun (no), both as "the animal"."""
     nouns = [
         f"the {words(example.source)[example.coreference[role]]}"  # type: ignore[index]
         for example in examples
@@ -43,7 +43,7 @@ def pairs_of(examples: Sequence[Example], tokenizer: Tokenizer, max_length: int)
 
 
 def is_right(model: Model, pairs: LabelledPairs, ops: tuple[Ops, ...] = ()) -> np.ndarray:
-    """Find where the noun that is meant has the higher probability of yes: pairs_of(n sentences) -> (n,) bool"""
+    """Compare the probability of yes for the two nouns of each of n sentences -> right or wrong, (n,) bool"""
     margins = []
     for start in range(0, len(pairs), PAIRS_AT_ONCE):
         batch = pairs.batch(np.arange(start, min(start + PAIRS_AT_ONCE, len(pairs))))

@@ -116,6 +116,6 @@ def count_baselines(train: Sequences, hidden: HiddenTexts) -> list[np.ndarray]:
 
 
 def contexts_of(ids: np.ndarray, places: np.ndarray) -> Iterator[tuple[tuple, tuple, tuple]]:
-    """Yield what each baseline reads for each place: nothing, the piece before it, the pieces on both sides."""
+    """Yield the context of each place for each baseline: nothing, the piece before it, the pieces on both sides."""
     for before, after in zip(ids[places - 1].tolist(), ids[places + 1].tolist()):
         yield (), (before,), (before, after)

@@ -18,8 +18,9 @@ from scratchformer.text import bundled
 from scratchformer.text.batches import EncodedPairs, encode_pairs
 from scratchformer.text.bracket_score import BracketCounts, count_brackets, score_parses
 from scratchformer.text.corpora import Pairs, find_file, require_distinct
-from scratchformer.text.tokenizer import N_SPECIALS, TokenizerPair, WordTokenizer
+from scratchformer.text.tokenizer import N_SPECIALS
 from scratchformer.text.trees import Parse, Tree, cleaned, parsed_trees, read_trees, tags_first
+from scratchformer.text.words import TokenizerPair, WordTokenizer
 from scratchformer.training.run import Trained, translator_of
 from scratchformer.training.trainer import Trainer, TrainingData
 

@@ -39,11 +39,11 @@ Encode = Callable[[list[str]], list[list[int]]]
 class Batch(NamedTuple):
     """B examples as arrays: inputs and targets of the model.
 
-    inputs           what the model reads, each array with B as its first axis
-    targets          (B, T) int32: what it has to predict at each of its states, PAD where there is nothing to predict
-    indices          (B,) int64: where the examples stand in Examples
-    n_source_tokens  real tokens among what it reads and does not predict, EOS included; of an image, its pixels
-    n_positions      padding included: the cost of the batch
+    inputs           arrays that the model reads, each with B as its first axis
+    targets          (B, T) int32: the token to predict at each state, PAD where there is nothing to predict
+    indices          (B,) int64: the places of the examples in Examples
+    n_source_tokens  real tokens of the first input, EOS included; of an image, its pixels
+    n_positions      the cost of the batch: its positions, padding included
 
     A batch of sentence pairs is padded with PAD to its longest ones, S source and T target positions. Its inputs are
     source_ids (B, S): tokens, EOS, and target_in_ids (B, T): BOS, tokens, which the decoder reads. Its targets are
@@ -116,10 +116,10 @@ class Sequences:
 class Examples(ABC):
     """Examples to train or validate a model with.
 
-    lengths     (examples,) int32: the positions that each takes
-    max_length  the longest one allowed
-    n_dropped   how many were longer and are left out
-    n_targets   what there is to predict in an epoch, in tokens
+    lengths     (examples,) int32: positions of each example
+    max_length  the largest length allowed
+    n_dropped   number of examples that were longer and are left out
+    n_targets   number of tokens to predict in an epoch
     """
 
     lengths: np.ndarray
@@ -134,7 +134,7 @@ class Examples(ABC):
     def batch(self, indices: np.ndarray, epoch: int = 0) -> Batch:
         """Return the examples `indices` (B,) as one batch, in that order.
 
-        What is drawn at random depends on nothing but the example, the epoch, and a seed that the examples hold.
+        Random choices depend only on the example, the epoch, and a seed that the examples hold.
         """
 
     @abstractmethod

@@ -18,8 +18,6 @@ from scratchformer.text.tokenizer import N_SPECIALS, Tokenizer, _text_ids
 END_OF_TEXT = "<|endoftext|>"
 """GPT-2's only special piece. It stands between documents, so it is our EOS as well as our BOS."""
 
-FORMAT = "scratchformer hub 1"
-
 
 class HubTokenizer(Tokenizer):
     """A published tokenizer under our ids: PAD, EOS, BOS and UNK are 0 to 3, the other pieces follow in their order.
@@ -56,9 +54,9 @@ class HubTokenizer(Tokenizer):
 
     @classmethod
     def make(cls, tokenizer: str, size: int, eos: int, bos: int, origin: str) -> HubTokenizer:
-        """tokenizer: the text of a tokenizer.json; size: how many rows the model's embedding has"""
+        """Make the tokenizer from the text of a tokenizer.json. size: rows of the model's embedding"""
         try:
-            content = {"format": FORMAT, "eos": eos, "bos": bos, "size": size, "tokenizer": json.loads(tokenizer)}
+            content = {"eos": eos, "bos": bos, "size": size, "tokenizer": json.loads(tokenizer)}
         except ValueError as error:
             raise UserError(f"{origin}: not JSON, or damaged ({in_one_line(error):.80})") from None
         return cls(json.dumps(content).encode(), origin)

@@ -20,7 +20,7 @@ SHARE_HIDDEN, SHARE_RANDOM = 0.8, 0.1
 
 
 def mask_tokens(texts: Sequences, vocab_size: int, random: np.random.Generator) -> tuple[Sequences, Sequences]:
-    """Choose 15 % of the pieces of each text, at least one, and hide them -> what the model reads, and its targets
+    """Choose 15 % of the pieces of each text, at least one, and hide them -> the model's inputs and targets
 
     texts  with special tokens, which are never chosen; each has at least one other piece
 
@@ -49,7 +49,7 @@ def mask_tokens(texts: Sequences, vocab_size: int, random: np.random.Generator) 
 class HiddenTexts(Examples):
     """Texts with hidden pieces.
 
-    hidden  what the model reads, and its targets, PAD where there are none
+    hidden  the model's inputs and targets; the target is PAD where nothing is hidden
     """
 
     def __init__(self, hidden: tuple[Sequences, Sequences], max_length: int) -> None:
@@ -96,7 +96,7 @@ class MaskedTexts(Examples):
 
 
 def each_masked_once(texts: Sequences) -> tuple[Sequences, Sequences]:
-    """Copy each text once for each of its pieces, and hide that piece -> what the model reads, and its targets
+    """Copy each text once for each of its pieces, and hide that piece -> the model's inputs and targets
 
     They stand in the order of the text's pieces. Special tokens are not hidden.
     """

@@ -37,7 +37,12 @@ def train(trainer: Trainer) -> str:
     with threadpool_limits(trainer.blas_threads, "blas"), stop_on_signals() as signals, ProgressLog(trainer) as log:
         plan = steps(trainer.plan, trainer.progress.epoch, trainer.progress.index)
         while not reason:
-            log.step(trainer.step(*next(plan)))  # forward, loss, backward and Adam
+            try:
+                begun = trainer.step(*next(plan))  # forward, loss, backward and Adam
+            except (UserError, MemoryError):
+                log.flush()  # if an earlier step failed, too, this raises the earlier error
+                raise
+            log.step(begun)
             step = trainer.progress.step
             if validates and step % settings.validate_every == 0:
                 log.flush()
@@ -113,12 +118,6 @@ class ProgressLog(tqdm):
         self.trainer, self.remark = trainer, ""
         self.pending: list[dict[str, Any]] = []  # steps that have begun: a GPU computes one while the host goes on
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> Any:
-        """If a step cannot begin and one before it failed, too, raise the earlier error."""
-        if isinstance(error, (UserError, MemoryError)):
-            self.flush()
-        return super().__exit__(kind, error, trace)
-
     def step(self, begun: dict[str, Any]) -> None:
         """Take a step that has begun, and log the step before it; on a CPU, the step itself."""
         self.pending.append(begun)
@@ -127,7 +126,10 @@ class ProgressLog(tqdm):
     def flush(self, keep: int = 0) -> None:
         """Wait for the oldest pending steps, until `keep` are left, and log them."""
         while len(self.pending) > keep:
-            entry = self.trainer.finish(self.pending.pop(0))
+            begun, *later = self.pending
+            self.pending = []  # if a step fails, those begun after it say nothing
+            entry = self.trainer.finish(begun)
+            self.pending = later
             self.trainer.log("step", entry)
             self.update()
             speed = f"{entry['target_tokens'] / entry['seconds']:.0f} tok/s"

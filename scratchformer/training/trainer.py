@@ -121,33 +121,6 @@ class Trainer:
         self.n_pending = 0  # steps that have begun and not ended
         self.busy_since = 0.0
 
-    def _remarks(self, n_threads: int, n_before: int) -> Iterator[str]:
-        if n_threads and n_before and n_threads != n_before:
-            bits = "the last bits may differ from those of an uninterrupted run"
-            yield f"{n_threads} instead of {n_before} threads: {bits}"
-        elif n_threads and n_before and n_threads != share_of_cores(self.ranks) * self.ranks.size:
-            yield f"uses {n_threads} threads, as before, so that no bit differs; --threads sets another number"
-        train, val = self.data.train, self.data.val
-        if isinstance(train, EncodedPairs) and are_equal(train.source, train.target):
-            yield "source and target of the training text are the same: the model learns to copy"
-        if isinstance(train, EncodedPairs) and isinstance(val, EncodedPairs) and are_equal(train.source, val.source):
-            yield "the validation text is the training text: its loss says nothing about new sentences"
-
-    def summary(self) -> str:
-        """One line that says what is about to be trained on what."""
-        train = self.data.train
-        dropped = train.n_dropped + (self.data.val.n_dropped if self.data.val else 0)
-        processes = f"{self.ranks.size} processes, " if self.ranks.size > 1 else ""
-        unit = self.unit
-        device = "" if type(self.device) is Device else f"; {self.device.describe()}"
-        left_out = f"{dropped} {unit} longer than {train.max_length} tokens, {self.data.n_empty} with an empty side"
-        return (
-            f"{processes}{self.model.store.data.size:,} parameters, {len(train):,} {unit}, "
-            f"{train.n_targets:,} target tokens an epoch"
-            + (f" (left out: {left_out})" if dropped or self.data.n_empty else "")
-            + device
-        )
-
     @np.errstate(over="ignore", invalid="ignore")  # `finish` reports it in one line
     def step(self, epoch: int, index: int, indices: np.ndarray) -> dict[str, Any]:
         """Begin an optimizer step on the examples `indices`, batch `index` of the epoch -> what `finish` takes
@@ -215,7 +188,34 @@ class Trainer:
         if self.is_main:
             self.run.log(event, entry)
 
-    # Messages of a step that fails
+    # Messages
+
+    def _remarks(self, n_threads: int, n_before: int) -> Iterator[str]:
+        if n_threads and n_before and n_threads != n_before:
+            bits = "the last bits may differ from those of an uninterrupted run"
+            yield f"{n_threads} instead of {n_before} threads: {bits}"
+        elif n_threads and n_before and n_threads != share_of_cores(self.ranks) * self.ranks.size:
+            yield f"uses {n_threads} threads, as before, so that no bit differs; --threads sets another number"
+        train, val = self.data.train, self.data.val
+        if isinstance(train, EncodedPairs) and are_equal(train.source, train.target):
+            yield "source and target of the training text are the same: the model learns to copy"
+        if isinstance(train, EncodedPairs) and isinstance(val, EncodedPairs) and are_equal(train.source, val.source):
+            yield "the validation text is the training text: its loss says nothing about new sentences"
+
+    def summary(self) -> str:
+        """One line that says what is about to be trained on what."""
+        train = self.data.train
+        dropped = train.n_dropped + (self.data.val.n_dropped if self.data.val else 0)
+        processes = f"{self.ranks.size} processes, " if self.ranks.size > 1 else ""
+        unit = self.unit
+        device = "" if type(self.device) is Device else f"; {self.device.describe()}"
+        left_out = f"{dropped} {unit} longer than {train.max_length} tokens, {self.data.n_empty} with an empty side"
+        return (
+            f"{processes}{self.model.store.data.size:,} parameters, {len(train):,} {unit}, "
+            f"{train.n_targets:,} target tokens an epoch"
+            + (f" (left out: {left_out})" if dropped or self.data.n_empty else "")
+            + device
+        )
 
     def _not_finite(self, pending: dict[str, Any], loss: float, norm: float) -> str:
         epoch, index = pending["epoch"], pending["index"]

@@ -498,14 +498,6 @@ def test_the_log_of_a_run_is_judged(probe_setup, own_run, losses, expected, seen
     assert finding.verdict == expected and seen in finding.seen, finding
 
 
-@pytest.mark.parametrize("fields", [{"step": 1}, {"loss": "abc", "grad_norm": 1}])
-def test_a_log_that_cannot_be_read_does_not_stop_the_other_probes(probe_setup, own_run, fields):
-    own_run.log_file.write_text(json.dumps({"event": "step", **fields}) + "\n", "utf-8")
-    found = probe_setup(own_run)
-    assert found["log of the run"].verdict == "FAIL" and "without a valid number" in found["log of the run"].seen
-    assert found["weights"].verdict == "ok" and "disk" in found
-
-
 def test_a_validation_loss_that_rises_is_noted(probe_setup, own_run):
     own_run.log_file.unlink()
     for step in range(1, 101):
@@ -560,10 +552,3 @@ def test_a_run_is_not_examined_as_another_model(refused, trained):
 
 def test_a_directory_without_a_run_is_refused(refused, tmp_path):
     assert "no run here" in refused("doctor", tmp_path)
-
-
-@pytest.mark.slow
-def test_a_preset_is_used_even_if_a_directory_has_its_name(cli, tmp_path, monkeypatch):
-    (tmp_path / "tiny").mkdir()
-    monkeypatch.chdir(tmp_path)
-    assert cli("doctor", "tiny", "--code").code == 0

@@ -154,33 +154,43 @@ def test_a_file_of_llama2c_is_the_same_model(cli, tmp_path):
 
 # What is refused ------------------------------------------------------------------------------------------------------
 
-
-def spoiled_header(path):
-    path.write_bytes(path.read_bytes()[:100])
-
-
-def with_integers(path):
-    return load_file(path) | {"model.norm.weight": torch.zeros(24, dtype=torch.int32)}
-
-
 BAD_FIELDS = {
     "model_type is 'mistral'": {"model_type": "mistral"},
     "rope_scaling is {'factor': 8.0}": {"rope_scaling": {"factor": 8.0}},
-    "hidden_act is 'gelu'": {"hidden_act": "gelu"},
     "hidden_size is None": {"hidden_size": None},
-    "eos_token_id is None": {"eos_token_id": None},
     "model.h=6 is not a multiple of model.h_kv=4": {"num_key_value_heads": 4},
     "mlp.gate_proj.weight has shape (40, 24); in a model of its sizes it has (48, 24)": {"intermediate_size": 48},
     "model.layers.2.input_layernorm.weight is missing": {"num_hidden_layers": 3},
     "pieces, EOS 1 and BOS 0, but the model has 20 rows": {"vocab_size": 20},
 }
+BAD_FILES = {
+    "not JSON, or damaged": ("config.json", lambda path: path.write_text("{")),
+    "not a published tokenizer": ("tokenizer.json", lambda path: path.write_text("{}")),
+    "not a sound safetensors file": ("model.safetensors", lambda path: path.write_bytes(path.read_bytes()[:100])),
+    "No such file": ("model.safetensors", lambda path: path.unlink()),
+    "is of type I32": (
+        "model.safetensors",
+        lambda path: save_file(load_file(path) | {"model.norm.weight": torch.zeros(24, dtype=torch.int32)}, path),
+    ),
+}
 
 
-@pytest.mark.parametrize("complaint", BAD_FIELDS)
-def test_another_config_is_refused(refused, published, hub_directory, tmp_path, complaint):
-    directory = hub_directory(model_of(published), **BAD_FIELDS[complaint])
+@pytest.mark.parametrize("complaint", [*BAD_FIELDS, *BAD_FILES])
+def test_bad_settings_and_files_are_refused(refused, published, hub_directory, tmp_path, complaint):
+    directory = hub_directory(model_of(published), **BAD_FIELDS.get(complaint, {}))
+    if complaint in BAD_FILES:
+        name, spoil = BAD_FILES[complaint]
+        spoil(directory / name)
     said = refused("import", "--from", "llama", directory, "--out", tmp_path / "run")
     assert complaint in said and str(directory) in said and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "content, complaint", [(b"abc", "not a file of llama2.c"), (struct.pack("<7i", 8, 8, 1, 2, 2, 9, 4), "28 bytes")]
+)
+def test_a_damaged_file_of_llama2c_is_refused(refused, tmp_path, content, complaint):
+    (tmp_path / "model.bin").write_bytes(content)
+    assert complaint in refused("import", "--from", "llama", tmp_path / "model.bin", "--out", tmp_path / "run")
 
 
 def test_a_model_that_memory_cannot_hold_is_refused_before_it_is_read(
@@ -189,35 +199,3 @@ def test_a_model_that_memory_cannot_hold_is_refused_before_it_is_read(
     monkeypatch.setattr("scratchformer.nn.sizes.machine_memory_bytes", lambda: 10_000)
     said = refused("import", "--from", "llama", hub_directory(model_of(published)), "--out", tmp_path / "run")
     assert "not enough memory" in said and not (tmp_path / "run").exists()
-
-
-BAD_FILES = {
-    "config.json": [
-        ("not JSON, or damaged", lambda path: path.write_text("{")),
-        ("No such file", lambda path: path.unlink()),
-    ],
-    "tokenizer.json": [("not a published tokenizer", lambda path: path.write_text("{}"))],
-    "model.safetensors": [
-        ("not a sound safetensors file", spoiled_header),
-        ("No such file", lambda path: path.unlink()),
-        ("is of type I32", lambda path: save_file(with_integers(path), path)),
-    ],
-}
-
-
-@pytest.mark.parametrize("name", BAD_FILES)
-def test_damaged_files_are_refused(refused, published, hub_directory, tmp_path, name):
-    directory = hub_directory(model_of(published))
-    sound = (directory / name).read_bytes()
-    for complaint, spoil in BAD_FILES[name]:
-        (directory / name).write_bytes(sound)
-        spoil(directory / name)
-        said = refused("import", "--from", "llama", directory, "--out", tmp_path / "run")
-        assert complaint in said and str(directory / name) in said and not (tmp_path / "run").exists()
-    data = tmp_path / "model.bin"
-    for content, complaint in (
-        (b"abc", "not a file of llama2.c"),
-        (struct.pack("<7i", 8, 8, 1, 2, 2, 9, 4), "28 bytes"),
-    ):
-        data.write_bytes(content)
-        assert complaint in refused("import", "--from", "llama", data, "--out", tmp_path / "run")

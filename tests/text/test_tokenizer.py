@@ -4,18 +4,8 @@ import numpy as np
 import pytest
 
 from scratchformer.errors import UserError
-from scratchformer.text.tokenizer import (
-    BOS,
-    EOS,
-    N_SPECIALS,
-    PAD,
-    UNK,
-    Tokenizer,
-    TokenizerPair,
-    UnknownTokens,
-    WordTokenizer,
-    spellings,
-)
+from scratchformer.text.tokenizer import BOS, EOS, N_SPECIALS, PAD, UNK, Tokenizer, UnknownTokens
+from scratchformer.text.words import TokenizerPair, WordTokenizer, spellings
 
 ENGLISH = [
     f"the {size} {animal} sees a {color} house"

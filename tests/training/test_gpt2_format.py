@@ -70,11 +70,3 @@ def test_an_imported_model_of_any_size_learns_on_with_its_own_configuration(cli,
     before, after = (load_model(each).model.store.data for each in (run, out))
     assert before.shape == after.shape and 0 < np.abs(after - before).max() < 1e-3  # two small steps from its weights
     assert "model.h=1, but here 12" in refused("train", "gpt2", *train[:-1], "steps=1", "--out", tmp_path / "other")
-
-
-def test_impossible_options_are_refused(refused, tensors, command, tmp_path):
-    save_file(tensors, tmp_path / "model.safetensors")
-    assert "d_model=64 is not a multiple of --heads 5" in refused(*command, "--heads", 5)
-    assert "needs its tokenizer, too" in refused(*command[:4], *command[6:])
-    said = refused("import", tmp_path / "model.safetensors", "--out", tmp_path / "run", "--heads", 3)
-    assert "--heads are for --from gpt2" in said

@@ -43,4 +43,4 @@ def test_a_run_begins_only_in_a_directory_without_foreign_files(tmp_path, small_
     (tmp_path / "theirs" / name).write_text("theirs")
     with pytest.raises(UserError, match=f"theirs: holds {name}, which no training wrote; choose another --out"):
         start.begin(RunDirectory(tmp_path / "theirs"), small_config())
-    assert files_of(tmp_path) == {tmp_path / "theirs" / name: b"theirs"}
+    assert files_of(tmp_path / "theirs") == {tmp_path / "theirs" / name: b"theirs"}
