@@ -48,7 +48,7 @@ def add(commands: Commands) -> None:
     add_option(parser, "--minutes M", setting("minutes"), "stop after this much wall time")
     add_machine(parser, "tf32", resumed="; with --resume as before")
     share = "each with its own GPU or its share of the cores"
-    add_option(parser, "--nproc N", number_from(1, 1000), f"train with N processes on this machine, {share}", 1)
+    add_option(parser, "--nproc N", within(1, 1000), f"train with N processes on this machine, {share}", 1)
     timeout = (
         "end the job when one of its processes exchanges nothing for S seconds; S must be more than it takes "
         "to read the text, to train the tokenizer, to validate or to save (default: 1800; 0: never)"
