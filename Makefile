@@ -59,7 +59,6 @@ bench: .venv/extras-oracle
 	.venv/bin/python benchmarks/cpu_step.py
 	.venv/bin/python benchmarks/cpu_decode.py
 	.venv/bin/python benchmarks/cpu_tricks.py
-	.venv/bin/python benchmarks/cpu_scaling.py
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -1,36 +1,32 @@
 """Does the factor 1/sqrt(d_k) of attention's scores matter when a model is trained?
 
     python benchmarks/attention_scaling.py [--quick] [--out DIR]
-    python benchmarks/attention_scaling.py --part attention_rates                  # or attention_without_push: controls
+    python benchmarks/attention_scaling.py --part attention_without_push           # a control
 
 The text and the sizes of the preset tiny. Three factors: 1/sqrt(d_k) as in the paper, 1, and 1/d_k. A factor does two
 things: it says how large the scores are at the start, and how far a step of W_Q and W_K moves them. So more variants
 take the two apart, by making W_Q and W_K smaller at first, or their steps smaller, or both, by d_k^(1/4) each. With the
 factor 1 and both, the model is the paper's in other units: it must train as the paper's does (up to Adam's eps).
-All this with one head of 128, and with eight heads of 16.
+The models have one head of 128. The control has no gradient through any score: a difference that is left then does not
+come from a missing push.
 """
 
-import math
 from functools import partial
-from typing import Any, Iterator, NamedTuple
+from typing import Any, Iterable, Iterator, NamedTuple
 
-import numpy as np
-from harness import rounded
-from small_training import Part, adam_of, add_gradient, conduct, equal_lengths, read_text, row, schedule_of, trained
+from small_training import Part, adam_of, conduct, read_text, row, schedule_of, trained
 
-from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.nn.attention import CrossAttention, Mask, ScaledDotProductAttention, SelfAttention
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.ops import by_head, transposed
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
-from scratchformer.text.batches import Batch
 from scratchformer.training.trainer import TrainingData
 
 EXPERIMENT = {
     "model.d_model": 128,
+    "model.h": 1,
     "training.steps": 300,
     "training.tokens_per_batch": 512,
     "training.warmup": 100,
@@ -38,8 +34,6 @@ EXPERIMENT = {
     "training.validate_every": 25,
 }
 QUICK = {"model.d_model": 32, "model.d_ff": 64, "training.steps": 4, "training.validate_every": 2}
-HEADS = (1, 8)
-RATES = (2, 1 / 2, 1 / 4)  # of the control, times the learning rate of the experiment
 
 
 class Variant(NamedTuple):
@@ -70,21 +64,16 @@ class DotProductAttention(ScaledDotProductAttention):
     """Attention with any factor before its scores, softmax(factor Q K^T) V.
 
     The factor's ratio to 1/sqrt(d_k) goes into the queries: q' = ratio q, hence dq = ratio dq'. Without `push` the
-    weights count as constants in backward: dq = dk = 0. `score_std` is the spread of one query's scores in the last
-    forward pass: their standard deviation over the keys (those that a causal mask hides, too), root mean square over
-    queries and heads.
+    weights count as constants in backward: dq = dk = 0.
     """
 
     def __init__(self, ratio: float, push: bool = True) -> None:
         super().__init__()
-        self.ratio, self.push, self.score_std = ratio, push, 0.0
+        self.ratio, self.push = ratio, push
 
     def forward(
         self, q: Array, k: Array, v: Array, mask: Mask = Mask(), rng: DropoutKey | None = None
     ) -> tuple[Array, Any]:
-        if rng is None:
-            scores = by_head(self.ratio * q) @ transposed(by_head(k)) / math.sqrt(q.shape[-1])
-            self.score_std = math.sqrt(scores.var(axis=-1).mean())
         return super().forward(self.ratio * q, k, v, mask, rng)
 
     def backward(self, dy: Array, cache: Any) -> tuple[Array, Array, Array]:
@@ -92,28 +81,25 @@ class DotProductAttention(ScaledDotProductAttention):
         return self.push * self.ratio * dq, self.push * dk, dv
 
 
-def attention_layers(model: Transformer) -> dict[str, SelfAttention | CrossAttention]:
-    encoder = {f"encoder.{i}.self": layer.self_attention for i, layer in enumerate(model.encoder.layers)}
-    decoder = {f"decoder.{i}.self": layer.self_attention for i, layer in enumerate(model.decoder.layers)}
-    cross = {f"decoder.{i}.cross": layer.cross_attention for i, layer in enumerate(model.decoder.layers)}
-    return {name: residual.sublayer for name, residual in (encoder | decoder | cross).items()}
+def attention_layers(model: Transformer) -> list[SelfAttention | CrossAttention]:
+    residuals = [layer.self_attention for layer in (*model.encoder.layers, *model.decoder.layers)]
+    return [each.sublayer for each in (*residuals, *(layer.cross_attention for layer in model.decoder.layers))]
 
 
-def query_key_parameters(model: Transformer) -> Iterator[tuple[Array, Array]]:
-    """W_Q and W_K, which lie beside W_V, and their biases, as views; each with its gradient."""
-    for layer in attention_layers(model).values():
+def query_key_parameters(model: Transformer) -> Iterator[Array]:
+    """W_Q and W_K, which lie beside W_V, and their biases, as views."""
+    for layer in attention_layers(model):
         for name, n_projections in (("qkv", 2), ("q", 1), ("kv", 1)):
             for parameter in (layer.parameters().get(f"{name}.{kind}") for kind in ("weight", "bias")):
                 if parameter:
-                    width = n_projections * layer.h * layer.d_k
-                    yield parameter.data[..., :width], parameter.grad[..., :width]
+                    yield parameter.data[..., : n_projections * layer.h * layer.d_k]
 
 
 def model_of(variant: Variant, config: Config) -> Transformer:
     model = Transformer(config.model, config.training.seed)
-    for layer in attention_layers(model).values():
+    for layer in attention_layers(model):
         layer.attention = DotProductAttention(config.model.d_k ** (variant.factor + 1 / 2), variant.push)
-    for weight, _ in query_key_parameters(model):
+    for weight in query_key_parameters(model):
         weight *= config.model.d_k**variant.start
     return model
 
@@ -134,59 +120,27 @@ class AdamWithOtherSteps(Adam):
 def optimizer_of(model: Transformer, variant: Variant, config: Config) -> AdamWithOtherSteps:
     optimizer = adam_of(model, config, AdamWithOtherSteps)
     optimizer.ratio = config.model.d_k**variant.step
-    optimizer.arrays = [array for array, _ in query_key_parameters(model)]
+    optimizer.arrays = list(query_key_parameters(model))
     return optimizer
 
 
-def look(model: Transformer, batch: Batch, config: Config) -> dict[str, Any]:
-    """Look at the scores of each attention on a batch without padding, the length of the gradient, and the share of
-    W_Q, W_K and their biases in it."""
-    model.forward(*batch.inputs)
-    scores = {name: layer.attention.score_std for name, layer in attention_layers(model).items()}
-    add_gradient(model, batch, config, step=1)
-    norm = float(np.linalg.norm(model.store.grad))
-    squares = sum(float((gradient**2).sum()) for _, gradient in query_key_parameters(model))
-    return rounded({"score_std": scores, "gradient_norm": norm, "query_key_share": math.sqrt(squares) / norm})
-
-
 def run(variant: Variant, data: TrainingData, config: Config) -> dict[str, Any]:
-    model, batch = model_of(variant, config), equal_lengths(data.train, 64)
-    start = look(model, batch, config)
-    found = trained(model, data, config, schedule_of(config), optimizer_of(model, variant, config))
-    return found | {"start": start, "end": look(model, batch, config)}
+    model = model_of(variant, config)
+    return trained(model, data, config, schedule_of(config), optimizer_of(model, variant, config))
 
 
-def one(name: str, h: int, data: TrainingData, config: Config, seeds: tuple[int, ...], **about: Any) -> dict[str, Any]:
-    """Train one variant and one number of heads."""
-    config = configs.with_settings(config, {"model.h": h})
-    about |= {"h": h, "d_k": config.model.d_k, "variant": name}
-    return row(about, partial(run, (VARIANTS | WITHOUT_PUSH)[name], data), config, seeds)
-
-
-def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
+def measure(names: Iterable[str], config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
     _, data = read_text(config)
-    return {"results": [one(name, h, data, config, seeds) for h in HEADS for name in VARIANTS]}
-
-
-def measure_rates(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
-    """Train with other learning rates of the whole model, which might do instead of the division by sqrt(d_k)."""
-    (_, data), results = read_text(config), []
-    for rate in RATES:
-        other = configs.with_settings(config, {"training.lr_factor": rate * config.training.lr_factor})
-        results += [one(name, 1, data, other, seeds, rate=rate) for name in ("1/sqrt(d_k)", "1")]
-    return {"results": results}
-
-
-def measure_without_push(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
-    """Train without gradient through any score: a difference that is left does not come from a missing push."""
-    _, data = read_text(config)
-    return {"results": [one(name, 1, data, config, seeds) for name in WITHOUT_PUSH]}
+    about = {"h": config.model.h, "d_k": config.model.d_k}
+    variants = VARIANTS | WITHOUT_PUSH
+    return {
+        "results": [row(about | {"variant": name}, partial(run, variants[name], data), config, seeds) for name in names]
+    }
 
 
 PARTS = {
-    "attention_scaling": Part(EXPERIMENT, QUICK, (0, 1, 2), measure),
-    "attention_rates": Part(EXPERIMENT | {"training.validate_every": 100}, QUICK, (0, 1, 2), measure_rates),
-    "attention_without_push": Part(EXPERIMENT, QUICK, (0, 1, 2), measure_without_push),
+    "attention_scaling": Part(EXPERIMENT, QUICK, (0, 1, 2), partial(measure, VARIANTS)),
+    "attention_without_push": Part(EXPERIMENT, QUICK, (0, 1, 2), partial(measure, WITHOUT_PUSH)),
 }
 
 if __name__ == "__main__":

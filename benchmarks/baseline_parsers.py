@@ -2,11 +2,10 @@
 
     right-branching  Each word is joined with all that follows. The root has the label that roots have most often, every
                      other phrase that of the phrases that end with the sentence (in English, VP).
-    majority label   The same brackets, all with the label that phrases have most often (in English, NP).
     PCFG             The most probable tree of a context-free grammar that is read off the training trees.
 
-The first two look at no word: they say what a score is worth in a language that branches to the right. The third is
-what counting can do. None of them gets the gold tags: each writes its own, as the neural parser does.
+The first looks at no word: it says what a score is worth in a language that branches to the right. The second is what
+counting can do. Neither gets the gold tags: each writes its own, as the neural parser does.
 """
 
 from __future__ import annotations
@@ -14,14 +13,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from math import log
-from typing import NamedTuple
 
 import numpy as np
 
 from scratchformer.text.bracket_score import PUNCTUATION
 from scratchformer.text.trees import MAX_DEPTH, Tree
 
-IMPOSSIBLE = np.float32(-1e9)
+IMPOSSIBLE = -1e9
 """The log-probability of what cannot be. It is finite, so that sums of it are numbers."""
 
 MOST_WORDS = 100
@@ -48,14 +46,6 @@ class RightBranching:
         for leaf in reversed(joined[:n_nested]):
             children = [leaf, Tree(self.inner_label, tuple(children))]
         return Tree(self.root_label, (*children, *mark))
-
-
-class MajorityLabel(RightBranching):
-    """The same brackets, all with the most frequent label of a phrase."""
-
-    def __init__(self, trees: Sequence[Tree]):
-        super().__init__(trees)
-        self.root_label = self.inner_label = most_common(phrase.label for tree in trees for phrase in tree.phrases())
 
 
 def final_labels(tree: Tree) -> Iterator[str]:
@@ -115,55 +105,9 @@ def word_class(word: str) -> str:
 # The grammar ----------------------------------------------------------------------------------------------------------
 
 
-class Cells(NamedTuple):
-    """Log-probabilities of the best tree of each symbol over each span of one length: (symbols, spans).
-
-    direct   trees whose root is a tag or has two children
-    chained  all trees
-    """
-
-    direct: np.ndarray
-    chained: np.ndarray
-
-
-class Chains(NamedTuple):
-    """The best chain of rules with one child from each symbol to each other; a symbol is a chain to itself.
-
-    symbols        (n,) the numbers of the symbols in such rules
-    log_chain      (n, n) the log-probability of the chain from one to another, counted in `symbols`
-    next_in_chain  (n, n) what follows the first on the way to the second, counted in `symbols`
-    """
-
-    symbols: np.ndarray
-    log_chain: np.ndarray
-    next_in_chain: np.ndarray
-
-    @classmethod
-    def of(cls, rules: dict[tuple[int, int], float]) -> Chains:
-        """The chains of these rules, (symbol, its child) -> log-probability, by Floyd and Warshall's algorithm."""
-        symbols = sorted({symbol for rule in rules for symbol in rule})
-        best = np.full((len(symbols), len(symbols)), IMPOSSIBLE)
-        following = np.tile(np.arange(len(symbols)), (len(symbols), 1))
-        np.fill_diagonal(best, 0)
-        for (symbol, child), value in rules.items():
-            if symbol != child:
-                best[symbols.index(symbol), symbols.index(child)] = value
-        for between in range(len(symbols)):
-            through = best[:, between, None] + best[between]
-            better = through > best
-            best = np.where(better, through, best)
-            following = np.where(better, following[:, between, None], following)
-        return cls(np.array(symbols, dtype=int), best, following)
-
-    def path(self, symbol: int, direct: np.ndarray) -> list[int]:
-        """The symbols on the best chain from a symbol to one of those with these log-probabilities, (all symbols,)."""
-        place = np.searchsorted(self.symbols, symbol)
-        if place == len(self.symbols) or self.symbols[place] != symbol:
-            return [symbol]
-        end, path = int((self.log_chain[place] + direct[self.symbols]).argmax()), [place]
-        while path[-1] != end:
-            path.append(self.next_in_chain[path[-1], end])
-        return [int(self.symbols[place]) for place in path]
+Chart = dict[int, tuple[np.ndarray, np.ndarray]]
+"""Length -> log-probabilities of the best tree of each symbol over each span of this length, both (symbols, spans):
+of trees whose root is a tag or has two children; of all trees."""
 
 
 def name_of(tree: Tree, parent: str) -> str:
@@ -203,84 +147,83 @@ class PCFG:
         self.lexicon = self.fallback.lexicon
         rules = Counter(rule for tree in trees for rule in rules_of(tree))
         roots = Counter(name_of(tree, "") for tree in trees)
-        names = {name for rule in rules for name in rule} | roots.keys() | self.lexicon.n_tags.keys()
-        self.names = sorted(names)
+        self.names = sorted({name for rule in rules for name in rule} | roots.keys() | self.lexicon.n_tags.keys())
         self.numbers = {name: number for number, name in enumerate(self.names)}
-        uses = Counter({name: 0 for name in names})
-        for rule, count in rules.items():
-            uses[rule[0]] += count
-        self.log_root = np.full(len(names), IMPOSSIBLE)
+        self.log_root = np.full(len(self.names), IMPOSSIBLE)
         for name, count in roots.items():
             self.log_root[self.numbers[name]] = log(count / len(trees))
+        uses: Counter[str] = Counter()
+        for rule, count in rules.items():
+            uses[rule[0]] += count
+        log_p = {rule: log(count / uses[rule[0]]) for rule, count in sorted(rules.items())}
 
-        numbered: dict[tuple[int, ...], float] = {
-            tuple(self.numbers[name] for name in rule): log(count / uses[rule[0]]) for rule, count in rules.items()
-        }
-        pairs = sorted(rule for rule in numbered if len(rule) == 3)
-        self.parent, self.left, self.right = np.array(pairs, dtype=int).reshape(-1, 3).T
-        self.log_pair = np.array([numbered[rule] for rule in pairs], dtype=np.float32)
-        self.parents, self.first_rule = np.unique(self.parent, return_index=True)
-        self.chains = Chains.of({(rule[0], rule[1]): value for rule, value in numbered.items() if len(rule) == 2})
+        def of_length(n: int) -> tuple[np.ndarray, np.ndarray]:
+            """The rules of n symbols: their numbers (n, rules), their log-probabilities (rules,)."""
+            found = [([self.numbers[name] for name in rule], value) for rule, value in log_p.items() if len(rule) == n]
+            return np.array([rule for rule, _ in found], int).reshape(-1, n).T, np.array([value for _, value in found])
+
+        (self.parent, self.left, self.right), self.log_pair = of_length(3)
+        (self.chain_parent, self.chain_child), self.log_chain = of_length(2)
 
     def parse(self, words: Sequence[str]) -> Tree:
         """Return the most probable tree over the words."""
         if len(words) > MOST_WORDS:
             return self.fallback.parse(words)
-        chart = self._chart(words)
-        log_tree = self.log_root + chart[len(words)].chained[:, 0]
+        chart = self.chart(words)
+        log_tree = self.log_root + chart[len(words)][1][:, 0]
         if log_tree.max() < IMPOSSIBLE / 2:
             return self.fallback.parse(words)
-        (tree,) = self._trees(chart, words, int(log_tree.argmax()), 0, len(words))
+        (tree,) = self.trees(chart, words, int(log_tree.argmax()), 0, len(words))
         return tree
 
-    def _chart(self, words: Sequence[str]) -> dict[int, Cells]:
-        """Length -> the best log-probability of each symbol over each span of this length, the shortest first."""
+    def chart(self, words: Sequence[str]) -> Chart:
         direct = np.full((len(self.names), len(words)), IMPOSSIBLE)
         for place, word in enumerate(words):
             for tag, value in self.lexicon.log_probabilities(word).items():
                 direct[self.numbers[tag], place] = value
-        chart = {1: self._cells(direct)}
+        chart = {1: (direct, self.chained(direct))}
         for length in range(2, len(words) + 1):
             n_spans = len(words) - length + 1
             best = np.full((len(self.parent), n_spans), 2 * IMPOSSIBLE)
             for middle in range(1, length):
-                left = chart[middle].chained[self.left, :n_spans]
-                right = chart[length - middle].chained[self.right, middle : middle + n_spans]
+                left = chart[middle][1][self.left, :n_spans]
+                right = chart[length - middle][1][self.right, middle : middle + n_spans]
                 np.maximum(best, left + right, out=best)
             direct = np.full((len(self.names), n_spans), IMPOSSIBLE)
-            if len(self.parent):
-                direct[self.parents] = np.maximum.reduceat(best + self.log_pair[:, None], self.first_rule)
-            chart[length] = self._cells(direct)
+            np.maximum.at(direct, self.parent, best + self.log_pair[:, None])
+            chart[length] = direct, self.chained(direct)
         return chart
 
-    def _cells(self, direct: np.ndarray) -> Cells:
-        """Add the chains of phrases with one child each that lead to a symbol over the same span."""
-        chained, (symbols, log_chain, _) = direct.copy(), self.chains
-        chained[symbols] = (log_chain[:, :, None] + direct[symbols]).max(axis=1, initial=IMPOSSIBLE)
-        return Cells(direct, chained)
+    def chained(self, direct: np.ndarray) -> np.ndarray:
+        """Add the trees whose root has one child, which may have one child, and so on."""
+        chained, before = direct.copy(), None
+        while before is None or (chained > before).any():
+            before = chained.copy()
+            np.maximum.at(chained, self.chain_parent, before[self.chain_child] + self.log_chain[:, None])
+        return chained
 
-    def _trees(self, chart: dict[int, Cells], words: Sequence[str], symbol: int, start: int, length: int) -> list[Tree]:
+    def trees(self, chart: Chart, words: Sequence[str], symbol: int, start: int, length: int) -> list[Tree]:
         """Read the best tree of a symbol over a span from the chart; several trees for a part of a phrase, VP|VB."""
-        *chain, symbol = self.chains.path(symbol, chart[length].direct[:, start])
+        direct, chained = (part[:, start] for part in chart[length])
         label, *marks = self.names[symbol].split()
-        if length == 1:
-            trees = [Tree(label, (), words[start])]
+        if chained[symbol] > direct[symbol]:
+            rules = np.flatnonzero(self.chain_parent == symbol)
+            best = rules[(chained[self.chain_child[rules]] + self.log_chain[rules]).argmax()]
+            children = self.trees(chart, words, int(self.chain_child[best]), start, length)
+        elif length == 1:
+            return [Tree(label, (), words[start])]
         else:
             rules = np.flatnonzero(self.parent == symbol)
             values = [
                 self.log_pair[rules]
-                + chart[middle].chained[self.left[rules], start]
-                + chart[length - middle].chained[self.right[rules], start + middle]
+                + chart[middle][1][self.left[rules], start]
+                + chart[length - middle][1][self.right[rules], start + middle]
                 for middle in range(1, length)
             ]
             shorter, best = np.unravel_index(np.argmax(values), (length - 1, len(rules)))
             middle, rule = int(shorter) + 1, rules[best]
-            trees = [
-                *self._trees(chart, words, self.left[rule], start, middle),
-                *self._trees(chart, words, self.right[rule], start + middle, length - middle),
+            children = [
+                *self.trees(chart, words, int(self.left[rule]), start, middle),
+                *self.trees(chart, words, int(self.right[rule]), start + middle, length - middle),
             ]
-            if "|" not in marks:
-                trees = [Tree(label, tuple(trees))]
-        for symbol in reversed(chain):
-            trees = [Tree(self.names[symbol].split()[0], tuple(trees))]
-        return trees
+        return children if "|" in marks else [Tree(label, tuple(children))]

@@ -2,7 +2,7 @@
 
     python benchmarks/cpu_decode.py [--models multi30k,small] [--run DIR --data DIR] [--sentences 1000] [--beams 1,4]
                                     [--threads 1,2] [--without pytorch_bf16] [--repetitions 20] [--out DIR]
-                                    [--keep] [--quick]
+                                    [--quick]
 
 A translation is the whole way from the source's ids to the best hypothesis' ids: the encoder and the search, no text.
 A cell is a model, a number of threads and a beam (1 is greedy search). Scratchformer and PyTorch (rival_decoding.py)
@@ -37,14 +37,13 @@ from scratchformer.text.corpora import read_lines
 from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
 from scratchformer.training.run import load_run
 
-SPREAD, USUAL = "pytorch_batches", "pytorch_usual"
-"""PyTorch with each thread at a batch of its own, written for speed as EAGER is, whose threads share each operation;
-and as it is usually written, with its threads inside each operation."""
+SPREAD = "pytorch_batches"
+"""PyTorch with each thread at a batch of its own; the threads of EAGER share each operation."""
 
 BF16 = "_bf16"
 """Ends the names of ways that compute in bfloat16. They may find other translations."""
 
-WAYS = [name + precision for precision in ("", BF16) for name in (EAGER, SPREAD, USUAL)]
+WAYS = [name + precision for precision in ("", BF16) for name in (EAGER, SPREAD)]
 """The columns beside ours; SPREAD on several threads only."""
 
 ALPHA = 0.6  # exponent of the length penalty
@@ -116,7 +115,7 @@ def our_decode(
 
 def programs(task: Task, beam: int, threads: int, without: list[str]) -> dict[str, Decode]:
     import torch
-    from rival_decoding import Searcher, UsualSearcher, Weights, search_in_operations, search_over_batches
+    from rival_decoding import Searcher, Weights, search_in_operations, search_over_batches
 
     sizes = {"beam": beam, "threads": threads, "extra_length": task.extra_length}
     found: dict[str, Decode] = {OURS: partial(our_decode, task.model, **sizes, ops=FrozenOps())}
@@ -125,7 +124,6 @@ def programs(task: Task, beam: int, threads: int, without: list[str]) -> dict[st
         made = Weights(task.model, dtype), beam, ALPHA, task.extra_length, SENTENCES_AT_ONCE, longest
         ways = {
             EAGER: partial(search_in_operations, Searcher(*made), threads=threads),
-            USUAL: partial(search_in_operations, UsualSearcher(*made), threads=threads),
             SPREAD: partial(search_over_batches, [Searcher(*made) for _ in range(threads)]),
         }
         for name, decode in ways.items():
@@ -192,7 +190,6 @@ def measure(task: Task, threads: int, beam: int, repetitions: int, without: list
         "time_over_ours": over_ours(spread),
         "fastest_over_fastest": fastest_over_fastest({name: labels["minimum"] for name, labels in spread.items()}),
         "missing": dict.fromkeys(without, "left out"),
-        "page_faults": {name: round(float(each.mean(axis=0).sum())) for name, each in turns.faults.items()},
     }
 
 
@@ -213,7 +210,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=counts, default=[1, 2], help="for all programs (default: 1,2)")
     parser.add_argument("--without", type=names_from(optional), default=[], help=f"some of {', '.join(optional)}")
     parser.add_argument("--repetitions", type=int, default=20, help="of every batch (default: %(default)s)")
-    parser.add_argument("--keep", action="store_true", help="keep the other cells of an earlier result")
 
 
 def measure_all(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -230,7 +226,7 @@ def measure_all(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         return found
 
     cells = [(name, n, beam) for name in arguments.models for n in arguments.threads for beam in arguments.beams]
-    yield from cell_by_cell(arguments, "cpu_decode", ("model", "threads", "beam"), cells, measured)
+    yield from cell_by_cell(("model", "threads", "beam"), cells, measured)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,18 @@
 """Time and memory of a training step on a CPU, here and in PyTorch.
 
     python benchmarks/cpu_step.py [--models tiny,multi30k,small,base] [--padding without,with] [--threads 1,2]
-                                  [--without bf16] [--repetitions 20] [--out DIR] [--keep] [--quick]
+                                  [--without bf16] [--repetitions 20] [--out DIR] [--quick]
 
 A step is forward, label-smoothed loss, backward, Adam and clearing the gradients, with dropout. A cell is a model, with
-or without padding, on so many threads. Each cell is measured in a process of its own, in which scratchformer (on two
-threads also with all pairs in one batch) and PyTorch in four ways start from the same weights and take turns, step by
-step, on the same batches. The minimum over all repetitions counts, since on a shared machine most of what lies above it
-is the work of others. Peak memory is measured in one more process for each program. README.md here says more.
+or without padding, on so many threads. Each cell is measured in a process of its own, in which scratchformer and
+PyTorch in four ways start from the same weights and take turns, step by step, on the same batches. The minimum over all
+repetitions counts, since on a shared machine most of what lies above it is the work of others. Peak memory is measured
+in one more process for each program. README.md here says more.
 """
 
 from __future__ import annotations
 
 import argparse
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -28,7 +27,6 @@ from harness import (
     in_own_process,
     names_from,
     over_ours,
-    page_faults,
     record,
     spread_of,
     take_turns,
@@ -40,7 +38,7 @@ from scratchformer.backends.cpu import FAST, keep_freed_memory
 from scratchformer.config import Config, ModelConfig
 from scratchformer.experiments.flops import training_flops
 from scratchformer.nn.ops import Ops, using
-from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
+from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, Sequences
 from scratchformer.text.tokenizer import EOS, UNK
@@ -48,7 +46,7 @@ from scratchformer.training.data_parallel import DataParallel
 
 # PyTorch is imported where it is used: the process that measures our memory must not hold it.
 
-COMPILED, ONE_BATCH = "compile", "one_batch"
+COMPILED = "compile"
 RIVALS: dict[str, dict[str, bool]] = {
     EAGER: {},
     "pytorch_cut": {"cut": True, "only_real": True},
@@ -57,13 +55,10 @@ RIVALS: dict[str, dict[str, bool]] = {
 }
 """Ways of PyTorch, as `rival.their_step` takes them, and `cut`: in micro-batches, as ours."""
 
-WAYS = [ONE_BATCH, *RIVALS]
-"""The columns beside ours. ONE_BATCH, on several threads: no micro-batches, all threads share each product."""
-
 Step = Callable[[EncodedPairs], float]
 """One training step on some sentence pairs -> the mean loss of a target token, in nats."""
 
-STEPS_ALONE, WARM_UP_ALONE = 5, 2
+STEPS_ALONE = 5
 TASKS: dict[str, tuple[Config, int]] = {
     name: (configs.with_settings(config, {"warmup": 20, "lr_factor": 0.1}), pairs)
     for name, config, pairs in (
@@ -139,31 +134,24 @@ def matmul_flops(config: ModelConfig, batch: Batch) -> float:
     return training_flops(config, B, S, T) - 6 * logits_left_out
 
 
-def our_way(cell: Cell, name: str = OURS) -> Step:
-    """A step of scratchformer, in micro-batches or as ONE_BATCH."""
+def our_way(cell: Cell) -> Step:
+    """A step of scratchformer, in micro-batches."""
     config, _ = cell.task()
-    model = Transformer(config.model, config.training.seed)
-    return our_step(model, config, 1 if name == ONE_BATCH else cell.cut(), cell.threads)
+    return our_step(Transformer(config.model, config.training.seed), config, cell.cut(), cell.threads)
 
 
-def our_step(
-    model: Any, config: Config, cut: int, threads: int, ops: Ops = FAST, cut_up: Callable = micro_batches
-) -> Callable[[Any], float]:
-    """A step like `Trainer.step`. Micro-batches go to so many threads; BLAS has those that are left, at least one."""
-    n_replicas = min(cut, threads)
-    pin = partial(ThreadpoolController().limit, limits=threads // n_replicas, user_api="blas")
+def our_step(model: Transformer, config: Config, cut: int, threads: int, ops: Ops = FAST) -> Step:
+    """A step like `Trainer.step`. Micro-batches go to so many threads; BLAS has one in each."""
+    pin = partial(ThreadpoolController().limit, limits=1, user_api="blas")
     pin()
-    training, parallel = config.training, DataParallel(model, n_replicas, ops=(ops,))
-    adam_map = ThreadPoolExecutor(threads).map if threads > n_replicas else parallel.map
-    optimizer = Adam(model, (training.beta1, training.beta2), training.eps, adam_map)
+    training, parallel = config.training, DataParallel(model, min(cut, threads), ops=(ops,))
+    optimizer = Adam(model, (training.beta1, training.beta2), training.eps, parallel.map)
 
     def step(pairs: EncodedPairs) -> float:
         pin()  # another way may have other threads
         with using(ops):
-            loss, n_tokens = parallel.step_gradient(cut_up(pairs, cut), training, optimizer.t + 1)
-            norm = parallel.average_inplace(n_tokens)
-            if training.clip_norm:
-                clip_by_global_norm_inplace(model.store.grad, norm, training.clip_norm)
+            loss, n_tokens = parallel.step_gradient(micro_batches(pairs, cut), training, optimizer.t + 1)
+            parallel.average_inplace(n_tokens)
             optimizer.step(noam(optimizer.t + 1, config.model.d_model, training.warmup, training.lr_factor))
             model.zero_grad()
         return loss / n_tokens
@@ -199,11 +187,8 @@ def measure(cell: Cell, repetitions: int, without: list[str]) -> dict[str, Any]:
     model, missing = Transformer(config.model, config.training.seed), dict.fromkeys(without, "left out")
     steps = {OURS: our_way(cell)}
     pinned = {EAGER: torch.get_num_threads(), OURS: blas_threads()}
-    for name in WAYS:
-        if name in without or name == ONE_BATCH and cell.threads == 1:
-            continue
-        if name == ONE_BATCH:
-            steps[name] = our_way(cell, name)
+    for name in RIVALS:
+        if name in without:
             continue
         rival = Rival(config.model, LENGTH)
         copy_weights(model, rival)
@@ -218,7 +203,7 @@ def measure(cell: Cell, repetitions: int, without: list[str]) -> dict[str, Any]:
         if missing[COMPILED]:
             del steps[COMPILED]
 
-    seconds, faults, first, last = take_turns(steps, [pairs], repetitions)
+    seconds, first, last = take_turns(steps, [pairs], repetitions)
     peak = sgemm_gflops(cell.threads, repetitions)
     if not cell.quick:
         assert_learned_alike(first, last)
@@ -229,25 +214,22 @@ def measure(cell: Cell, repetitions: int, without: list[str]) -> dict[str, Any]:
         "threads_pinned": pinned,
         "config": asdict(config.model),
         "cut": cut,
-        "padding_share": padding_share(pairs, 1),
-        "padding_share_when_cut": padding_share(pairs, cut),
+        "padding_share": padding_share(pairs),
         "seconds": spread,
         "time_over_ours": over_ours(spread),
         "target_tokens_per_second": {name: round(tokens / spread[name]["minimum"]) for name in spread},
         "sgemm_gflops": peak,
         "share_of_sgemm_peak": round(flops / 1e9 / spread[OURS]["minimum"] / peak[OURS], 4),
-        "page_faults": {name: round(float(each.mean())) for name, each in faults.items()},
         "first_loss": {name: round(loss, 4) for name, loss in first.items()},
         "last_loss": {name: round(loss, 4) for name, loss in last.items()},
         "missing": {name: reason for name, reason in missing.items() if reason},
     }
 
 
-def padding_share(pairs: EncodedPairs, cut: int) -> float:
-    """The share of padding in all positions of both sides."""
-    batches = micro_batches(pairs, cut)
-    real = sum(batch.n_source_tokens + batch.n_target_tokens for batch in batches)
-    return round(1 - real / sum(batch.n_positions for batch in batches), 4)
+def padding_share(pairs: EncodedPairs) -> float:
+    """The share of padding in all positions of both sides, if all pairs are one batch."""
+    (batch,) = micro_batches(pairs, 1)
+    return round(1 - (batch.n_source_tokens + batch.n_target_tokens) / batch.n_positions, 4)
 
 
 def assert_learned_alike(first: dict[str, float], last: dict[str, float], tolerance: float = 0.05) -> None:
@@ -286,10 +268,9 @@ def sgemm_gflops(threads: int, repetitions: int) -> dict[str, float]:
 
 
 def measure_alone(cell: Cell, name: str) -> dict[str, int | None]:
-    """Measure memory and page faults of a program's first steps in a process that holds nothing else.
+    """Measure the memory of a program's first steps in a process that holds nothing else.
 
     after_imports, peak  bytes of the whole process, before the model is made and at most
-    page_faults          of a step, the first two left out
     """
     is_ours, pairs = name not in RIVALS, cell.pairs()
     if not is_ours:
@@ -302,33 +283,18 @@ def measure_alone(cell: Cell, name: str) -> dict[str, int | None]:
     after_imports = resident_bytes("VmRSS")
     if is_ours:
         keep_freed_memory()  # as the command line does
-        step = our_way(cell, name)
+        step = our_way(cell)
     else:
         step = their_way(Rival(cell.task()[0].model, LENGTH), cell, **RIVALS[name])
-    faults = [page_faults()]
     for _ in range(STEPS_ALONE):
         step(pairs)
-        faults.append(page_faults())
-    of_a_step = round(float(np.diff(faults)[WARM_UP_ALONE:].mean()))
-    return {"after_imports": after_imports, "peak": resident_bytes("VmHWM"), "page_faults": of_a_step}
+    return {"after_imports": after_imports, "peak": resident_bytes("VmHWM")}
 
 
 def resident_bytes(field: str) -> int:
     """VmRSS, memory in use, or VmHWM, the most there ever was, on Linux."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
-
-
-def memory_ratios(alone: dict[str, dict[str, int]]) -> dict[str, dict[str, float]]:
-    """Our peak over each program's: of the whole process, and of what the model and its steps add to the imports."""
-    beyond = {name: each["peak"] - each["after_imports"] for name, each in alone.items()}
-    return {
-        name: {
-            "whole_process": round(alone[OURS]["peak"] / theirs["peak"], 3),
-            "beyond_imports": round(beyond[OURS] / beyond[name], 3),
-        }
-        for name, theirs in alone.items()
-    }
 
 
 # All cells ------------------------------------------------------------------------------------------------------------
@@ -338,9 +304,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--models", type=names_from(TASKS), default=list(TASKS), help="(default: all of them)")
     parser.add_argument("--padding", type=names_from(SHORTEST), default=list(SHORTEST), help="(default: without,with)")
     parser.add_argument("--threads", type=counts, default=[1, 2], help="for all programs (default: 1,2)")
-    parser.add_argument("--without", type=names_from(WAYS), default=[], help="columns to leave out")
+    parser.add_argument("--without", type=names_from(RIVALS), default=[], help="columns to leave out")
     parser.add_argument("--repetitions", type=int, default=20, help="of every batch (default: %(default)s)")
-    parser.add_argument("--keep", action="store_true", help="keep the other cells of an earlier result")
 
 
 def measure_all(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -351,8 +316,7 @@ def measure_all(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         found = in_own_process(measure, cell, repetitions, arguments.without)
         alone = {name: in_own_process(measure_alone, cell, name) for name in found["seconds"]}
         print(*names, "PyTorch's time over ours:", found["time_over_ours"]["minimum"], flush=True)
-        memory = {"alone": alone, "our_memory_over_theirs": memory_ratios(alone)}
-        return {**found, **memory, "repetitions": repetitions}
+        return {**found, "alone": alone, "repetitions": repetitions}
 
     cells = [
         (model, padding, threads)
@@ -360,7 +324,7 @@ def measure_all(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         for padding in arguments.padding
         for threads in arguments.threads
     ]
-    yield from cell_by_cell(arguments, "cpu_step", ("model", "padding", "threads"), cells, measured)
+    yield from cell_by_cell(("model", "padding", "threads"), cells, measured)
 
 
 if __name__ == "__main__":

@@ -29,8 +29,8 @@ OPERATIONS = {
     for name, function in vars(FastOps).items()
     if inspect.isfunction(function) and not name.startswith(("layer_norm", "gelu"))
 }
-"""Name of a trick -> its operation. `layer_norm` belongs to `add_norm`: in FastOps the one calls the other. GELU's are
-measured in `language_model.py`, since the models here have none."""
+"""Name of a trick -> its operation. `layer_norm` belongs to `add_norm`: in FastOps the one calls the other. The models
+here have no GELU."""
 
 SOURCES = {**OPERATIONS, "all of these": FastOps, "micro-batches of similar length": even_parts}
 

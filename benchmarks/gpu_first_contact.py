@@ -2,9 +2,9 @@
 
     python benchmarks/gpu_first_contact.py [--parts tests,kernels] [--out DIR] [--quick]
 
-The parts: `tests` (pytest), `kernels`, `steps`, `pytorch`, `compile` (the steps in PyTorch, eager and compiled) and
-`decode`. Each is a process of its own with a time limit, because an error of CUDA spoils its process. The result is
-written after every part; other parts keep what an earlier call measured. scaling.py measures several GPUs.
+The parts: `tests` (pytest), `kernels`, `steps`, `pytorch` and `compile` (the steps in PyTorch, eager and compiled).
+Each is a process of its own with a time limit, because an error of CUDA spoils its process. The result is written after
+every part; other parts keep what an earlier call measured. scaling.py measures several GPUs.
 
 Kernels and products are timed between CUDA events, over several calls that were all queued before the first began, so
 that they are not charged for their launch. Each call of a kernel has other arrays than the one before, which
@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple
 
 import numpy as np
-from cpu_decode import ALPHA, EXTRA_LENGTH, batches_by_length, random_sentences
 from cpu_step import QUICK as TINY
 from cpu_step import micro_batches, pairs_of
 from harness import earlier, names_from, record
@@ -38,8 +37,6 @@ from scratchformer import config as configs
 from scratchformer.backends.cuda.device import STORED_AS, Gpu
 from scratchformer.backends.device import dtype_named
 from scratchformer.config import Config
-from scratchformer.decoding.search import search
-from scratchformer.decoding.translator import SENTENCES_AT_ONCE
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.optim import Adam
@@ -63,7 +60,6 @@ class Scale(NamedTuple):
     between         bytes that other calls of a kernel read and write before an array is used again
     parameters      of Adam
     repetitions     of a call or step in a round
-    sentences       to translate
     """
 
     pairs: int
@@ -74,7 +70,6 @@ class Scale(NamedTuple):
     between: int
     parameters: int
     repetitions: int
-    sentences: int
 
     def config(self, model: str) -> Config:
         return configs.with_settings(configs.preset(model), self.changes)
@@ -84,8 +79,8 @@ class Scale(NamedTuple):
         return micro_batches(pairs, 1)[0]
 
 
-FULL = Scale(833, 30, {}, 8192, 2**30, 2**28, 63_082_496, 10, 256)  # 24,990 tokens a side, as in the paper
-QUICK = Scale(4, 5, TINY, 32, 2**12, 1, 1000, 1, 4)
+FULL = Scale(833, 30, {}, 8192, 2**30, 2**28, 63_082_496, 10)  # 24,990 tokens a side, as in the paper
+QUICK = Scale(4, 5, TINY, 32, 2**12, 1, 1000, 1)
 
 
 def seconds_of(work: Callable[[], Any], scale: Scale) -> float:
@@ -280,69 +275,29 @@ def pytorchs(compiled: bool, config: Config, precision: str, scale: Scale) -> di
 def measured(step: Callable[[], Any], synchronize: Callable[[], Any], batch: Batch, scale: Scale) -> dict[str, Any]:
     """step  -> the sum of the losses of all target tokens, in nats, on the GPU
 
-    -> seconds of a step in the fastest and the slowest round; of the first step, with all that is compiled in it; and
-    until a step is launched; the mean loss of a target token in the first and in the last step.
+    -> seconds of a step in the fastest round, and of the first step, with all that is compiled in it; the mean loss of
+    a target token in the first and in the last step.
     """
 
-    def timed(repetitions: int) -> tuple[float, float, Any]:
-        """-> seconds of a step until it is launched, and until it is done; the last one's loss"""
+    def timed(repetitions: int) -> tuple[float, Any]:
+        """-> seconds of a step, and the last one's loss"""
         began = time.perf_counter()
         for _ in range(repetitions):
             loss = step()
-        launched = time.perf_counter()
         synchronize()
-        return (launched - began) / repetitions, (time.perf_counter() - began) / repetitions, loss
+        return (time.perf_counter() - began) / repetitions, loss
 
     synchronize()
-    _, first_step, first_loss = timed(1)
+    first_step, first_loss = timed(1)
     timed(WARM_UP)
-    launching = min(timed(1)[0] for _ in range(ROUNDS))
     rounds = [timed(scale.repetitions) for _ in range(ROUNDS)]
-    seconds = min(each[1] for each in rounds)
-    losses = [float(loss) / batch.n_target_tokens for loss in (first_loss, rounds[-1][2])]
+    seconds = min(each[0] for each in rounds)
+    losses = [float(loss) / batch.n_target_tokens for loss in (first_loss, rounds[-1][1])]
     if not np.isfinite(losses).all():
         raise FloatingPointError(f"the loss of the first and the last step: {losses}")
-    return {
-        "seconds": seconds,
-        "target_tokens_per_second": round(batch.n_target_tokens / seconds),
-        "seconds_slowest_round": max(each[1] for each in rounds),
-        "seconds_first_step": first_step,
-        "seconds_to_launch": launching,
-        "losses": [round(loss, 4) for loss in losses],
-    }
-
-
-# Translating ----------------------------------------------------------------------------------------------------------
-
-
-def decoding(scale: Scale) -> Iterator[Number]:
-    """The search of the base model with random weights, which hardly ever write EOS."""
-    for precision in ("bf16", "fp32"):
-        for beam in (1, 4):
-            yield f"base {precision} beam {beam}", partial(translating, precision, beam, scale)
-
-
-def translating(precision: str, beam: int, scale: Scale) -> dict[str, Any]:
-    device, config = Gpu(0, precision), scale.config("base").model
-    model = Transformer(config, seed=0)
-    device.to_device(model)
-    sources = random_sentences(config.vocab_size, scale.sentences)
-    batches = batches_by_length(sources, SENTENCES_AT_ONCE * device.batch_factor)
-    seconds = []
-    for _ in range(ROUNDS):  # the first warms up
-        began, positions = time.perf_counter(), 0
-        for batch in batches:
-            with using(*device.ops):
-                found = search(model, batch, beam, ALPHA, EXTRA_LENGTH)
-            positions += max(len(nbest[0].ids) for nbest in found)
-        seconds.append(time.perf_counter() - began)
-    best = min(seconds[1:])
-    return {
-        "seconds": best,
-        "sentences_per_second": scale.sentences / best,
-        "seconds_per_position": best / positions,
-        "seconds_first_time": seconds[0],
-    }
+    rate = round(batch.n_target_tokens / seconds)
+    times = {"seconds": seconds, "target_tokens_per_second": rate, "seconds_first_step": first_step}
+    return times | {"losses": [round(loss, 4) for loss in losses]}
 
 
 # The parts ------------------------------------------------------------------------------------------------------------
@@ -351,10 +306,9 @@ SPEED: dict[str, Callable[[Scale], Iterator[Number]]] = {
     "kernels": kernels,
     "steps": partial(steps, "steps"),
     "pytorch": partial(steps, "pytorch"),
-    "decode": decoding,
     "compile": partial(steps, "compile"),
 }
-SECONDS = {"tests": 600, "kernels": 120, "steps": 150, "pytorch": 150, "decode": 90, "compile": 400}
+SECONDS = {"tests": 600, "kernels": 120, "steps": 150, "pytorch": 150, "compile": 400}
 """Part -> its time limit."""
 
 

@@ -7,7 +7,6 @@ import importlib.metadata
 import importlib.util
 import json
 import math
-import resource
 import sys
 import time
 import warnings
@@ -86,25 +85,11 @@ def earlier(arguments: argparse.Namespace, name: str) -> Result:
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
-def cell_by_cell(
-    arguments: argparse.Namespace,
-    name: str,
-    keys: Sequence[str],
-    cells: Iterable[tuple],
-    measured: Callable[..., Result],
-) -> Iterator[Result]:
-    """Measure one cell after another -> the result after each. A cell is known by its values of `keys`.
-
-    With --keep, cells of an earlier result that are not measured again stay.
-    """
-    cells, commit = list(cells), surroundings()["commit"]
-    rows = [
-        row
-        for row in (earlier(arguments, name).get("cells", []) if arguments.keep else [])
-        if tuple(row[key] for key in keys) not in cells
-    ]
+def cell_by_cell(keys: Sequence[str], cells: Iterable[tuple], measured: Callable[..., Result]) -> Iterator[Result]:
+    """Measure one cell after another -> the result after each. A cell is known by its values of `keys`."""
+    rows: list[Result] = []
     for cell in cells:
-        rows.append({**dict(zip(keys, cell)), **measured(*cell), "commit": commit})
+        rows.append({**dict(zip(keys, cell)), **measured(*cell)})
         yield {"cells": rows}
 
 
@@ -154,10 +139,9 @@ def spread(values: Iterable[float | None]) -> dict[str, float | None]:
 
 
 class Turns(NamedTuple):
-    """Seconds and page faults of each program's work, (repetitions, units); the results of its first and last work."""
+    """Seconds of each program's work, (repetitions, units); the results of its first and last work."""
 
     seconds: dict[str, np.ndarray]
-    faults: dict[str, np.ndarray]
     first: dict[str, Any]
     last: dict[str, Any]
 
@@ -173,24 +157,17 @@ def take_turns(
 ) -> Turns:
     """Let each program do each unit of work, in an order that is drawn for every unit."""
     order, shape = np.random.default_rng(seed), (warm_up + repetitions, len(units))
-    seconds, faults = ({name: np.empty(shape) for name in programs} for _ in range(2))
+    seconds = {name: np.empty(shape) for name in programs}
     first, last = dict.fromkeys(programs), dict.fromkeys(programs)
     for turn in np.ndindex(shape):
         for name in order.permutation(list(programs)):
             time.sleep(pause)
-            faults_before, began = page_faults(), clock()
+            began = clock()
             last[name] = programs[name](units[turn[1]])
             seconds[name][turn] = clock() - began
-            faults[name][turn] = page_faults() - faults_before
             if turn == (0, 0):
                 first[name] = last[name]
-    seconds, faults = ({name: values[warm_up:] for name, values in each.items()} for each in (seconds, faults))
-    return Turns(seconds, faults, first, last)
-
-
-def page_faults() -> int:
-    """The number of minor page faults of this process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    return Turns({name: values[warm_up:] for name, values in seconds.items()}, first, last)
 
 
 def spread_of(times: np.ndarray, over_units: Callable = np.mean) -> dict[str, float]:

@@ -74,7 +74,7 @@ class Text(NamedTuple):
 
 
 def read_text(config: Config) -> Text:
-    splits, val = bundled.read_all(), bundled.read_text("val")
+    splits, val = {split: bundled.read(split) for split in bundled.SPLITS}, bundled.read_text("val")
     ordinary = Corpus(bundled.read_text("train"), val)
     examples = [*splits["train"], *more_long_sentences(splits, MANY_LONG)]
     sides = [each.source for each in examples], [each.target for each in examples]
@@ -99,7 +99,7 @@ def more_long_sentences(splits: dict[str, list[bundled.Example]], count: int) ->
         for example in splits["train"]
         for form in corpus.forms(bundled.words(example.source), bundled.words(example.target))
     }
-    return corpus.long(count)
+    return corpus.drawn(count, lambda: "long", grammar.MAX_WORDS_LONG, grammar.MAX_WORDS + 1)
 
 
 def model_of(variant: Variant, config: Config) -> Transformer:

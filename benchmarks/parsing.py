@@ -1,4 +1,4 @@
-"""Labelled F1 of small models as parsers, beside three parsers without a neural network.
+"""Labelled F1 of small models as parsers, beside two parsers without a neural network.
 
     python benchmarks/parsing.py [--seeds N ...] [--runs DIR] [--quick] [--out DIR]
     python benchmarks/parsing.py --treebank DIR [--runs DIR] [--quick] [--out DIR]
@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from baseline_parsers import PCFG, MajorityLabel, RightBranching
+from baseline_parsers import PCFG, RightBranching
 from harness import number, record, rounded
 from training_runs import average_of_last, finished
 
@@ -33,7 +33,7 @@ from scratchformer.text.bracket_score import score_parses
 from scratchformer.text.trees import Parse, Tree
 from scratchformer.training.run import RunDirectory, load_model
 
-BASELINES = {"PCFG": PCFG, "right-branching": RightBranching, "majority label": MajorityLabel}
+BASELINES = {"PCFG": PCFG, "right-branching": RightBranching}
 SEARCHES: dict[str, tuple[dict[str, Any], bool]] = {
     "greedy, free": ({"beam": 1}, True),
     "greedy": ({"beam": 1}, False),
@@ -75,8 +75,10 @@ def learned(path: Path, config: Config, sets: dict[str, list[Tree]]) -> tuple[di
         for search, (options, free) in SEARCHES.items():
             searcher = trained._replace(config=configs.with_settings(trained.config, options))
             found = score_parses(model_parses(searcher, trees, free), trees)
-            scores[name][search] = rounded(found._asdict())
-            print(f"{path.name}, {name}, {search}: F1 {found.f1:.2f}, {found.unparsable:.1f} % repaired", flush=True)
+            scores[name][search] = rounded(found)
+            print(
+                f"{path.name}, {name}, {search}: F1 {found['f1']:.2f}, {found['unparsable']:.1f} % repaired", flush=True
+            )
     return about, scores
 
 
@@ -86,7 +88,7 @@ def baselines(training: list[Tree], trees: list[Tree]) -> dict[str, Any]:
     for name, kind in BASELINES.items():
         parser = kind(training)
         parses = [Parse(parser.parse(tree.words), False) for tree in trees]
-        found[name] = rounded(score_parses(parses, trees)._asdict())
+        found[name] = rounded(score_parses(parses, trees))
     return found
 
 

@@ -1,23 +1,17 @@
-"""The same models in idiomatic PyTorch: what scratchformer's speed is compared with.
+"""The same Transformer in idiomatic PyTorch: what scratchformer's speed is compared with.
 
-The translator stands on PyTorch's own `nn.TransformerEncoder` and `nn.TransformerDecoder`, which call the fused
+It stands on PyTorch's own `nn.TransformerEncoder` and `nn.TransformerDecoder`, which call the fused
 `scaled_dot_product_attention`, and on its fused Adam. Nothing is slower than it has to be: the causal mask is a hint,
 not an array to add; gradients are set to None, not to zero; batches arrive as int64 tensors.
 
 One thing it does as nearly everyone does, though less work would be enough: it makes the logits of padding, too.
 `only_real=True` selects the real positions first, as scratchformer does. `their_step` knows more ways to be faster.
-
-The GPT is in the idiom of nanoGPT: one projection makes queries, keys and values, `scaled_dot_product_attention` is
-told that the mask is causal, GELU is the approximation by tanh, embedding and output share one matrix, AdamW is fused,
-gradients are clipped. As nanoGPT does, `generate` reads the whole window again for each token; `cached=True` keeps keys
-and values instead. Two things are ours, so that both compute the same function: the embedding is multiplied by
-sqrt(d_model), and ids of padding do not occur.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Callable, NamedTuple, Sequence
 
 import numpy as np
 import torch
@@ -26,7 +20,6 @@ from torch import Tensor, nn
 
 from scratchformer.config import Config, ModelConfig, TrainingConfig
 from scratchformer.errors import UserError
-from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.layers import sinusoids
 from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.optim import noam
@@ -35,7 +28,6 @@ from scratchformer.text.batches import Batch
 from scratchformer.training.torch_format import to_torch
 
 PAD = 0
-KeysValues = tuple[Tensor, Tensor]
 
 
 def assert_papers(config: ModelConfig) -> None:
@@ -116,20 +108,13 @@ class Rival(nn.Module):
         )
 
 
-def adam(model: nn.Module, training: TrainingConfig, kind: Callable = torch.optim.Adam) -> torch.optim.Optimizer:
+def adam(model: nn.Module, training: TrainingConfig) -> torch.optim.Optimizer:
     """On a CPU, fused=True was the fastest of PyTorch's three implementations when we tried them."""
-    return kind(
-        model.parameters(), betas=(training.beta1, training.beta2), eps=training.eps, weight_decay=0, fused=True
-    )
+    return torch.optim.Adam(model.parameters(), betas=(training.beta1, training.beta2), eps=training.eps, fused=True)
 
 
 def their_step(
-    model: nn.Module,
-    config: Config,
-    only_real: bool = False,
-    compiled: bool = False,
-    bf16: bool = False,
-    optimizer: Callable = torch.optim.Adam,
+    model: nn.Module, config: Config, only_real: bool = False, compiled: bool = False, bf16: bool = False
 ) -> Callable[[Sequence[TensorBatch]], float]:
     """A training step of PyTorch on some micro-batches -> the mean loss of a target token, in nats.
 
@@ -137,7 +122,7 @@ def their_step(
     compiled   the loss and its gradient are compiled by torch.compile, in the first step
     bf16       matrix products in bfloat16, where autocast finds that safe; weights, gradients and Adam stay in float32
     """
-    training, adam_of = config.training, adam(model, config.training, optimizer)
+    training, adam_of = config.training, adam(model, config.training)
     loss_of = torch.compile(model.loss, dynamic=False) if compiled else model.loss
     n_steps = 0
 
@@ -152,8 +137,6 @@ def their_step(
                 loss = loss_of(batch, training, only_real) / n_target_tokens
             loss.backward()
             mean_loss += loss.item()
-        if training.clip_norm:
-            nn.utils.clip_grad_norm_(model.parameters(), training.clip_norm)
         adam_of.step()
         adam_of.zero_grad()
         return mean_loss
@@ -168,7 +151,7 @@ def copy_weights(model: Transformer, rival: Rival) -> None:
     rival.load_state_dict({name: torch.from_numpy(array) for name, array in tensors.items()}, strict=True)
 
 
-def assert_same(model: Any, rival: nn.Module, batch: Batch, training: TrainingConfig) -> None:
+def assert_same(model: Transformer, rival: Rival, batch: Batch, training: TrainingConfig) -> None:
     """Without dropout, both must give the same loss and a gradient of the same length: else the times mean nothing."""
     loss, _ = batch_loss_backward(model, batch.inputs, batch.targets, training.eps_ls, spread=training.spread)
     norm = np.linalg.norm(model.store.grad.astype(np.float64))  # sixty million squares
@@ -182,105 +165,3 @@ def assert_same(model: Any, rival: nn.Module, batch: Batch, training: TrainingCo
     for name, mine, theirs in (("loss", loss, rival_loss.item()), ("gradient's length", norm, rival_norm)):
         if not math.isclose(mine, theirs, rel_tol=1e-4):
             raise AssertionError(f"not the same model: the {name} is {mine} here and {theirs} in PyTorch")
-
-
-# GPT ------------------------------------------------------------------------------------------------------------------
-
-
-class Attention(nn.Module):
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.h, self.dropout = config.h, config.attention_dropout
-        self.qkv = nn.Linear(config.d_model, 3 * config.d_model)
-        self.output = nn.Linear(config.d_model, config.d_model)
-
-    def forward(self, x: Tensor, past: KeysValues | None) -> tuple[Tensor, KeysValues]:
-        B, T, D = x.shape
-        q, k, v = (part.view(B, T, self.h, D // self.h).transpose(1, 2) for part in self.qkv(x).split(D, dim=2))
-        if past is not None:
-            k, v = torch.cat([past[0], k], dim=2), torch.cat([past[1], v], dim=2)
-        dropout = self.dropout if self.training else 0.0
-        y = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=past is None)
-        return self.output(y.transpose(1, 2).reshape(B, T, D)), (k, v)
-
-
-class Block(nn.Module):
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.attention_norm = nn.LayerNorm(config.d_model, config.ln_eps)
-        self.attention = Attention(config)
-        self.feed_forward_norm = nn.LayerNorm(config.d_model, config.ln_eps)
-        self.inner = nn.Linear(config.d_model, config.d_ff)
-        self.outer = nn.Linear(config.d_ff, config.d_model)
-        self.dropout = nn.Dropout(config.P_drop)
-
-    def forward(self, x: Tensor, past: KeysValues | None) -> tuple[Tensor, KeysValues]:
-        update, present = self.attention(self.attention_norm(x), past)
-        x = x + self.dropout(update)
-        hidden = F.gelu(self.inner(self.feed_forward_norm(x)), approximate="tanh")
-        return x + self.dropout(self.outer(hidden)), present
-
-
-class RivalGPT(nn.Module):
-    """Pre-norm, learned positions, GELU, tied embeddings: the layout of GPT-2."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.scale = math.sqrt(config.d_model)
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        self.positions = nn.Embedding(config.max_positions, config.d_model)
-        self.dropout = nn.Dropout(config.P_drop)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.N))
-        self.final_norm = nn.LayerNorm(config.d_model, config.ln_eps)
-
-    def forward(self, ids: Tensor, past: list[KeysValues] | None = None) -> tuple[Tensor, list[KeysValues]]:
-        """ids (B, T) -> states (B, T, D), the keys and values of all layers"""
-        first = past[0][0].shape[2] if past else 0
-        x = self.scale * self.embedding(ids) + self.positions(torch.arange(first, first + ids.shape[1]))
-        x, presents = self.dropout(x), []
-        for index, block in enumerate(self.blocks):
-            x, present = block(x, past[index] if past else None)
-            presents.append(present)
-        return self.final_norm(x), presents
-
-    def loss(self, batch: TensorBatch, training: TrainingConfig, only_real: bool = False) -> Tensor:
-        """The sum over all tokens, in nats."""
-        logits = F.linear(self(*batch.inputs)[0], self.embedding.weight)
-        return F.cross_entropy(logits.view(-1, logits.shape[-1]), batch.targets.view(-1), reduction="sum")
-
-    @torch.no_grad()
-    def generate(self, ids: Tensor, n_tokens: int, cached: bool) -> Tensor:
-        """Continue the texts ids (B, T) by drawing from the distribution, within the window -> (B, T + n_tokens)"""
-        past, unread = None, ids
-        for _ in range(n_tokens):
-            states, past = self(unread, past if cached else None)
-            p = F.softmax(F.linear(states[:, -1], self.embedding.weight), dim=-1)
-            drawn = torch.multinomial(p, num_samples=1)
-            ids = torch.cat([ids, drawn], dim=1)
-            unread = drawn if cached else ids
-        return ids
-
-
-def copy_gpt_weights(model: LanguageModel, rival: RivalGPT) -> None:
-    """Give the rival our weights. Ours are (in, out), those of nn.Linear (out, in)."""
-    ours = {name: parameter.data for name, parameter in model.parameters().items()}
-    theirs = {"embedding.weight": ours["embedding.weight"], "positions.weight": ours["positions.weight"]}
-    names = {
-        "attention_norm": "self_attention.norm",
-        "attention.qkv": "self_attention.qkv",
-        "attention.output": "self_attention.output",
-        "feed_forward_norm": "feed_forward.norm",
-        "inner": "feed_forward.inner",
-        "outer": "feed_forward.outer",
-    }
-    places = {
-        f"blocks.{i}.{theirs}": f"decoder.layers.{i}.{ours}"
-        for i in range(model.config.N)
-        for theirs, ours in names.items()
-    }
-    for place, name in {**places, "final_norm": "decoder.final_norm"}.items():
-        if "norm" in place:
-            theirs |= {f"{place}.weight": ours[f"{name}.gamma"], f"{place}.bias": ours[f"{name}.beta"]}
-        else:
-            theirs |= {f"{place}.weight": ours[f"{name}.weight"].T, f"{place}.bias": ours[f"{name}.bias"]}
-    rival.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in theirs.items()}, strict=True)

@@ -14,19 +14,11 @@ best is returned. Nothing loops over sentences or hypotheses.
 - Logits go to an array made once, and queries come scaled by 1/sqrt(d_k) from their weights.
 - With several threads, each may take batches of its own (`search_over_batches`).
 
-What the alternatives cost in whole batches, on one core with AVX-512, models `multi30k` and `small`, a few per cent of
-noise:
-
-                                                                    greedy      beam 4
-    hypotheses copied by index_select, all layers in one call         -         0-6 %
-    F.scaled_dot_product_attention in the decoder                   7-25 %      3-11 %
-    log_softmax instead of log_sum_exp below                        3-7 %       0-2 %
-    topk (greedy: max) over the whole vocabulary                    3-8 %      11-18 %
-    torch.softmax in `attend`                                       0-5 %       0-2 %
-
+Measured in whole batches, each of these was slower: hypotheses copied by index_select (0 to 6 %),
+F.scaled_dot_product_attention in the decoder (3 to 25 %), log_softmax (0 to 7 %), topk over the whole vocabulary (3 to
+18 %), torch.softmax in `attend` (0 to 5 %), and torch.compile(dynamic=True) of `step` (3 to 8 times).
 F.scaled_dot_product_attention was no faster in the encoder, nor was nn.TransformerEncoder with its fast path. Weights
-packed for oneDNN or MKL, or a ReLU fused into the product, gained next to nothing. torch.compile(dynamic=True) of
-`step` took two minutes and made it 3 to 8 times slower: every number of positions has other shapes.
+packed for oneDNN or MKL, or a ReLU fused into the product, gained next to nothing.
 
 In bfloat16 the weights, and all that is computed from them up to the logits, have that dtype. Under autocast in
 inference mode, PyTorch rounds every weight again in each step.
@@ -310,68 +302,6 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tens
     scores = torch.bmm(q, keys) if mask is None else torch.baddbmm(mask, q, keys)  # (G, T, S)
     weights = scores.sub_(scores.amax(dim=-1, keepdim=True)).exp_()
     return torch.bmm(weights, values).div_(weights.sum(dim=-1, keepdim=True))
-
-
-# As it is usually written ---------------------------------------------------------------------------------------------
-
-
-class UsualSearcher(Searcher):
-    """The same search with what PyTorch offers: `scaled_dot_product_attention`, keys and values that grow by `cat` and
-    follow their hypotheses by `index_select`, `log_softmax` and `topk` over everything."""
-
-    def start(self, source_ids: np.ndarray) -> None:
-        super().start(source_ids)
-        n, h, K = len(self.sentence), self.h, self.K
-        self.memory_keys = self.memory_keys.transpose(3, 4).contiguous()  # (n, N, h, S, K)
-        self.of_layers = [
-            (torch.empty(n * self.W, h, 0, K, dtype=self.weights.dtype),) * 2 for _ in self.weights.decoder
-        ]
-
-    def step(self) -> Tensor:
-        """The logits (n W, V) after `last`."""
-        weights, W, h, K = self.weights, self.W, self.h, self.K
-        n, D = len(self.last), h * K
-        x = F.embedding(self.last.reshape(n * W), weights.embedding) + self.positions[self.t]
-        for index, layer in enumerate(weights.decoder):
-            q, *new = layer.qkv(x).view(n * W, 3, h, 1, K).unbind(1)  # (n W, h, 1, K) each
-            keys, values = (torch.cat(pair, dim=2) for pair in zip(self.of_layers[index], new))
-            self.of_layers[index] = keys, values
-            heads = F.scaled_dot_product_attention(q, keys, values, scale=1.0)  # W_Q holds 1/sqrt(d_k)
-            x = layer.norm(x, layer.output(heads.reshape(n * W, D)))
-
-            q = layer.cross_q(x).view(n, W, h, K).transpose(1, 2)  # (n, h, W, K)
-            heads = F.scaled_dot_product_attention(
-                q, self.memory_keys[:, index], self.memory_values[:, index], self.memory_mask, scale=1.0
-            )
-            x = layer.cross_norm(x, layer.cross_output(heads.transpose(1, 2).reshape(n * W, D)))
-            x = layer.feed_forward(x)
-        self.t += 1
-        return torch.mm(x, weights.unembedding)
-
-    def likeliest(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        n, W = self.last.shape
-        V = logits.shape[1]
-        log_probabilities = F.log_softmax(logits.float(), dim=1)
-        log_probabilities[:, [PAD, BOS]] = -math.inf  # never written
-        totals, places = (self.alive.float()[:, :, None] + log_probabilities.view(n, W, V)).view(n, W * V).topk(count)
-        return totals.double(), places // V, places % V
-
-    def write(self, totals: Tensor, parents: Tensor, tokens: Tensor) -> None:
-        if self.W > 1:
-            self.ids = self.ids.gather(1, parents[:, :, None].expand_as(self.ids))
-            rows = (self.W * torch.arange(len(parents))[:, None] + parents).flatten()
-            self.of_layers = [tuple(x.index_select(0, rows) for x in layer) for layer in self.of_layers]
-        self.ids[:, :, self.t - 1] = tokens
-        self.alive, self.last = totals, tokens
-
-    def drop(self, over: Tensor) -> None:
-        if not over.any():
-            return
-        kept = over.logical_not().nonzero().squeeze(1)
-        for name in OF_SENTENCES:
-            setattr(self, name, getattr(self, name).index_select(0, kept))
-        rows = (self.W * kept[:, None] + torch.arange(self.W)).flatten()
-        self.of_layers = [tuple(x.index_select(0, rows) for x in layer) for layer in self.of_layers]
 
 
 # Threads --------------------------------------------------------------------------------------------------------------

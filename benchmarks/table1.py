@@ -8,13 +8,12 @@ Self-attention, a recurrent layer, convolutions and self-attention restricted to
     operations  multiplications. The formulas of `KINDS` are compared with the number that a layer really does, when it
                 runs on numbers that count (`Counted`): the two must be equal
     waiting     the longest chain of multiplications of which each needs the result of the one before it
-    path        how many layers it takes until a nudge of any position reaches every output; and the shortest chain of
-                multiplications that leads through them from one end to the other
+    path        how many layers it takes until a nudge of any position reaches every output
     time        forward and backward in float32, seconds of processor time of one thread: the least of several rounds,
                 in which all layers and sizes take turns
 
-An exponent is the slope of log cost over log size, by least squares over the upper half of the sizes. Its intervals
-are of 95 %: `line` from how far the sizes are off the line (t), `rounds` from drawing the rounds again (bootstrap).
+An exponent is the slope of log cost over log size, by least squares over the upper half of the sizes. Its interval of
+95 % comes from drawing the rounds again (bootstrap).
 README.md here says what the fields of the result are.
 """
 
@@ -23,14 +22,12 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from itertools import product
-from typing import Any, Callable, Iterator, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 import numpy as np
-from harness import number, record, rounded, take_turns
-from scipy.stats import t as student
+from harness import record, rounded, take_turns
 
-from scratchformer.backends.cpu import FAST, FastOps, keep_freed_memory
+from scratchformer.backends.cpu import FAST, keep_freed_memory
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention, SelfAttention
 from scratchformer.nn.layers import Linear
 from scratchformer.nn.ops import Ops, using
@@ -41,15 +38,14 @@ from scratchformer.nn.sequence_layers import (
     RestrictedSelfAttention,
     SeparableConvolution,
 )
-from support.recurrent import LSTM, RNN
+from support.recurrent import RNN
 
 D_K = 64  # as in the paper, a wider layer has more heads, not wider ones
 K, R, DILATION = 3, 32, 8  # of the layers whose time is measured
-FLOAT32 = np.dtype("float32")
 
 
 class Settings(NamedTuple):
-    """The sizes to measure. `crossing`: B, widths, and the logarithm of the greatest of the lengths 16, 32, 64, ..."""
+    """The sizes to measure."""
 
     counted: list[tuple[int, int, int]]  # n, d, h
     waiting: list[int]
@@ -57,8 +53,6 @@ class Settings(NamedTuple):
     lengths: list[int]
     widths: list[int]
     rounds: int
-    crossing: list[tuple[int, list[int], int]]
-    crossing_rounds: int
 
 
 FULL = Settings(
@@ -68,10 +62,8 @@ FULL = Settings(
     lengths=[64, 128, 256, 512, 1024, 2048, 4096],
     widths=[64, 128, 256, 384, 512, 768, 1024],
     rounds=16,
-    crossing=[(1, [64, 128, 256], 12), (1, [512], 11), (16, [64, 128, 256], 10)],
-    crossing_rounds=7,
 )
-QUICK = Settings([(5, 4, 2)], [8, 16], [8, 16], [32, 64, 128, 256], [64, 128, 192, 256], 3, [(1, [64], 6)], 2)
+QUICK = Settings([(5, 4, 2)], [8, 16], [8, 16], [32, 64, 128, 256], [64, 128, 192, 256], 3)
 OTHER_WIDTH, OTHER_LENGTH = 128, 512  # d while n grows, n while d grows
 
 # The layers -----------------------------------------------------------------------------------------------------------
@@ -109,16 +101,6 @@ class AtOnce(Layer):
         return self.input.backward(self.recurrent.backward(dy, recurrent_cache) * (1 - a**2), input_cache)
 
 
-class WithoutSoftmax(FastOps):
-    """The operations of training, but the scores are the weights: what remains of attention are its products."""
-
-    def masked_softmax(self, scores: Array, scale: float, key_lengths: Any, causal: bool) -> Array:
-        return scores
-
-    def masked_softmax_backward(self, dweights: Array, weights: Array, scale: float) -> Array:
-        return dweights
-
-
 class Kind(NamedTuple):
     """A type of layer.
 
@@ -130,7 +112,6 @@ class Kind(NamedTuple):
     make: Callable[[int, int, np.random.Generator, str], Layer]
     multiplications: Callable[[int, int, int], int]
     exponents: tuple[int, int] | None = None
-    ops: Ops = FAST
 
 
 def attention_core(n: int, d: int, h: int) -> int:
@@ -175,17 +156,9 @@ KINDS = {
         (1, 1),
     ),
     "restricted self-attention, no projections": Kind(core(lambda: RestrictedAttention(R)), restricted_core, (1, 1)),
-    "self-attention, no projections, no softmax": Kind(
-        NO_PROJECTIONS, lambda n, d, h: 2 * n * n * d, ops=WithoutSoftmax(np, (FLOAT32,))
-    ),
     "recurrent, all steps at once": Kind(lambda d, h, init, dtype: AtOnce(d, init, dtype), products(2)),
-    "recurrent (LSTM)": Kind(of_width(LSTM), products(8, 9)),
 }
-"""In Table 1 and, from the last but two on, controls: attention's products, a recurrent layer's, and another cell."""
-GROWING = [name for name in KINDS if name != "recurrent (LSTM)"]
-ATTENTIONS = [name for name in KINDS if name.startswith("self-attention")]
-RECURRENT = [name for name in KINDS if name.startswith("recurrent")]
-WITH_FIXED_PART = ["restricted self-attention, no projections", "recurrent", "recurrent, all steps at once"]
+"""In Table 1 and, at the end, a control: a recurrent layer's products."""
 
 
 def random() -> np.random.Generator:
@@ -196,23 +169,17 @@ def random() -> np.random.Generator:
 
 
 class Counted:
-    """A number that counts multiplications, and knows how many of them, one after the other, led to it.
+    """A number that counts multiplications; `waited` is how many of them, one after the other, led to it."""
 
-    waited  in the longest chain, from any of the numbers that there were at first
-    path    in the shortest chain from a marked number; infinite if none leads here
-    """
-
-    __slots__ = ("value", "waited", "path")
+    __slots__ = ("value", "waited")
     __hash__ = None  # type: ignore[assignment]
     multiplications = 0
 
-    def __init__(self, value: float, waited: int = 0, path: float = math.inf) -> None:
-        self.value, self.waited, self.path = value, waited, path
+    def __init__(self, value: float, waited: int = 0) -> None:
+        self.value, self.waited = value, waited
 
     def joined(self, other: Any, value: float, step: int = 0) -> Counted:
-        if not isinstance(other, Counted):
-            return Counted(value, self.waited + step, self.path + step)
-        return Counted(value, max(self.waited, other.waited) + step, min(self.path, other.path) + step)
+        return Counted(value, max(self.waited, getattr(other, "waited", 0)) + step)
 
     def __mul__(self, other: Any) -> Counted:
         Counted.multiplications += 1
@@ -286,8 +253,6 @@ def operations(settings: Settings) -> list[dict[str, Any]]:
     """Raises ValueError where a formula is wrong."""
     rows = []
     for name, kind in KINDS.items():
-        if kind.ops is not FAST:
-            continue  # the same multiplications without what is no product
         for n, d, h in settings.counted:
             forward, both = multiplications_of(kind.make(d, h, random(), "float64"), n, d)
             if forward != kind.multiplications(n, d, h):
@@ -299,29 +264,16 @@ def operations(settings: Settings) -> list[dict[str, Any]]:
 # Waiting and paths ----------------------------------------------------------------------------------------------------
 
 
-def chains(layers: list[Layer], n: int, d: int) -> tuple[int, float, float]:
-    """Multiplications in the longest chain to any output; in the shortest from the first position to the last, and
-    from the last to the first."""
-    longest, paths = 0, []
-    for marked, looked_at in ((0, -1), (-1, 0)):
-        x = counted(random().standard_normal((1, n, d)))
-        for each in x[0, marked]:
-            each.path = 0
-        with using(CountedOps(np)):
-            for layer in layers:
-                x, _ = layer.forward(x)
-        longest = max(each.waited for each in x.flat)
-        paths.append(min(each.path for each in x[0, looked_at]))
-    return longest, paths[0], paths[1]
-
-
 def waiting(settings: Settings) -> list[dict[str, Any]]:
-    """Of one layer of each kind."""
+    """Multiplications in the longest chain to any output of one layer of each kind."""
     rows = []
-    for name in GROWING:
-        layer = on_counted_numbers(KINDS[name].make(2, 1, random(), "float64"))
-        chain = [chains([layer], n, 2)[0] for n in settings.waiting]
-        rows.append({"layer": name, "sizes": settings.waiting, "chain": chain, **line_of(settings.waiting, chain)})
+    for name in KINDS:
+        layer, chain = on_counted_numbers(KINDS[name].make(2, 1, random(), "float64")), []
+        for n in settings.waiting:
+            with using(CountedOps(np)):
+                y, _ = layer.forward(counted(random().standard_normal((1, n, 2))))
+            chain.append(max(each.waited for each in y.flat))
+        rows.append({"layer": name, "sizes": settings.waiting, "chain": chain})
     return rows
 
 
@@ -382,35 +334,12 @@ def layers_to_connect(name: str, n: int) -> int:
     raise ValueError(f"{name}: {n} layers do not connect {n} positions")
 
 
-def layers_to_be_seen(name: str, n: int, least: int) -> int | None:
-    """Count the layers, `least` or more, up to 4 n, until a nudge of 1 at either end of a random sequence changes a bit
-    at the other."""
-    d, init = 4, random()
-    x = init.standard_normal((1, n, d))
-    states = [x, *(x + (np.arange(n) == nudged)[:, None] for nudged in (0, n - 1))]
-    for i in range(4 * n):
-        layer = stacked(name, STACKS[name], i, n, d, init)
-        still, first, last = states = [layer.forward(state)[0] for state in states]
-        seen = (still != first)[0, -1].any() and (one_way(name) or (still != last)[0, 0].any())
-        if seen and i + 1 >= least:
-            return i + 1
-    return None
-
-
 def path(settings: Settings) -> list[dict[str, Any]]:
-    rows = []
-    for name, window in STACKS.items():
-        row: dict[str, Any] = {"layer": name, "window": window, "sizes": settings.path}
-        row |= {"layers": [], "multiplications": [], "layers_seen_in_float64": []}
-        for n in settings.path:
-            layers = layers_to_connect(name, n)
-            stack = [on_counted_numbers(stacked(name, window, i, n, 2, random())) for i in range(layers)]
-            _, forward, back = chains(stack, n, 2)
-            row["layers"].append(layers)
-            row["multiplications"].append(int(forward if one_way(name) else max(forward, back)))
-            row["layers_seen_in_float64"].append(layers_to_be_seen(name, n, layers))
-        rows.append(row | line_of(settings.path, row["multiplications"]))
-        print(f"{name}: layers {row['layers']}, seen in float64 {row['layers_seen_in_float64']}", flush=True)
+    rows = [
+        {"layer": name, "sizes": settings.path, "layers": [layers_to_connect(name, n) for n in settings.path]}
+        for name in STACKS
+    ]
+    print(*rows, sep="\n", flush=True)
     return rows
 
 
@@ -419,16 +348,16 @@ def path(settings: Settings) -> list[dict[str, Any]]:
 RESAMPLES = 2000
 
 
-def in_turns(cells: list[tuple[str, int, int]], rounds: int, B: int = 1) -> np.ndarray:
+def in_turns(cells: list[tuple[str, int, int]], rounds: int) -> np.ndarray:
     """Seconds of processor time of forward and backward of layers (name, n, d): (rounds, cells)."""
 
     def work_of(name: str, n: int, d: int) -> Callable[[Any], None]:
         kind = KINDS[name]
         layer = kind.make(d, d // D_K, random(), "float32")
-        x, dy = random().standard_normal((2, B, n, d), np.float32)
+        x, dy = random().standard_normal((2, 1, n, d), np.float32)
 
         def work(_: Any) -> None:
-            with using(kind.ops):
+            with using(FAST):
                 layer.backward(dy, layer.forward(x)[1])
 
         return work
@@ -438,29 +367,17 @@ def in_turns(cells: list[tuple[str, int, int]], rounds: int, B: int = 1) -> np.n
     return np.stack([turns.seconds[name][:, 0] for name in works], axis=1)
 
 
-def line_of(sizes: list[int], costs: Any) -> dict[str, Any]:
-    """exponent and the interval `line`, from the upper half of the sizes, but at least two."""
-    upper = slice(min(len(sizes) // 2, len(sizes) - 2), None)
-    x, y = np.log(sizes[upper]), np.log(costs[upper])
-    slope, intercept = np.polyfit(x, y, 1)
-    freedom = len(x) - 2
-    found = {"exponent": round(float(slope), 4)}
-    if freedom:
-        error = math.sqrt(((y - slope * x - intercept) ** 2).sum() / freedom / ((x - x.mean()) ** 2).sum())
-        half = float(student.ppf(0.975, freedom)) * error
-        found["line"] = [round(float(each), 4) for each in (slope - half, slope + half)]
-    return found
+def exponent(sizes: list[int], costs: Any) -> float:
+    """The slope of log cost over log size in the upper half of the sizes."""
+    half = len(sizes) // 2
+    return round(float(np.polyfit(np.log(sizes[half:]), np.log(costs[half:]), 1)[0]), 4)
 
 
-def resampled(samples: np.ndarray) -> Iterator[np.ndarray]:
-    """The least of each column of rounds drawn with replacement."""
-    generator = random()
-    for _ in range(RESAMPLES):
-        yield samples[generator.integers(len(samples), size=len(samples))].min(axis=0)
-
-
-def percentiles(values: list[float]) -> list[float | None]:
-    return rounded(np.percentile(values, [2.5, 97.5], method="nearest"))  # some may be infinite
+def interval(sizes: list[int], seconds: np.ndarray) -> list[float]:
+    """The exponent's interval of 95 %, from rounds drawn again with replacement. seconds (rounds, sizes)"""
+    draw, n = random(), len(seconds)
+    found = [exponent(sizes, seconds[draw.integers(n, size=n)].min(axis=0)) for _ in range(RESAMPLES)]
+    return rounded(np.percentile(found, [2.5, 97.5], method="nearest"))
 
 
 def growth(settings: Settings) -> list[dict[str, Any]]:
@@ -468,11 +385,10 @@ def growth(settings: Settings) -> list[dict[str, Any]]:
     rows = []
     for axis, sizes in (("n", settings.lengths), ("d", settings.widths)):
         cells = [(size, OTHER_WIDTH) if axis == "n" else (OTHER_LENGTH, size) for size in sizes]
-        seconds = in_turns([(name, n, d) for name in GROWING for n, d in cells], settings.rounds)
-        for name, of_layer in zip(GROWING, np.split(seconds, len(GROWING), axis=1)):
+        seconds = in_turns([(name, n, d) for name in KINDS for n, d in cells], settings.rounds)
+        for name, of_layer in zip(KINDS, np.split(seconds, len(KINDS), axis=1)):
             least, kind = of_layer.min(axis=0), KINDS[name]
             multiplications = [kind.multiplications(n, d, d // D_K) for n, d in cells]
-            found = percentiles([line_of(sizes, each)["exponent"] for each in resampled(of_layer)])
             row = {
                 "layer": name,
                 "axis": axis,
@@ -480,8 +396,8 @@ def growth(settings: Settings) -> list[dict[str, Any]]:
                 "sizes": sizes,
                 "seconds": rounded(least),
                 "multiplications": multiplications,
-                "counted": line_of(sizes, multiplications),
-                "time": line_of(sizes, least) | {"rounds": found},
+                "counted": {"exponent": exponent(sizes, multiplications)},
+                "time": {"exponent": exponent(sizes, least), "rounds": interval(sizes, of_layer)},
                 "table1": kind.exponents and kind.exponents["nd".index(axis)],
             }
             rows.append(row)
@@ -489,89 +405,11 @@ def growth(settings: Settings) -> list[dict[str, Any]]:
     return rows
 
 
-def fixed_parts(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The seconds as a + b d^p, p being the counted exponent, for the layers that make many small products.
-
-    seconds         a, which does not depend on d; a and b by least squares of relative errors
-    per_power_of_d  b
-    worst           the largest relative error
-    """
-    found = []
-    for row in rows:
-        if row["axis"] == "d" and row["layer"] in WITH_FIXED_PART:
-            d, seconds = np.array(row["sizes"], float), np.array(row["seconds"])
-            parts = np.stack([np.ones_like(d), d ** round(row["counted"]["exponent"])], axis=1) / seconds[:, None]
-            (a, b), *_ = np.linalg.lstsq(parts, np.ones_like(d), rcond=None)
-            worst = float(np.abs(parts @ (a, b) - 1).max())
-            found.append({"layer": row["layer"]} | rounded({"seconds": a, "per_power_of_d": b, "worst": worst}))
-    return found
-
-
-def verdicts(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For each number of operations in Table 1: its exponent, those found, and whether they confirm it here."""
-    found = []
-    for row in rows:
-        if row["table1"] is not None:
-            each = {how: row[how]["exponent"] for how in ("counted", "time")}
-            holds = {how: abs(exponent - row["table1"]) <= TOLERANCE for how, exponent in each.items()}
-            cell = f"operations over {row['axis']}"
-            found.append({"layer": row["layer"], "cell": cell, "table1": row["table1"], **each, "holds": holds})
-    return found
-
-
-TOLERANCE = 0.15
-"""A measured exponent that is further than this from Table 1's does not confirm it."""
-
-# Where self-attention becomes dearer ----------------------------------------------------------------------------------
-
-
-def crossing(lengths: list[int], dearer: np.ndarray) -> float:
-    """The n from which on `dearer`, a ratio for each length, stays above 1, on a line between logarithms; 0 if it is
-    above 1 at all lengths, infinite if not at the last."""
-    below = np.flatnonzero(dearer <= 1)
-    if not below.size:
-        return 0
-    last = int(below[-1])
-    if last == len(lengths) - 1:
-        return math.inf
-    (x0, x1), (y0, y1) = np.log(lengths[last : last + 2]), np.log(dearer[last : last + 2])
-    return math.exp(x0 + (x1 - x0) * (0 - y0) / (y1 - y0))
-
-
-def crossings(settings: Settings) -> list[dict[str, Any]]:
-    rows = []
-    for B, widths, longest in settings.crossing:
-        lengths, names = [2**i for i in range(4, longest + 1)], [*ATTENTIONS, *RECURRENT]
-        cells = [(name, n, d) for name in names for d in widths for n in lengths]
-        seconds = in_turns(cells, settings.crossing_rounds, B).reshape(-1, len(names), len(widths), len(lengths))
-        for attention, recurrent in product(ATTENTIONS, RECURRENT):
-            dearer, cheaper = KINDS[attention].multiplications, KINDS[recurrent].multiplications
-            for i, d in enumerate(widths):
-                pair = seconds[:, [names.index(attention), names.index(recurrent)], i]
-                ratio = np.divide(*pair.min(axis=0))
-                h, found = d // D_K, [crossing(lengths, a / b) for a, b in resampled(pair)]
-                row = {
-                    "attention": attention,
-                    "recurrent": recurrent,
-                    "B": B,
-                    "d": d,
-                    "lengths": lengths,
-                    "ratio": rounded(ratio),
-                    "counted": next(n for n in range(1, 100 * d) if dearer(n, d, h) > cheaper(n, d, h)),
-                    "measured": number(crossing(lengths, ratio)),
-                    "rounds": percentiles(found),
-                }
-                rows.append(row)
-                print({name: row[name] for name in row if name not in ("lengths", "ratio")}, flush=True)
-    return rows
-
-
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     settings = QUICK if arguments.quick else FULL
     keep_freed_memory()  # as the command line does
-    parts = {"operations": operations, "waiting": waiting, "path": path, "growth": growth, "crossings": crossings}
+    parts = {"operations": operations, "waiting": waiting, "path": path, "growth": growth}
     results = {name: part(settings) for name, part in parts.items()}
-    results |= {"fixed_parts": fixed_parts(results["growth"]), "verdicts": verdicts(results["growth"])}
     config = {"d_k": D_K, "k": K, "r": R, "dilation": DILATION, "batch": 1, **settings._asdict()}
     return {"config": config, "results": results}
 

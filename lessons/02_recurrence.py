@@ -340,7 +340,7 @@ show(figure, "02_what_is_left", alt="Length left of a difference in the first st
 
 # %% Reading the recorded runs
 longer = {(row["reader"], row["n"]): row["runs"]
-          for row in recorded("first_symbol_longer")["results"] if not row["blank"]}
+          for row in recorded("first_symbol")["results"] if not row["blank"]}
 
 
 def steps_needed(runs):
@@ -393,8 +393,8 @@ show(figure, "02_training", alt="Loss against the step of training, three seeds 
 # And what does the vanishing do? The two networks of a pair differ only in their start. At $n$ = 16 the one with less
 # of a nudge left needs 2.5 to 3 times as many steps. At $n$ = 32 two of three seeds wait longer and one doesn't. So a
 # vanishing gradient makes training *slow*, and sometimes so slow that you give up. For comparison, one layer of
-# attention, which looks at all 64 symbols directly, needs 100 to 150 steps. ([Lab notes 02, experiments 2 to
-# 4](lab/02_recurrence.py#experiment-3-how-many-steps-do-they-need): the LSTM, and more controls.)
+# attention, which looks at all 64 symbols directly, needs 100 to 150 steps. ([Lab notes 02, experiment
+# 3](lab/02_recurrence.py#experiment-3-how-many-steps-do-they-need): the LSTM, and more controls.)
 #
 # </details>
 #
@@ -440,7 +440,7 @@ for n, lo, hi in (2, 1e-4, 1e-1), (4, 1e-15, 1e-8), (16, 0, 1e-50):
 # | attention | 1 | $4 n d^2$, four linear maps | $2 n^2 d$, every position with every other |
 #
 # So attention does *more* arithmetic than an RNN, and waits less. ([Lab notes 02, experiment
-# 5](lab/02_recurrence.py#experiment-5-what-waiting-costs-in-seconds): the same 2,048 symbols as few long sequences or
+# 4](lab/02_recurrence.py#experiment-4-what-waiting-costs-in-seconds): the same 2,048 symbols as few long sequences or
 # as many short ones, in seconds.)
 #
 # ## Paper and code

@@ -19,7 +19,7 @@ from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.attention import CrossAttention, attention_weights
 from scratchformer.text.bundled import read, words
 from scratchformer.training.run import load_run
-from support.lesson import QUICK, ROOT, measure, recorded, same, show
+from support.lesson import QUICK, ROOT, measure, same, show
 
 # %% [markdown]
 # Six boxes stand on a table. Each has a label on it and a content in it. You name two labels, and I have to tell you
@@ -443,21 +443,21 @@ verb = target.index("überquert")
 on_cross, on_does = source.index("cross"), source.index("does")
 measure("writing überquert: head 2 on “cross”", cross[1, verb, on_cross], 0.9, 1)
 measure("writing überquert: head 3 on “does”", cross[2, verb, on_does], 0.85, 1)
-alignment = [run["alignment"] for run in recorded("heads")["results"]]
-best = [max(head["accuracy"] for head in each["heads"][1]) for each in alignment]
-measure("right word: chance", alignment[0]["by_chance"], 0.11, 0.13)
-measure("right word: the diagonal", alignment[0]["diagonal"]["accuracy"], 0.6, 0.63)
-measure("right word: best head, worst of four models", min(best), 0.88, 0.9)
+examples = read("test")[:100]
+attended = [heads.sentence_attention(translator, each) for each in examples]
+chosen = [heads.aligned_words(each.cross[1], each) for each in attended]   # (4, words)
+accuracies = [heads.alignment_score([each[head] for each in chosen], examples).accuracy
+              for head in range(4)]
+measure("right word: chance", heads.chance_accuracy(examples), 0.1, 0.14)
+measure("right word: best head", max(accuracies), 0.88, 0.97)
 
 # %% [markdown]
 # The German *überquert* renders both words, *does* and *cross*: head 2 reads the one, head 3 the other. And they are
-# right in general. The corpus knows which English words each German word renders. In 500 sentences, the best head of
-# this layer puts its largest weight on one of them in about nine cases of ten, in each of four models that differ only
-# in their seed. Nobody told them the alignment.
+# right in general. The corpus knows which English words each German word renders. In 100 sentences, the best head of
+# this layer puts its largest weight on one of them in about nine cases of ten. Nobody told it the alignment.
 #
-# There is a famous picture of a head that looks from *it* to the noun it stands for. Is there such a head in our
-# models, and does the translation need it? Looking and being needed turn out to be two different things. ([Lab notes
-# 07, experiment 4](lab/07_many_heads.py#experiment-4-does-a-head-look-from-it-to-the-noun).)
+# There is a famous picture of a head that looks from *it* to the noun it stands for. In our translator no head of
+# the encoder does ([lab notes 00, experiment 3](lab/00_whole_game.py#experiment-3-where-it-looks)).
 #
 # ## Paper and code
 #
@@ -466,8 +466,7 @@ measure("right word: best head, worst of four models", min(best), 0.88, 0.9)
 # - In the library: [nn/attention.py](../scratchformer/nn/attention.py). Its projections have biases, which §3.2.2 does
 #   not, and lie in one matrix where they read the same input. Its arrays stay (B, T, h, d_k) and `swapaxes` is only a
 #   view, so splitting and merging copy nothing.
-# - The scores of heads are in [experiments/heads.py](../scratchformer/experiments/heads.py), recorded by
-#   [benchmarks/heads.py](../benchmarks/heads.py).
+# - The scores of heads are in [experiments/heads.py](../scratchformer/experiments/heads.py).
 #
 # ## What to remember
 #

@@ -146,8 +146,8 @@ table(["", "gradients", "their running average after 40 steps"],
 # Gradient descent and momentum don't notice.
 #
 # Figure 1 isn't a race, since we chose the rates. In a small Transformer, at the best of four rates, momentum ended at
-# a loss of 4.53 and Adam at 3.60 ([lab notes 15, experiment
-# 5](lab/15_adam_and_warmup.py#experiment-5-which-part-of-adam-does-it)).
+# a loss of 4.53 and Adam at 3.61 ([lab notes 15, experiment
+# 5](lab/15_adam_and_warmup.py#experiment-5-momentum-or-adam)).
 #
 # ## Two steps by hand
 #
@@ -453,7 +453,7 @@ KINDS = {
     "with warm-up": runs_of(warmed="all"),
     "without, at a lower rate, 0.003": runs_of(peak=0.003),
     "without, the norm before each sublayer (pre-LN)": runs_of(norm="pre"),
-    "without, v from 40 batches": runs_of("reasons", warmed="v averaged first"),
+    "without, v from 40 batches": runs_of("v_first", warmed="v averaged first"),
 }
 rows = [[words, " · ".join(f"{run['final_loss']:.1f}" for run in runs)]
         for words, runs in KINDS.items()]
@@ -469,9 +469,8 @@ table(["150 steps", "loss on new sentences, three runs"],
 #   of the three (4.8).
 #
 # **So why warm up at all?** Because the best of our longer runs with post-LN had one. After 600 steps at 0.003, the
-# loss was 2.25 with a warm-up and 2.51 without, on average, and lower with it in each run ([lab notes 15, experiments 6
-# to
-# 9](lab/15_adam_and_warmup.py#experiment-6-does-a-warm-up-help-at-every-learning-rate-and-do-runs-without-it-recover)).
+# loss was 2.25 with a warm-up and 2.51 without, on average, and lower with it in each run ([lab notes 15, experiment
+# 6](lab/15_adam_and_warmup.py#experiment-6-does-a-warm-up-help-at-every-learning-rate-and-do-runs-without-it-recover)).
 #
 # ## Paper and code
 #

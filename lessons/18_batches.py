@@ -294,9 +294,7 @@ measure("long to short: least rise of the long third",
 #
 # Should you use buckets, then, or sort? Sorting is less code and pads less. Our library keeps the buckets of the
 # paper's code, because there the difference is small: it sorts the pairs of each step once more when it cuts the step
-# into smaller batches (see below). On real text its padding is 7.7 %, and sorting would make it 6.8 %. The loss after
-# equal numbers of tokens is no better. We tried four rivals of our plan, three seeds each, and changed nothing ([lab
-# notes 18, experiment 3](lab/18_batches.py#experiment-3-buckets-rests-and-sorted-batches-on-real-text)).
+# into smaller batches (see below).
 #
 # ## A step that is larger than the memory
 #

@@ -350,9 +350,7 @@ model.zero_grad()
 
 # %% [markdown]
 # Both hold. The run is healthy: the peaks of the gradient tell us "few tokens", and the jumps of the loss "other
-# sentences than before". Do rest batches do harm? On Multi30k we trained with and without them, three seeds each, and
-# saw no difference ([lab notes 18, experiment
-# 3](lab/18_batches.py#experiment-3-buckets-rests-and-sorted-batches-on-real-text)).
+# sentences than before".
 #
 # ## Stop and resume
 #

@@ -2,6 +2,8 @@
 
 import importlib
 
+from scratchformer import nn
+
 TYPE_CHECKING = False  # mypy takes it for True. Importing it from `typing` would delay the start of the command line.
 
 MODULES = {
@@ -21,6 +23,17 @@ MODULES = {
 
 __all__ = sorted(name for names in MODULES.values() for name in names)
 
+
+def use_fast_operations() -> None:
+    """Choose the operations of `backends/cpu.py` for float32, in the whole process."""
+    from scratchformer.backends.cpu import FAST
+    from scratchformer.nn.ops import use_by_default
+
+    use_by_default(FAST)
+
+
+nn.before_use = use_fast_operations
+
 if TYPE_CHECKING:
     from scratchformer.api import generate, save_run, train
     from scratchformer.config import Config, ModelConfig, preset, with_settings
@@ -38,16 +51,13 @@ else:
     def __getattr__(name):
         """Import a public name when it is used first: `scratchformer --help` need not wait for NumPy (PEP 562).
 
-        The first name that computes chooses the fast operations for float32 (`backends/cpu.py`).
+        The first name that computes, from here or from `scratchformer.nn`, chooses the fast operations.
         """
         module = next((module for module, names in MODULES.items() if name in names), None)
         if not module:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         if module != "scratchformer.config":
-            from scratchformer.backends.cpu import FAST
-            from scratchformer.nn.ops import use_by_default
-
-            use_by_default(FAST)
+            use_fast_operations()
         value = globals()[name] = getattr(importlib.import_module(module), name)
         return value
 

@@ -57,7 +57,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def tell_error(error: Exception) -> int:
-    """Print an error as one line, and above it its traceback if the environment asks for that -> exit code"""
+    """Print an error as one line, and above it its traceback if the environment asks for that -> exit code
+
+    An unexpected error is told with its place in the code.
+    """
     try:
         print(end="", flush=True)
     except OSError:  # a full disk
@@ -65,44 +68,36 @@ def tell_error(error: Exception) -> int:
     if os.environ.get(TRACEBACK):
         traceback.print_exception(error)
     if isinstance(error, (UserError, OSError, MemoryError)):
-        tell(f"scratchformer: {reason_of(error)}")
+        reason = str(error) or "not enough memory"
+        if isinstance(error, OSError) and error.strerror:  # a full disk
+            reason = f"{error.filename or 'standard input or output'}: {error.strerror}"
+        tell(f"scratchformer: {reason}")
         return 2
     from scratchformer.parallel import job  # here, because it imports NumPy
 
     code = job.exit_code(error)
-    gave_up = code == job.GAVE_UP  # another rank does not answer, or has failed and says why
-    if str(error) or not gave_up:
-        tell(f"scratchformer: {error if gave_up else reason_of(error)}")
-    return code if gave_up or is_of_gpu(error) or job.is_rank() else 2
-
-
-def reason_of(error: Exception) -> str:
-    """Describe an error in one line; an unexpected one with its place in the code."""
-    if isinstance(error, OSError) and error.strerror:  # a full disk
-        return f"{error.filename or 'standard input or output'}: {error.strerror}"
-    if isinstance(error, (UserError, OSError, MemoryError)):
-        return str(error) or "not enough memory"
-    if is_of_gpu(error):
+    if code == job.GAVE_UP:  # another rank does not answer, or has failed and says why
+        if str(error):
+            tell(f"scratchformer: {error}")
+        return code
+    if type(error).__module__.startswith("cupy"):
         where = f"{TRACEBACK}=1 and CUDA_LAUNCH_BLOCKING=1 in the environment show where"
-        return f"the GPU failed: {in_one_line(error)}; {where}"
+        tell(f"scratchformer: the GPU failed: {in_one_line(error)}; {where}")
+        return code
     frames, registry = traceback.extract_tb(error.__traceback__), sys.modules.get("scratchformer.nn.registry")
-    files = list(map(str, registry.LOADED)) if registry else []
-    in_own_layer = [frame for frame in frames if frame.filename in files]
-    last = (in_own_layer or frames)[-1]
+    own = list(map(str, registry.LOADED)) if registry else []  # files of the user's layers
+    last = ([frame for frame in frames if frame.filename in own] or frames)[-1]
     place = f"{os.path.basename(last.filename)}, line {last.lineno}"
-    remedy = "; sf.gradcheck checks a layer of yours" if files else ""
-    return f"unexpected {type(error).__name__} in {place}: {in_one_line(error)}{remedy}; {TRACEBACK}=1 shows all of it"
-
-
-def is_of_gpu(error: Exception) -> bool:
-    return type(error).__module__.startswith("cupy")
+    hint = f"{'sf.gradcheck checks a layer of yours; ' if own else ''}{TRACEBACK}=1 shows all of it"
+    tell(f"scratchformer: unexpected {type(error).__name__} in {place}: {in_one_line(error)}; {hint}")
+    return code if job.is_rank() else 2
 
 
 def parse(words: list[str]) -> argparse.Namespace:
     """The parsed arguments, and `arguments`, the words themselves, for processes that run the same command."""
     named = words[:1] if words and words[0] in COMMANDS else []
     top, commands = parser(named or COMMANDS)
-    if named and named != ["learn"]:  # which has subcommands of its own
+    if named:
         args = commands.choices[words[0]].parse_intermixed_args(words[1:])
     else:
         args = top.parse_args(words)  # --help, --version, or an error

@@ -346,8 +346,6 @@ PATHS |= {"training.pretrained", "model.defined_in"}
 
 NEEDS_VALIDATION = keys_of("training", "patience validate_every score_every")
 SEARCH = keys_of("decoding", "beam alpha extra_length")
-OF_TEXT = keys_of("model", "vocab_size tied max_positions") | {"data.max_length", "data.byte_fallback"}
-OF_IMAGES = keys_of("model", "image_size patch_size")
 
 MAY_CHANGE = PATHS | SEARCH | NEEDS_VALIDATION  # and when to stop, what to save, and the hardware
 MAY_CHANGE |= keys_of("training", "steps max_tokens minutes save_every keep average_last")
@@ -356,44 +354,24 @@ MAY_CHANGE |= keys_of("training", "threads device precision gradient_dtype")
 other difference would make it another run."""
 
 
-def named_paths(config: Config) -> list[str]:
-    """The files and directories that a configuration names."""
-    values = [value for key, value in flat(config).items() if key in PATHS and value]
-    return [path for value in values for path in ([value] if isinstance(value, str) else value)]
-
-
-def require_effect(config: Config, named: Collection[str], has_validation: bool) -> None:
-    """Refuse a setting that has no effect beside the others.
-
-    named           the settings that the user gave: a preset may have values that a configuration does not need
-    has_validation  whether there is anything to validate with
-    """
-    model, training, task = config.model, config.training, config.data.task
-    without_validation = (
-        "there is no validation text; give --val-source and --val-target (for prepared text, to `scratchformer data`)"
-    )
-    too_few_kept = f"fewer checkpoints are kept; give training.keep={training.average_last}"
+def require_effect(config: Config, named: set[str], has_validation: bool) -> None:
+    """Refuse a setting that the user named and that has no effect beside the others, as a beam without a search."""
+    model, task = config.model, config.data.task
+    limit = "only learned positions have a limit; give model.positions=learned"
     rules = [
-        (not has_validation, NEEDS_VALIDATION, without_validation),
-        (model.architecture != "encoder-decoder", SEARCH, f"data.task={task} has no search"),
-        (not model.reads_text, OF_TEXT, f"data.task={task} reads no text"),
-        (model.reads_text, OF_IMAGES, f"data.task={task} reads no images"),
-        (
-            model.reads_text and model.positions != "learned",
-            {"model.max_positions"},
-            "only learned positions have a limit; give model.positions=learned",
-        ),
+        (not has_validation, NEEDS_VALIDATION, "there is no validation text; give --val-source and --val-target"),
+        (model.architecture != "encoder-decoder", SEARCH, f"{task} has no search"),
+        (not model.reads_text, keys_of("model", "vocab_size max_positions"), f"{task} reads no text"),
+        (model.reads_text, keys_of("model", "image_size patch_size"), f"{task} reads no images"),
+        (model.reads_text and model.positions != "learned", {"model.max_positions"}, limit),
         (model.positions != "rotary", {"model.rope_theta"}, "give model.positions=rotary"),
-        (training.schedule != "cosine", {"training.learning_rate"}, "give training.schedule=cosine"),
-        (training.schedule != "noam", {"training.lr_factor"}, "the cosine schedule has training.learning_rate"),
-        (not training.eps_ls, {"training.spread"}, "without label smoothing; give training.eps_ls above 0"),
-        (training.average_last > training.keep, {"training.average_last"}, too_few_kept),
+        (config.training.schedule != "cosine", {"training.learning_rate"}, "give training.schedule=cosine"),
+        (config.training.schedule != "noam", {"training.lr_factor"}, "the cosine schedule has training.learning_rate"),
     ]
-    values, given = flat(config), {*named, "training.patience"}  # no preset stops early
     for applies, keys, reason in rules:
-        for key in sorted(given & keys if applies else ()):
-            if values[key] not in (0, False, "none"):  # these ask for nothing
-                raise UserError(f"{key}={values[key]} has no effect: {reason}, or leave it out")
+        for key in sorted(keys & named) if applies else ():
+            if value := flat(config)[key]:  # 0 asks for nothing
+                raise UserError(f"{key}={value} has no effect: {reason}, or leave it out")
 
 
 def require_same(made_with: Config, config: Config, path: Path, may_change: Collection[str] = MAY_CHANGE) -> None:
@@ -412,18 +390,14 @@ def flat(config: Config) -> dict[str, Any]:
 
 def from_dict(parts: dict[str, Any], where: str) -> Config:
     """Make a Config from nested dictionaries, with defaults for what is missing; error messages begin with `where`."""
-    settings = {}
+    settings: dict[str, Any] = {}
     try:
         for part, values in parts.items():
             if part not in PARTS:
                 raise UserError(f"no table [{part}]{nearest(part, PARTS)}")
             if not isinstance(values, dict):
                 raise UserError(f"{part} must be a table, not {shown(values)}")
-            names = [key.split(".")[1] for key in ALL_KEYS if key.startswith(f"{part}.")]
-            for name, value in values.items():
-                if name not in names:
-                    raise UserError(f"no setting {name!r} in [{part}]{nearest(name, names)}")
-                settings[f"{part}.{name}"] = value
+            settings |= {f"{part}.{name}": value for name, value in values.items()}
         return with_settings(Config(), settings)
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
@@ -487,19 +461,11 @@ def preset(name: str) -> Config:
 # What a configuration is used for -------------------------------------------------------------------------------------
 
 
-def require_task(config: Config, name: str, *tasks: str) -> None:
-    """Refuse the configuration `name` unless it is for one of these tasks."""
-    if config.data.task not in tasks:
-        raise UserError(f"{name}: is for {config.data.task}, but this needs {' or '.join(tasks)}")
-
-
 def require_work_for(config: Config, nproc: int) -> None:
     """Refuse more processes than a step has micro-batches."""
-    settings = config.training
-    if nproc > settings.accumulation:
-        positions = max(1, settings.tokens_per_batch * settings.accumulation // nproc)
-        remedy = f"--set training.accumulation={nproc} --set training.tokens_per_batch={positions}"
+    n, positions = config.training.accumulation, config.training.tokens_per_batch
+    if nproc > n:
         raise UserError(
-            f"{nproc} processes, but training.accumulation={settings.accumulation}: a step has fewer micro-batches "
-            f"than that; a step of the same size with one for each would be {remedy}"
+            f"{nproc} processes, but a step has only {n} micro-batches; a step of the same size with one for each: "
+            f"--set training.accumulation={nproc} --set training.tokens_per_batch={max(1, positions * n // nproc)}"
         )

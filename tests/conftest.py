@@ -208,8 +208,8 @@ def same_run():
 
 
 def contents(directory):
-    """Every file below a directory and its bytes: to see that nothing has changed."""
-    return {path: path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
+    """Every path below a directory and, of plain files, the bytes: to see that nothing has changed."""
+    return {path: path.read_bytes() if path.is_file() else None for path in sorted(directory.rglob("*"))}
 
 
 @pytest.fixture(scope="session")

@@ -8,15 +8,10 @@ import signal
 import subprocess
 import sys
 
-import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 from scratchformer import config as configs
-from scratchformer.errors import UserError
-from scratchformer.tasks import start
 from scratchformer.training import checkpoints
-from scratchformer.training.run import RunDirectory
 
 
 @pytest.fixture
@@ -26,7 +21,7 @@ def own_corpus(corpus, tmp_path):
 
 
 @pytest.fixture
-def say_no(refused, own_run, corpus, small_settings, tmp_path, monkeypatch):
+def say_no(refused, own_run, corpus, small_settings, tmp_path, monkeypatch, files_of):
     """say_no(command) -> the line that refuses it; the command may name {run}, {corpus}, {tmp}, {out} and {SMALL}
 
     It must change no file and make no directory. Standard input holds a sentence.
@@ -36,17 +31,12 @@ def say_no(refused, own_run, corpus, small_settings, tmp_path, monkeypatch):
 
     def call(command):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a dog\n")))
-        before = everything(tmp_path)
+        before = files_of(tmp_path)
         said = refused(*shlex.split(command.format(SMALL=settings, **places)))
-        assert everything(tmp_path) == before
+        assert files_of(tmp_path) == before
         return said
 
     return call
-
-
-def everything(directory):
-    """Every path and, of plain files, the bytes."""
-    return {path: path.read_bytes() if path.is_file() else None for path in directory.rglob("*")}
 
 
 TRAIN = "train --out {out} {SMALL}"
@@ -54,44 +44,28 @@ EVALUATE = "evaluate {run} --source {corpus}/val.en --reference"
 REFUSED = [
     # words
     ("", "the following arguments are required: COMMAND; see scratchformer --help"),
-    ("fly", "argument COMMAND: invalid choice: 'fly'"),
     ("translate", "the following arguments are required: RUN; see scratchformer translate --help"),
     ("plot run", "the following arguments are required: FIGURE; see"),
-    ("plot run Loss", "argument FIGURE: invalid choice: 'Loss'"),
-    ("plot run loss --sentence 'a dog'", "--sentence is for the figure attention"),
-    ("plot run loss --checkpoint best", "--checkpoint is for the figures attention and positions"),
+    ("plot run loss --checkpoint best", "--sentence and --checkpoint are for the figure attention"),
     ("plot run attention --sentence a\udcff", "is not valid UTF-8"),
     ("train --thraeds 3", "unrecognized arguments: --thraeds; see scratchformer train"),
     ("train --seed one", "argument --seed: 'one' is not a whole number; see scratchformer train --help"),
     ("train --seed -1", "--seed: -1 must lie between 0"),
     ("train --minutes ''", "argument --minutes: '' is not a number"),
-    ("train --minutes nan", "--minutes: nan must lie between 0"),
-    ("train --threads -1", "--threads: -1 must lie between 0"),
     ("train tiny 'two\nlines'", "unrecognized arguments: two\\nlines"),
-    ("explore run --port 65536", "argument --port: 65536 must lie between 0 and 65535"),
     ("doctor --code --data .", "--code examines only the code"),
     ("gradcheck LayerNrom", "did you mean 'LayerNorm'"),
     # presets and settings
     ("train tinny", "did you mean 'tiny'"),
-    ("config tinny", "did you mean 'tiny'"),
     ("config nowhere.toml", "No such file"),
-    ("train ''", "it is empty"),
-    ("train tiny --set source_language=de", "data.target_language are both 'de'"),
     ("train tiny --set source_language=de --set target_language=en", "the bundled corpus is English-German (en, de), "),
-    ("train --set norm=per", "did you mean 'pre'?"),
-    (f"{TRAIN} --set P_dorp=0.1", "did you mean 'P_drop'"),
-    (f"{TRAIN} --set P_drop=much", "model.P_drop must be of type float"),
-    (f"{TRAIN} --set P_drop=1", "model.P_drop=1.0 must lie between 0 and 0.999999"),
     (f"{TRAIN} --set steps=0", "training.steps=0 must lie between 1"),
-    (f"{TRAIN} --set h=3", "not a multiple of model.h=3"),
     (f"{TRAIN} --set tokens_per_batch=5", "does not fit into a batch of tokens_per_batch = 5"),
     (f"{TRAIN} --nproc 2 --set tokens_per_batch=5", "does not fit into a batch"),
     (f"{TRAIN} --set vocab_size=100000", "too large for this text"),
     (f"{TRAIN} --set vocab_size=6", "too small for this text"),
     (f"{TRAIN} --set max_length=1", "at most max_length = 1 tokens"),
-    (f"{TRAIN} --set positions=learned --set max_positions=10", "max_positions=10"),
     (f"{TRAIN} --set d_model={2**20} --set d_ff={2**20}", "not enough memory: the model's weights, gradients"),
-    (f"{TRAIN} --set 'd_model=1\nsteps=3'", "in one line"),
     (f"{TRAIN} --set seed=1 --seed 2", "--set training.seed: an option sets the same"),
     (f"{TRAIN} --device gpu:99", "gpu"),
     # text
@@ -107,19 +81,15 @@ REFUSED = [
     (EVALUATE + " {corpus}/val.de --beam 1 --output {tmp}/nowhere/file", "cannot write"),
     # runs
     *((f"{command} {{tmp}}", "no run here") for command in ("translate", "average", "train --resume", "explore")),
-    ("plot {tmp} loss", "no run here"),
     ("evaluate {run}/config.toml", "no run here"),
-    ("translate {tmp}/nowhere", "no run here"),
     ("train --out {run} {SMALL}", "holds a run already"),
     ("train --out {run}/config.toml/run {SMALL}", "cannot write the run's directory"),
     ("train tiny --resume {run}", "no preset, no --out"),
-    ("train --out other --resume {run}", "no preset, no --out"),
     ("train --resume {run} --set d_model=32", "model.d_model is 32, was 16"),
     ("train --resume {run} --seed 7", "training.seed is 7, was 0"),
     ("average {run} --last 5", "cannot average the last 5 checkpoints; there are 4"),
     # searches
     ("translate {run} --nbest 5", "--nbest 5 must be at most the beam, 4"),
-    ("translate {run} --nbest 0", "--nbest: 0 must lie between 1"),
     ("translate {run} --beam 0", "--beam: 0 must lie between 1"),
     ("translate {run} --checkpoint {tmp}/nowhere", "nowhere"),
     ("translate {run} nowhere.en", "nowhere.en"),
@@ -152,8 +122,6 @@ SPOILED = [
     ("train.en", "caf\u00e9\n".encode("utf-16"), "train.en, line 1: not valid UTF-8"),
     ("train.de", b"", "train.de has 0"),
     ("val.de", None, "neither val.de nor val.de.gz"),
-    ("own.toml", b"[model]\nd_modell = 64\n", "own.toml: no setting 'd_modell' in [model]; did you mean 'd_model'"),
-    ("own.toml", b"\xff\xfe", "own.toml: not a TOML file"),
 ]
 
 
@@ -162,8 +130,7 @@ def test_a_spoiled_file_is_named(say_no, own_corpus, name, content, complaint):
     (own_corpus / name).unlink(missing_ok=True)
     if content is not None:
         (own_corpus / name).write_bytes(content)
-    own = "train {tmp}/data/own.toml" if name == "own.toml" else f"{TRAIN} --data {{tmp}}/data"
-    assert complaint in say_no(own)
+    assert complaint in say_no(f"{TRAIN} --data {{tmp}}/data")
 
 
 def test_text_without_text(say_no, own_corpus):
@@ -173,21 +140,17 @@ def test_text_without_text(say_no, own_corpus):
 
 
 @pytest.mark.parametrize(
-    "names, complaint",
+    "name, other, complaint",
     [
-        (("train.en", "train.de"), "train source and as train target"),
-        (("train.de", "val.de"), "train target and as val target"),
+        ("train.en", "train.de", "train source and as train target"),
+        ("train.de", "val.de", "train target and as val target"),
     ],
 )
-def test_one_file_for_two_texts(say_no, own_corpus, tmp_path, names, complaint):
-    first, second = (own_corpus / name for name in names)
-    second.unlink()
-    os.symlink(first, second)
+def test_one_file_for_two_texts(say_no, own_corpus, name, other, complaint):
+    (own_corpus / other).unlink()
+    os.symlink(own_corpus / name, own_corpus / other)
     said = say_no("train --data {tmp}/data --out {out}")
-    assert f"{names[1]}: the same file as {first}, named as" in said and complaint in said
-    with pytest.raises(UserError, match=complaint):
-        data = {"data.directory": str(own_corpus)}
-        start.begin(RunDirectory(tmp_path / "run"), configs.with_settings(configs.TINY, data))
+    assert f"{other}: the same file as {own_corpus / name}, named as" in said and complaint in said
 
 
 def test_a_language_model_reads_one_side_and_may_have_it_named_twice(cli, own_corpus, tmp_path):
@@ -223,27 +186,9 @@ def test_odd_but_legal_text_is_translated(cli, trained, monkeypatch):
 # --- directories
 
 
-def test_a_prepared_corpus_is_no_place_for_a_run(prepare_corpus, small_config, tmp_path, files_of):
-    directory = prepare_corpus(tmp_path / "prepared")
-    before = files_of(directory)
-    with pytest.raises(UserError, match="which no training wrote"):
-        start.begin(RunDirectory(directory), small_config())
-    assert files_of(directory) == before
-
-
-def test_scores_are_not_appended_through_a_link(cli, own_run, corpus, tmp_path):
-    victim = tmp_path / "bashrc"
-    victim.write_text("theirs\n")
-    own_run.evaluations_file.symlink_to(victim)
-    files = ["--source", corpus / "val.en", "--reference", corpus / "val.de"]
-    outcome = cli("evaluate", own_run.path, *files, "--beam", 1)
-    assert outcome.code == 0 and "scores not recorded" in outcome.err
-    assert victim.read_text() == "theirs\n"
-
-
 def test_a_refused_run_leaves_what_was_there_and_another_can_begin(say_no, cli, small_settings, tmp_path):
     out = tmp_path / "new" / "run"
-    (out / "figures").mkdir(parents=True)
+    (out / "checkpoints").mkdir(parents=True)
     assert "at most max_length = 1" in say_no(f"{TRAIN} --set max_length=1")
     assert cli("train", "--out", out, *small_settings, "--set", "steps=1").code == 0
     (tmp_path / "mine").mkdir()
@@ -254,56 +199,38 @@ def test_a_refused_run_leaves_what_was_there_and_another_can_begin(say_no, cli, 
 # --- damaged runs
 
 
-def truncate(path):
-    path.write_bytes(path.read_bytes()[:-100])
+DAMAGE = {
+    "cut short": lambda data: data[:-100],
+    "a bit is wrong": lambda data: data[:-50] + bytes([data[-50] ^ 4]) + data[-49:],
+    "text": lambda data: b"no checkpoint\n" * 100,
+    "empty": lambda data: b"",
+}
+READERS = ["translate {run}", EVALUATE + " {corpus}/val.de", "plot {run} attention", "explore {run}"]
 
 
-def flip(path):
-    data = bytearray(path.read_bytes())
-    data[-50] ^= 4
-    path.write_bytes(data)
-
-
-def foreign(path):
-    save_file({"weight": np.ones(3, np.float32)}, path)
-
-
-def text(path):
-    path.write_text("no checkpoint\n" * 100)
-
-
-def empty(path):
-    path.write_bytes(b"")
-
-
-def other_model(path):
-    loaded = checkpoints.load(path)
-    loaded.weights["surplus"] = loaded.weights.pop("source_embedding.weight")
-    checkpoints.save(path, loaded)
-
-
-READERS = ["translate {run}", EVALUATE + " {corpus}/val.de", "plot {run} positions", "explore {run}"]
-
-
-@pytest.mark.parametrize(
-    "damage, commands",
-    [(flip, READERS), *((damage, READERS[:1]) for damage in (truncate, foreign, text, empty, other_model))],
-)
-def test_a_damaged_checkpoint(say_no, own_run, damage, commands):
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_checkpoint(say_no, own_run, damage):
     last = own_run.checkpoints.of_step(12)
-    damage(last)
-    for command in commands:
+    last.write_bytes(DAMAGE[damage](last.read_bytes()))
+    for command in READERS if damage == "a bit is wrong" else READERS[:1]:
         assert last.name in say_no(f"{command} --checkpoint last")
-    if damage is not other_model:
-        assert last.name in say_no("average {run}")
+    assert last.name in say_no("average {run}")
+
+
+def test_a_checkpoint_of_another_model(say_no, own_run):
+    last = own_run.checkpoints.of_step(12)
+    loaded = checkpoints.load(last)
+    loaded.weights["surplus"] = loaded.weights.pop("source_embedding.weight")
+    checkpoints.save(last, loaded)
+    assert last.name in say_no("translate {run} --checkpoint last")
 
 
 @pytest.mark.parametrize(
-    "name, damage",
-    [("tokenizer.model", truncate), ("tokenizer.model", text), ("tokenizer.model", empty), ("config.toml", text)],
+    "name, damage", [*(("tokenizer.model", each) for each in ("cut short", "text", "empty")), ("config.toml", "text")]
 )
 def test_other_damaged_files(say_no, own_run, name, damage):
-    damage(own_run.path / name)
+    path = own_run.path / name
+    path.write_bytes(DAMAGE[damage](path.read_bytes()))
     assert name in say_no("train --resume {run}")
 
 
@@ -316,8 +243,7 @@ def test_a_run_without_checkpoints(say_no, own_run):
     for path in own_run.checkpoints.directory.iterdir():
         path.unlink()
     assert "no checkpoint here" in say_no("translate {run}")
-    assert "cannot average the last 2 checkpoints; there are 0" in say_no("average {run}")
-    assert "checkpoint" in say_no("translate {run} --checkpoint best")
+    assert "there are 0" in say_no("average {run}")
 
 
 # --- the machine
@@ -343,21 +269,10 @@ def test_a_disk_that_is_full_when_a_checkpoint_is_due(cli, own_run, monkeypatch,
     assert configs.load(own_run.config_file).training.steps == 20
 
 
-def test_a_full_disk_leaves_the_configuration_whole(say_no, monkeypatch):
-    monkeypatch.setattr(os, "fsync", no_space)
-    assert "No space left on device" in say_no("train --resume {run} --set steps=20")
-
-
-def shell(command, **options):
-    environment = os.environ | {"PYTHON": sys.executable}
-    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment, **options)
-
-
-def test_a_checkpoint_that_grows_beyond_a_real_limit(own_run):
-    done = shell(f"ulimit -f 8; $PYTHON -m scratchformer train --resume '{own_run.path}' --set steps=20")
-    assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("scratchformer: ")
-    assert checkpoints.load(own_run.checkpoints.steps()[-1]).progress.step == 12
+def shell(command):
+    return subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m scratchformer {command}"], capture_output=True, text=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -365,14 +280,13 @@ def test_a_checkpoint_that_grows_beyond_a_real_limit(own_run):
     [("config base > /dev/full", "No space left on device"), ("translate '{run}' <&-", "standard input is closed")],
 )
 def test_streams_that_fail(trained, command, complaint):
-    done = shell("$PYTHON -m scratchformer " + command.format(run=trained.path))
+    done = shell(command.format(run=trained.path))
     assert done.returncode == 2 and complaint in done.stderr
     assert done.stderr.startswith("scratchformer: ") and done.stderr.count("\n") == 1
 
 
-def test_a_loss_that_explodes_is_told_in_one_line(own_run, tmp_path, small_settings):
-    arguments = shlex.join(map(str, ["--out", tmp_path / "run", *small_settings]))
-    done = shell(f"$PYTHON -m scratchformer train {arguments} --set lr_factor=1e30")
+def test_a_loss_that_explodes_is_told_in_one_line(tmp_path, small_settings):
+    done = shell(shlex.join(map(str, ["train", "--out", tmp_path / "run", *small_settings, "--set", "lr_factor=1e30"])))
     assert done.returncode == 2 and "the loss is" in done.stderr
     assert [line for line in done.stderr.splitlines() if "Warning" in line or "Traceback" in line] == []
 

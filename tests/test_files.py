@@ -2,7 +2,6 @@
 
 import errno
 import os
-import resource
 import subprocess
 import sys
 from contextlib import suppress
@@ -49,19 +48,6 @@ def test_what_fails_at_the_end_is_told_with_the_file(tmp_path, monkeypatch, func
     assert content(tmp_path) == {}
 
 
-@pytest.mark.parametrize("n_bytes", [1, 1_000_000])
-def test_a_disk_that_takes_no_byte_is_told_with_the_file(tmp_path, n_bytes):
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
-    try:
-        with pytest.raises(UserError, match="^.*/a: cannot draw: File too large$"):
-            with whole_file(tmp_path / "a", "cannot draw") as file:
-                file.write(b"x" * n_bytes)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert content(tmp_path) == {}
-
-
 @pytest.mark.parametrize("link", ["a", ".a.partial"])
 @pytest.mark.parametrize("write", [replace_text, append_line])
 def test_nothing_is_written_through_a_link(tmp_path, link, write):
@@ -95,18 +81,6 @@ def test_a_place_where_nothing_can_be_written(tmp_path):
     with pytest.raises(UserError, match="a/b: cannot make the directory: Not a directory"):
         make_directory(tmp_path / "a" / "b")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
-
-
-def test_what_a_killed_process_left_is_replaced(tmp_path):
-    (tmp_path / ".a.partial").write_text("half a fi")
-    replace_text(tmp_path / "a", "text")
-    assert content(tmp_path) == {"a": "text"}
-
-
-def test_others_may_read_it_as_they_may_read_other_files(tmp_path):
-    replace_text(tmp_path / "a", "text")
-    (tmp_path / "b").write_text("text")
-    assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
 
 
 def test_one_at_a_time(tmp_path):

@@ -28,10 +28,10 @@ MARKS = "<!-- written by `make correctness` -->\n", "<!-- end of what it writes 
 sys.path += [str(ROOT / folder) for folder in ("tests/mutants", "tests/oracle", "benchmarks")]
 
 from mutants import CLASSIC, MUTANTS, Mutant  # noqa: E402
+from tables import table  # noqa: E402
 
 from scratchformer.config import preset, tomllib  # noqa: E402
 from scratchformer.doctor.diagnosis import code_probes  # noqa: E402
-from scratchformer.experiments.markdown import markup_table as table  # noqa: E402
 
 # Measuring ------------------------------------------------------------------------------------------------------------
 
@@ -111,8 +111,8 @@ Measured on {date}, {cpu}, Python {python}, NumPy {numpy}, at commit `{commit}`.
 
 *Finite differences*: the worst relative error over all parameters and inputs of the layer's cases, in float64, along
 random directions, with a random upstream gradient. The tolerance is 1e-6; central differences are accurate to about
-1e-8. *PyTorch*: the worst relative difference of outputs and gradients from the same layer, assembled from `torch.nn`
-modules with the same weights, in float64; the tolerance is 1e-10. *Mutants*: how many of the bugs below are in this
+1e-8. *PyTorch*: the worst relative difference of outputs and gradients from the same layer, written with PyTorch's
+functions, with the same weights, in float64; the tolerance is 1e-10. *Mutants*: how many of the bugs below are in this
 layer.
 
 {layers}

@@ -40,11 +40,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate, chain, cycle, product
+from itertools import accumulate, chain, cycle, islice, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from scratchformer.text.bundled import PERSONAL, SPLITS, Example, as_text, words, write_corpus
+from scratchformer.text.bundled import PERSONAL, Example, as_text, words, write_corpus
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -174,27 +174,6 @@ class Lexicon:
         """The nouns behind a comma-separated list of classes and single nouns."""
         return tuple(dict.fromkeys(noun for name in split(names) for noun in self.classes.get(name, (name,))))
 
-    @cache
-    def with_subjects(self, frame: str, separable: bool) -> tuple[str, ...]:
-        """The verbs of a frame that take a noun as subject; if `separable`, only those with a prefix."""
-        table = self.verbs[frame]
-        return tuple(name for name, verb in table.items() if verb.subjects and (verb.prefix or not separable))
-
-    @cache
-    def times(self, tense: str) -> tuple[str, ...]:
-        """The adverbials of time that go with a tense."""
-        return tuple(name for name, entry in self.data["times"].items() if tense in split(entry["tenses"]))
-
-    @cache
-    def pronoun_patterns(self) -> list[dict[str, Any]]:
-        """The patterns of ambiguous pronouns, with their classes of nouns expanded to lists."""
-        patterns = []
-        for entry in self.data["coreference"]:
-            nouns = {role: self.expand(entry[role]) for role in ("subject", "object")}
-            of = {role: split(entry[role]) for role in ("of_subject", "of_object")}
-            patterns.append({**nouns, **of, "verbs": entry["verbs"]})
-        return patterns
-
 
 @cache
 def split(text: str, separator: str = ",") -> tuple[str, ...]:
@@ -271,6 +250,9 @@ def read_lexicon() -> Lexicon:
         lexicon.adjectives[english] = {"de": entry["de"], "stem": entry.get("stem", entry["de"])}
         for noun in lexicon.expand(entry.get("of", "")):
             lexicon.modifiers[noun] = lexicon.modifiers.get(noun, ()) + (english,)
+    for pattern in data["coreference"]:
+        pattern |= {role: lexicon.expand(pattern[role]) for role in ("subject", "object")}
+        pattern |= {role: split(pattern[role]) for role in ("of_subject", "of_object")}
     return lexicon
 
 
@@ -290,13 +272,7 @@ DECLENSIONS = {
     "indefinite": (INDEFINITE, MIXED),
     "quantity": (STRONG, STRONG),
 }
-CONTRACTIONS = {
-    ("in", "dem"): "im",
-    ("in", "das"): "ins",
-    ("von", "dem"): "vom",
-    ("zu", "dem"): "zum",
-    ("zu", "der"): "zur",
-}
+CONTRACTIONS = {"in dem": "im", "in das": "ins", "von dem": "vom", "zu dem": "zum", "zu der": "zur"}
 
 
 def ending(table: dict[str, tuple[str, str, str, str]], case: str, column: str) -> str:
@@ -401,17 +377,13 @@ class Clause:
         verb_phrase = self.english_predicate()
         return phrase("SQ", verb_phrase.children[0], self.subject.english, *verb_phrase.children[1:])
 
-    def middle(self) -> list[Token]:
-        parts = [part for part in self.complements if part.slot in MIDDLE_FIELD]
-        parts.sort(key=lambda part: MIDDLE_FIELD.index(part.slot))
-        return [token for part in parts for token in part.german]
-
-    def behind(self) -> list[Token]:
-        return [token for part in self.complements if part.slot == FIELD_BEHIND for token in part.german]
+    def field(self, *slots: str) -> list[Token]:
+        """The German words of the complements in these slots, in this order."""
+        return [token for slot in slots for part in self.complements if part.slot == slot for token in part.german]
 
     def after_finite(self, subject: list[Token]) -> list[Token]:
         prefix = [self.prefix] if self.prefix else []
-        return [*subject, *self.middle(), *prefix, *self.bracket, *self.behind()]
+        return [*subject, *self.field(*MIDDLE_FIELD), *prefix, *self.bracket, *self.field(FIELD_BEHIND)]
 
     def german_statement(self) -> list[Token]:
         """Subject, finite verb, the rest."""
@@ -426,7 +398,7 @@ class Clause:
         finite = self.finite
         if self.prefix:
             finite = Token(self.prefix.text + finite.text, finite.of)
-        return [*self.subject.german, *self.middle(), *self.bracket, finite, *self.behind()]
+        return [*self.subject.german, *self.field(*MIDDLE_FIELD), *self.bracket, finite, *self.field(FIELD_BEHIND)]
 
 
 COMMA = Token(",")
@@ -465,7 +437,7 @@ class Derivation:
     """The choices made while one sentence pair is derived, and the phrase builders that make them.
 
     lemmas  the nouns, verbs and adjectives chosen so far
-    links   which of them were put together: (adjective, noun), (verb, object)
+    links   which of them were put together: (adjective, noun), (verb, object), (subject, object) of a pronoun sentence
     wanted  words chosen whenever they can be (to derive a sentence that contains them)
     """
 
@@ -535,7 +507,7 @@ class Derivation:
             tree = phrase("NP", tree, clause.english)
             german += clause.german
         indefinite = bool(not_leaf) or determiner in ("a", "", "some", "many")
-        slot = "indefinite" if indefinite else "object"
+        slot = "dative" if case == "dat" else "indefinite" if indefinite else "object"
         return Phrase(tree, german, slot, Agreement(3, plural), noun.gender, head)
 
     def free_noun_phrase(
@@ -587,11 +559,11 @@ class Derivation:
     def proper_name(self, name: str) -> Phrase:
         return one_word("NNP", name, name)
 
-    def person_name(self, other_than: Phrase | None = None) -> Phrase:
+    def person_name(self, other_than: Phrase | None = None, case: str = "nom") -> Phrase:
         taken = other_than.head.word if other_than and other_than.head else ""
         gender, group = self.rng.choice([("m", "male"), ("f", "female")])
-        names = [name for name in self.lexicon.data["proper"][group] if name != taken]
-        return self.proper_name(self.rng.choice(names))._replace(gender=gender)
+        name = self.rng.choice([name for name in self.lexicon.data["proper"][group] if name != taken])
+        return one_word("NNP", name, name, gender=gender, slot="dative" if case == "dat" else "object")
 
     def personal_pronoun(self, name: str, case: str = "nom") -> Phrase:
         entry = self.lexicon.data["pronouns"][name]
@@ -635,7 +607,7 @@ class Derivation:
         if takes_person and not not_leaf and not self.wanted.intersection(verb.objects):
             no_noun = subject.head is not None and subject.head.label in ("NNP", "PRP")
             if no_noun and self.chance(0.3):
-                return self.person_name(subject)._replace(slot="dative" if case == "dat" else "object")
+                return self.person_name(subject, case)
             if self.chance(0.15):
                 return self.personal_pronoun(self.object_pronoun(subject), case)
         taken = {leaf.word for leaf in subject.english.leaves()}
@@ -646,7 +618,7 @@ class Derivation:
         found = self.free_noun_phrase(names, case, self.owner(subject), definite, not_leaf)
         assert found.head is not None
         self.links.add((verb.name, self.lexicon.noun_of[found.head.word]))
-        return found._replace(slot="dative") if case == "dat" else found
+        return found
 
     def object_pronoun(self, subject: Phrase) -> str:
         """A pronoun that cannot be mistaken for the subject itself."""
@@ -669,12 +641,9 @@ class Derivation:
             tree = phrase("ADVP", leaf("JJ", "next"), phrase("PP", nodes[1], noun_phrase.english))
             nodes[0] = tree.children[0]
         first, *rest = noun_phrase.german
-        contraction = CONTRACTIONS.get((german, first.text))
-        if contraction:
-            tokens = [Token(contraction, (*nodes, *first.of)), *rest]
-        else:
-            tokens = [Token(german, tuple(nodes)), first, *rest]
-        return Phrase(tree, tokens, slot)
+        if contraction := CONTRACTIONS.get(f"{german} {first.text}"):
+            return Phrase(tree, [Token(contraction, (*nodes, *first.of)), *rest], slot)
+        return Phrase(tree, [Token(german, tuple(nodes)), first, *rest], slot)
 
     def place(self, case: str, prepositions: Sequence[str], moving: bool = False) -> Phrase:
         """A place (dative) or a direction (accusative). After a verb of moving oneself, English has into and onto."""
@@ -704,17 +673,15 @@ class Derivation:
 
     def time(self, tense: str) -> Phrase | None:
         """An adverbial of time that goes with the tense, if there is one."""
-        table, fitting = self.lexicon.data["times"], self.lexicon.times(tense)
         if tense in ("past", "future") and self.chance(0.2):
-            return self.weekday()
+            english, german = self.rng.choice(list(self.lexicon.data["calendar"]["weekdays"].items()))
+            return self.fixed_adverbial(f"on {english}", f"am {german}", "PP: IN NNP")
+        table = self.lexicon.data["times"]
+        fitting = [name for name, entry in table.items() if tense in split(entry["tenses"])]
         if not fitting:
             return None
         name = self.rng.choice(fitting)
         return self.fixed_adverbial(name, table[name]["de"], table[name]["label"], table[name].get("links", ""))
-
-    def weekday(self) -> Phrase:
-        english, german = self.rng.choice(list(self.lexicon.data["calendar"]["weekdays"].items()))
-        return self.fixed_adverbial(f"on {english}", f"am {german}", "PP: IN NNP")
 
     def date(self) -> Phrase:
         """on the third of May -> am dritten Mai; "of" has no counterpart."""
@@ -816,11 +783,9 @@ class Derivation:
         """subject is (not) (too, very) adjective; predicate adjectives do not inflect in German."""
         self.lemmas.add(adjective)
         be, finite = self.auxiliary("be", tense, subject.agreement)
-        node = leaf("JJ", adjective)
-        tokens = [Token(self.lexicon.adjectives[adjective]["de"], (node,))]
-        adverb = leaf("RB", degree) if degree else None
-        if adverb:
-            tokens.insert(0, Token({"too": "zu", "very": "sehr"}[degree], (adverb,)))
+        node, adverb = leaf("JJ", adjective), leaf("RB", degree) if degree else None
+        tokens = [Token({"too": "zu", "very": "sehr"}[degree], (adverb,))] if adverb else []
+        tokens.append(Token(self.lexicon.adjectives[adjective]["de"], (node,)))
         predicate = phrase("ADJP", adverb, node)
         parts = [Phrase(predicate, tokens, "predicate")]
         if negation:
@@ -878,12 +843,11 @@ class Derivation:
                 parts.append(self.time(tense))
         return self.clause(chosen, verb, tense, parts, not_leaf, question, frequency)
 
-    def choose_verb(self, frame: str, subject: Phrase | None, separable: bool) -> Verb:
+    def choose_verb(self, frame: str, subject: Phrase | None = None, separable: bool = False) -> Verb:
+        """A verb of the frame for this subject, or for any noun; if `separable`, one with a prefix."""
         table = self.lexicon.verbs[frame]
-        names: Sequence[str] = self.lexicon.with_subjects(frame, separable)
-        if subject is not None:
-            names = [name for name in names if self.fits(subject, table[name])]
-        return table[self.one_of(names)]
+        verbs = [verb for verb in table.values() if verb.subjects and (verb.prefix or not separable)]
+        return table[self.one_of([verb.name for verb in verbs if not subject or self.fits(subject, verb)])]
 
     def fits(self, subject: Phrase, verb: Verb) -> bool:
         """Can this be a subject of the verb? Names and pronouns are people."""
@@ -911,9 +875,8 @@ class Derivation:
                 self.lexicon.expand("person, relative"), "dat", self.owner(subject), True, adjectives=0.15
             )
             if self.chance(0.3):
-                receiver = self.person_name(subject)
-            given = self.verb_object(verb, subject, "acc", as_kein, definite)
-            return [receiver._replace(slot="dative"), given]
+                receiver = self.person_name(subject, "dat")
+            return [receiver, self.verb_object(verb, subject, "acc", as_kein, definite)]
         if frame == "position":
             return [self.place("dat", verb.places)]
         if frame == "motion":
@@ -928,12 +891,13 @@ class Derivation:
     def relative_clause(self, noun: Noun, plural: bool) -> Phrase:
         """who bought the car / whom the woman saw / that the woman bought, after this noun."""
         name = noun.english
-        pronoun_word = "who" if self.is_person(name) else "that"
+        is_person = self.is_person(name)
+        tag = "WP" if is_person else "WDT"
         transitive = self.lexicon.verbs["transitive"]
         as_object = [verb for verb in transitive.values() if name in verb.objects and verb.passive]
-        if as_object and (not self.is_person(name) or self.chance(0.4)):
+        if as_object and (not is_person or self.chance(0.4)):
             verb = self.rng.choice(as_object)
-            node = leaf("WP" if pronoun_word == "who" else "WDT", "whom" if pronoun_word == "who" else "that")
+            node = leaf(tag, "whom" if is_person else "that")
             subject = self.subject([other for other in verb.subjects if other != name])
             self.links.add((verb.name, name))
             clause = self.any_clause(subject, verb, ("past", "past", "perfect"), [])
@@ -941,8 +905,7 @@ class Derivation:
             german = Token(relative_pronoun(noun.gender, plural, "acc"), (node,))
             return Phrase(tree, [COMMA, german, *clause.german_final(), COMMA], FIELD_BEHIND)
         nominative = relative_pronoun(noun.gender, plural, "nom")
-        tag = "WP" if pronoun_word == "who" else "WDT"
-        subject = one_word(tag, pronoun_word, nominative, "WHNP", agreement=Agreement(3, plural))
+        subject = one_word(tag, "who" if is_person else "that", nominative, "WHNP", agreement=Agreement(3, plural))
         tables = [self.lexicon.verbs[frame] for frame in ("transitive", "intransitive", "position")]
         tables = [table for table in tables if any(name in verb.subjects for verb in table.values())]
         if tables:
@@ -952,9 +915,8 @@ class Derivation:
             tense = self.tense(verb, ("past", "perfect", "progressive"), subject.agreement)
             clause = self.clause(subject, verb, tense, parts)
         else:
-            clause = self.copula(
-                subject, self.rng.choice(["present", "past"]), self.one_of(self.lexicon.modifiers[name])
-            )
+            tense = self.rng.choice(["present", "past"])
+            clause = self.copula(subject, tense, self.one_of(self.lexicon.modifiers[name]))
         tree = phrase("SBAR", subject.english, phrase("S", clause.english_predicate()))
         return Phrase(tree, [COMMA, *clause.german_final(), COMMA], FIELD_BEHIND)
 
@@ -1031,7 +993,7 @@ def predicate(d: Derivation) -> Sentence:
 
 def plural(d: Derivation) -> Sentence:
     """Plural subjects."""
-    verb = d.choose_verb(d.rng.choice(["transitive", "intransitive", "dative"]), None, False)
+    verb = d.choose_verb(d.rng.choice(["transitive", "intransitive", "dative"]))
     names = [name for name in verb.subjects if d.lexicon.nouns[name].german_plural]
     subject = d.free_noun_phrase(names, plural=1.0, adjectives=0.4)
     return statement(d.any_clause(subject, verb))
@@ -1111,7 +1073,7 @@ def condition(d: Derivation) -> Sentence:
 
 def relative(d: Derivation) -> Sentence:
     """A relative clause in subject or object."""
-    verb = d.choose_verb(d.rng.choice(["transitive", "transitive", "intransitive"]), None, False)
+    verb = d.choose_verb(d.rng.choice(["transitive", "transitive", "intransitive"]))
     if d.chance(0.5) or not verb.objects or verb.prefix or verb.english["VB"] == verb.english["VBD"]:
         names = [name for name in verb.subjects if name not in d.lexicon.classes["event"]]
         names = names or list(d.lexicon.classes["person"])
@@ -1187,14 +1149,10 @@ def question(d: Derivation) -> Sentence:
     return end(clause.english_question(), clause.german_inverted(), "?")
 
 
-WHERE_WHEN_WHY = {
-    "where": ("wo", ("transitive", "intransitive"), ("past", "future", "perfect")),
-    "when": ("wann", ("transitive", "motion", "prepositional"), ("past", "future")),
-    "why": (
-        "warum",
-        ("transitive", "intransitive", "motion", "position", "dative"),
-        ("past", "progressive", "perfect"),
-    ),
+WHERE_WHEN_WHY = {  # the German word, the frames of the verb, the tenses
+    "where": ("wo", "transitive intransitive", "past future perfect"),
+    "when": ("wann", "transitive motion prepositional", "past future"),
+    "why": ("warum", "transitive intransitive motion position dative", "past progressive perfect"),
 }
 
 
@@ -1203,20 +1161,18 @@ def who_question(d: Derivation) -> Sentence:
     kind = d.rng.choice(["who", "what", "where", "when", "why", "why"])
     if kind == "who":
         subject = one_word("WP", "Who", "wer", "WHNP")
-        verb = d.choose_verb(d.rng.choice(["transitive", "dative", "prepositional"]), d.proper_name("Anna"), False)
+        verb = d.choose_verb(d.rng.choice(["transitive", "dative", "prepositional"]), d.proper_name("Anna"))
         clause = d.any_clause(subject, verb)
         return end(phrase("SBARQ", subject.english, clause.english_predicate()), clause.german_statement(), "?")
     if kind == "what":
-        names = d.lexicon.data["what"]["verbs"]
-        table = d.lexicon.verbs["transitive"]
-        verb = table[d.one_of(names.split())]
+        verb = d.lexicon.verbs["transitive"][d.one_of(d.lexicon.data["what"]["verbs"].split())]
         subject = d.subject(d.lexicon.classes["person"])
-        tenses: tuple[str, ...] = ("present", "past", "past", "progressive", "perfect", "future")
-        clause = d.clause(subject, verb, d.tense(verb, tenses, subject.agreement), question=True)
+        tense = d.tense(verb, ("present", "past", "past", "progressive", "perfect", "future"), subject.agreement)
+        clause = d.clause(subject, verb, tense, question=True)
         node, german, label = leaf("WP", "What"), "was", "WHNP"
     else:
         german, frames, tenses = WHERE_WHEN_WHY[kind]
-        clause = d.simple_clause(frames, tenses, question=True, timed=0, event=True)
+        clause = d.simple_clause(frames.split(), tenses.split(), question=True, timed=0, event=True)
         node, label = leaf("WRB", kind.capitalize()), "WHADVP"
     tree = phrase("SBARQ", phrase(label, node), clause.english_question())
     return end(tree, [Token(german, (node,)), *clause.german_inverted()], "?")
@@ -1266,10 +1222,16 @@ def past_clause(d: Derivation) -> Clause:
     return clause
 
 
+def long_sentence(d: Derivation) -> Sentence:
+    """Three or four main clauses, some with a subordinate clause."""
+    clauses = [past_clause(d) for _ in range(d.rng.choice([3, 3, 4]))]
+    return join(clauses, [d.rng.choice(["and", "and", "but"]) for _ in clauses[1:]])
+
+
 def joined_subjects(d: Derivation) -> Sentence:
     """The man and the woman: a plural subject."""
     frame = d.rng.choice(["transitive", "intransitive", "position", "motion"])
-    verb = d.choose_verb(frame, d.proper_name("Anna"), False)
+    verb = d.choose_verb(frame, d.proper_name("Anna"))
     first = d.subject(d.lexicon.classes["person"], plain=True)
     second = d.subject(d.lexicon.classes["person"], plain=True)
     assert first.head is not None and second.head is not None
@@ -1315,7 +1277,7 @@ def pronoun_sentence(d: Derivation, plan: PronounPlan) -> Sentence:
     name = re.split(" (?:into|through): ", rest)[0]
     verb = next(table[name] for table in d.lexicon.verbs.values() if name in table)
     subject = d.noun_phrase(plan.subject)
-    d.links.add(("pronoun", f"{plan.subject} {plan.object}"))
+    d.links.add((plan.subject, plan.object))
     if rest != name:
         english, german, case = read_preposition(rest.removeprefix(name + " "))
         target = d.noun_phrase(plan.object, case)
@@ -1350,7 +1312,7 @@ def random_plan(d: Derivation, pattern: dict[str, Any]) -> PronounPlan:
 
 def pronoun_choice(d: Derivation) -> Sentence:
     """Two nouns could be meant; the adjective decides."""
-    return pronoun_sentence(d, random_plan(d, d.rng.choice(d.lexicon.pronoun_patterns())))
+    return pronoun_sentence(d, random_plan(d, d.rng.choice(d.lexicon.data["coreference"])))
 
 
 def pronoun_plain(d: Derivation) -> Sentence:
@@ -1404,6 +1366,7 @@ CONSTRUCTIONS: dict[str, tuple[Callable[[Derivation], Sentence], float]] = {
     "coordination": (coordination, 4),
     "pronoun_choice": (pronoun_choice, 21),
     "pronoun_plain": (pronoun_plain, 5),
+    "long": (long_sentence, 0),  # of test_long alone
 }
 
 
@@ -1448,19 +1411,15 @@ def without_double_punctuation(tokens: list[Token]) -> list[Token]:
 class HeldOut(NamedTuple):
     """Word pairs that training, validation and test sentences do not contain.
 
-    nouns     (subject, object) of a pronoun sentence
-    links     (adjective, noun) and (verb, object): never both in one sentence
-    partners  the same as a table, from either word to the other: a word is in one such pair at most
+    nouns  (subject, object) of a pronoun sentence -> the number of the pattern
+    links  (adjective, noun) and (verb, object): never both in one sentence
     """
 
-    nouns: list[tuple[int, str, str]]  # with the number of the pattern
+    nouns: dict[tuple[str, str], int]
     links: list[tuple[str, str]]
-    partners: dict[str, str]
-    noun_links: frozenset[tuple[str, str]]  # the same noun pairs, as a derivation records them
 
     def excludes(self, d: Derivation) -> bool:
-        together = any(self.partners.get(lemma) in d.lemmas for lemma in d.lemmas)
-        return together or not self.noun_links.isdisjoint(d.links)
+        return not self.nouns.keys().isdisjoint(d.links) or any(d.lemmas.issuperset(pair) for pair in self.links)
 
 
 def hold_out(lexicon: Lexicon, rng: random.Random) -> HeldOut:
@@ -1469,13 +1428,13 @@ def hold_out(lexicon: Lexicon, rng: random.Random) -> HeldOut:
     The nouns of a pair differ in German gender. A word is in one compositional pair at most, so it stays frequent.
     """
     noun_pairs = [
-        (number, subject, target)
-        for number, pattern in enumerate(lexicon.pronoun_patterns())
+        ((subject, target), number)
+        for number, pattern in enumerate(lexicon.data["coreference"])
         for subject, target in product(pattern["subject"], pattern["object"])
         if lexicon.nouns[subject].gender != lexicon.nouns[target].gender
     ]
     rng.shuffle(noun_pairs)
-    chosen = {(subject, target): (number, subject, target) for number, subject, target in noun_pairs}
+    nouns = dict(islice(dict(noun_pairs).items(), NOUN_PAIRS))
     in_use = Counter(noun for names in lexicon.modifiers.values() for noun in names)
     links = [(adjective, noun) for noun, adjectives in lexicon.modifiers.items() for adjective in adjectives]
     links = [(adjective, noun) for adjective, noun in links if in_use[adjective] >= 12]
@@ -1492,10 +1451,7 @@ def hold_out(lexicon: Lexicon, rng: random.Random) -> HeldOut:
         for pair in candidates:
             if len(kept) < enough and not set(pair) & set(chain.from_iterable(kept)):
                 kept.append(pair)
-    nouns = list(chosen.values())[:NOUN_PAIRS]
-    partners = {one: other for pair in kept for one, other in (pair, pair[::-1])}
-    noun_links = frozenset(("pronoun", f"{subject} {target}") for _, subject, target in nouns)
-    return HeldOut(nouns, kept, partners, noun_links)
+    return HeldOut(nouns, kept)
 
 
 class Corpus:
@@ -1535,10 +1491,9 @@ class Corpus:
 
     def coreference(self, count: int) -> list[Example]:
         """Minimal pairs: for a held-out noun pair, two sentences that differ in the adjective."""
-        patterns = self.lexicon.pronoun_patterns()
         examples: list[Example] = []
-        for number, subject, target in self.held_out.nouns:
-            pattern = patterns[number]
+        for (subject, target), number in self.held_out.nouns.items():
+            pattern = self.lexicon.data["coreference"][number]
             plan = random_plan(Derivation(self.lexicon, self.rng), pattern)._replace(subject=subject, object=target)
             members: list[Example] = []
             for of_subject in (True, False):
@@ -1566,15 +1521,12 @@ class Corpus:
             found[link] += len(examples) - before
         return examples
 
-    def long(self, count: int) -> list[Example]:
-        return self.drawn(count, lambda: "long", MAX_WORDS_LONG, MAX_WORDS + 1)
-
     def drawn(self, count: float, draw: Callable[[], str], longest: int, shortest: int = MIN_WORDS) -> list[Example]:
         """So many sentences, each of the construction that `draw` names, without the held-out pairs."""
         examples: list[Example] = []
         while len(examples) < count:
             name, derivation = draw(), Derivation(self.lexicon, self.rng)
-            sentence = CONSTRUCTIONS[name][0](derivation) if name in CONSTRUCTIONS else long_sentence(derivation)
+            sentence = CONSTRUCTIONS[name][0](derivation)
             if not self.held_out.excludes(derivation):
                 self.add(examples, realise(name, sentence), longest, shortest)
         return examples
@@ -1598,12 +1550,6 @@ def without_rare_forms(examples: list[Example], forms: dict[str, set[str]]) -> l
         examples = kept
 
 
-def long_sentence(d: Derivation) -> Sentence:
-    """Three or four main clauses, some with a subordinate clause."""
-    clauses = [past_clause(d) for _ in range(d.rng.choice([3, 3, 4]))]
-    return join(clauses, [d.rng.choice(["and", "and", "but"]) for _ in clauses[1:]])
-
-
 @cache
 def generate(seed: int = SEED) -> dict[str, list[Example]]:
     """All splits, from one seed: the same seed gives the same corpus on every machine."""
@@ -1611,19 +1557,12 @@ def generate(seed: int = SEED) -> dict[str, list[Example]]:
     rng = random.Random(seed)
     held_out = hold_out(lexicon, rng)
     corpus = Corpus(lexicon, rng, held_out)
-    splits: dict[str, list[Example]] = {}
-    ordinary = corpus.ordinary(SIZES["train"] + SIZES["val"] + SIZES["test"])
-    for split_name in ("train", "val", "test"):
-        splits[split_name], ordinary = ordinary[: SIZES[split_name]], ordinary[SIZES[split_name] :]
-    splits["test_coreference"] = corpus.coreference(SIZES["test_coreference"])
-    splits["test_compositional"] = corpus.compositional(SIZES["test_compositional"])
-    splits["test_long"] = corpus.long(SIZES["test_long"])
-    return {split: splits[split] for split in SPLITS}
-
-
-def held_out_pairs(seed: int = SEED) -> list[tuple[str, str]]:
-    """The (adjective, noun) and (verb, object) pairs of test_compositional, as lemmas of the lexicon."""
-    return hold_out(read_lexicon(), random.Random(seed)).links
+    ordinary = iter(corpus.ordinary(SIZES["train"] + SIZES["val"] + SIZES["test"]))
+    return {split: list(islice(ordinary, SIZES[split])) for split in ("train", "val", "test")} | {
+        "test_coreference": corpus.coreference(SIZES["test_coreference"]),
+        "test_compositional": corpus.compositional(SIZES["test_compositional"]),
+        "test_long": corpus.drawn(SIZES["test_long"], lambda: "long", MAX_WORDS_LONG, MAX_WORDS + 1),
+    }
 
 
 def main() -> None:

@@ -16,7 +16,6 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Callable, Iterable, Sequence
 
-from scratchformer.experiments.markdown import markup_table as table
 from scratchformer.experiments.paper import PAPER_TABLE3
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,6 +26,13 @@ from ablation import INCONCLUSIVE, METRICS, judge_claims  # noqa: E402
 RESULTS = ROOT / "benchmarks" / "results"
 PAGES = [ROOT / "docs" / f"{name}.md" for name in ("performance", "ablations", "reproduction", "table1")]
 OURS, EAGER = "scratchformer", "pytorch"
+
+
+def table(header: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
+    """Write a Markdown table whose cells are Markdown; only a | in them is escaped."""
+    lines = [[str(cell).replace("|", r"\|") for cell in row] for row in (header, *rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def number(value: float | None, form: str = ".2f") -> str:
@@ -66,7 +72,7 @@ AIMS = {"tiny": (1.2, 1.2), "multi30k": (1.35, 1.35), "small": (1.15, 1.35), "ba
 
 def step_time(result: dict[str, Any]) -> str:
     measured = {name for cell in result["cells"] for name in cell["seconds"]}
-    others = [name for name in ("pytorch_cut", "compile", "bf16", "one_batch") if name in measured]
+    others = [name for name in ("pytorch_cut", "compile", "bf16") if name in measured]
     ratio = at("time_over_ours", "minimum", EAGER, form=".2f")
     columns: list[Column] = [
         *key("model", "padding", "threads"),
@@ -82,16 +88,18 @@ def step_time(result: dict[str, Any]) -> str:
 
 
 def step_memory(result: dict[str, Any]) -> str:
+    """Peaks of whole processes; and of ours beside the others, without what the imports take."""
     rivals = EAGER, "pytorch_cut"
+
+    def beyond_imports(cell: dict[str, Any], name: str) -> float:
+        return cell["alone"][name]["peak"] - cell["alone"][name]["after_imports"]
+
     columns = key("model", "padding", "threads")
     for name in (OURS, *rivals):
         columns.append((f"{name}, MB", lambda cell, name=name: number(cell["alone"][name]["peak"] / 1e6, ",.0f")))
     for name in rivals:
-        over = "our_memory_over_theirs", name
-        ratios = list(result["cells"][0][over[0]][name])
-        heads = (f"ours / {name}", f"ours / {name}, beyond imports")
-        columns += [(head, at(*over, ratio, form=".2f")) for head, ratio in zip(heads, ratios)]
-    columns += [(f"page faults, {name}", at("alone", name, "page_faults", form=",")) for name in (OURS, *rivals)]
+        ratio: Callable = lambda cell, name=name: number(beyond_imports(cell, OURS) / beyond_imports(cell, name))
+        columns.append((f"ours / {name}, beyond imports", ratio))
     return table_of(result["cells"], columns)
 
 
@@ -110,40 +118,6 @@ def decode(result: dict[str, Any]) -> str:
     return table_of(sorted(result["cells"], key=lambda cell: (cell["model"], cell["threads"], cell["beam"])), columns)
 
 
-def run(result: dict[str, Any]) -> str:
-    ratios, bleu = result["time_over_ours"], result["bleu"]
-    end = dict(zip(result["curve_columns"], result["curve"][-1]))
-    lower, upper = map(number, ratios["quartiles_of_steps"])
-    rows = {
-        "seconds of all steps": [number(result["seconds"]["sum"][side], ".0f") for side in (OURS, EAGER)],
-        "a step's time over ours, median (quartiles)": ["1", f"{number(ratios['median_step'])} ({lower}, {upper})"],
-        "validation loss, nats per target token": [
-            number(end[f"val_loss_{side}"], ".3f") for side in ("ours", "theirs")
-        ],
-        **{
-            f"BLEU on {result['test']}, {beam}": [number(bleu[beam][side], ".1f") for side in (OURS, EAGER)]
-            for beam in ("beam 1", "beam 4")
-        },
-    }
-    head = [f"after {result['target_tokens']:,} target tokens, {result['threads']} threads", OURS, EAGER]
-    return table(head, ([name, *values] for name, values in rows.items()))
-
-
-def scaling(result: dict[str, Any]) -> str:
-    def exponent(of: str) -> Callable[[dict[str, Any]], str]:
-        return lambda row: f"{row[of]['measured']:.2f} ({row[of]['predicted']:.2f})"
-
-    columns: list[Column] = [
-        ("", at("subject")),
-        ("over", at("axis")),
-        ("from", lambda row: row["sizes"][0]),
-        ("to", lambda row: row["sizes"][-1]),
-        ("time, measured (counted)", exponent("time_exponent")),
-        ("memory, measured (counted)", exponent("memory_exponent")),
-    ]
-    return table_of(result["results"], columns)
-
-
 def tricks(result: dict[str, Any]) -> str:
     return table(
         ["without", "lines", *(entry["model"] for entry in result["results"])],
@@ -160,103 +134,50 @@ def tricks(result: dict[str, Any]) -> str:
 
 def pipeline(result: dict[str, Any]) -> str:
     found, millions = result["results"], result["config"]["pairs"] / 1e6
-    start, batches = found["start_up"], found["batches"]
     rows = {
         stage: f"{number(seconds, ',.0f')} s, {number(seconds / millions, ',.0f')} s for a million pairs"
         for stage, seconds in found["stages"].items()
     }
-    rows |= {
-        "memory, all processes together, at most": f"{number(found['memory']['together_resident_mb'], ',.0f')} MB",
-        "the text, and all that is prepared": f"{found['text_mb']:,} MB and {found['prepared_mb']:,} MB",
-        "start of training, to the first step's batches": f"{number(start['begin_to_first_batches_seconds'])} s, after "
-        f"{number(start['python_and_imports_seconds'])} s for Python and imports; {start['resident_mb']:,.0f} MB",
-        f"steps' batches a second, {batches['tokens_per_step']:,} tokens each": (
-            f"{number(batches['steps_per_second'], ',.0f')}; the paper's training took "
-            f"{batches['steps_per_second_of_the_paper']}"
-        ),
-        "stopped and resumed, the same weights": "bit for bit" if found["resume"]["exact"] else "no",
-    }
+    rows["memory, all processes together, at most"] = f"{found['memory_mb']:,} MB"
+    rows["the text, and all that is prepared"] = f"{found['text_mb']:,} MB and {found['prepared_mb']:,} MB"
     head = f"{found['train']['pairs']:,} pairs, {result['config']['workers']} processes (vocabulary: one)"
-    return table([head, found["page_cache"]["state"]], rows.items())
+    return table([head, "text in the page cache"], rows.items())
+
+
+TOLERANCE = 0.15
+"""An exponent further than this from Table 1's is bold."""
 
 
 def table1_growth(result: dict[str, Any]) -> str:
     found = result["results"]
     rows = {(row["layer"], row["axis"]): row for row in found["growth"]}
-    holds = {(each["layer"], each["cell"]): each["holds"] for each in found["verdicts"]}
-    chains = {row["layer"]: row["chain"] for row in found["waiting"]}
 
     def cells(layer: str, axis: str) -> list[str]:
-        row, judged = rows[layer, axis], holds.get((layer, f"operations over {axis}"), {})
+        row = rows[layer, axis]
         low, high = row["time"]["rounds"]
         texts = {
             "counted": number(row["counted"]["exponent"]),
             "time": f"{number(row['time']['exponent'])} ({number(low)} to {number(high)})",
         }
-        return [text if judged.get(how, True) else f"**{text}**" for how, text in texts.items()]
+        claim = row["table1"]
+        bold = {how: claim is not None and abs(row[how]["exponent"] - claim) > TOLERANCE for how in texts}
+        return [f"**{text}**" if bold[how] else text for how, text in texts.items()]
 
     def claim(layer: str) -> str:
         powers = (rows[layer, axis]["table1"] for axis in "nd")
         return " ".join({1: axis, 2: f"{axis}²"}.get(power, "–") for axis, power in zip("nd", powers))
 
-    layers = dict.fromkeys(row["layer"] for row in found["growth"])
     first, *_, last = found["waiting"][0]["sizes"]
     head = ["", "Table 1", "n, counted", "n, time", "d, counted", "d, time", f"chain at n = {first}", f"n = {last}"]
+    chains = {row["layer"]: (row["chain"][0], row["chain"][-1]) for row in found["waiting"]}
     return table(
-        head,
-        (
-            [layer, claim(layer), *cells(layer, "n"), *cells(layer, "d"), chains[layer][0], chains[layer][-1]]
-            for layer in layers
-        ),
+        head, ([layer, claim(layer), *cells(layer, "n"), *cells(layer, "d"), *chains[layer]] for layer in chains)
     )
 
 
 def table1_path(result: dict[str, Any]) -> str:
     rows = result["results"]["path"]
-    return table(
-        ["", *(f"n = {n}" for n in rows[0]["sizes"])],
-        (
-            [
-                row["layer"],
-                *(
-                    f"{layers}" if layers == seen else f"{layers} ({number(seen, 'd')})"
-                    for layers, seen in zip(row["layers"], row["layers_seen_in_float64"])
-                ),
-            ]
-            for row in rows
-        ),
-    )
-
-
-def table1_crossings(result: dict[str, Any]) -> str:
-    rows = result["results"]["crossings"]
-    cells = {(row["attention"], row["recurrent"], row["B"], row["d"]): row for row in rows}
-    columns = sorted({(row["B"], row["d"]) for row in rows})
-
-    def where(row: dict[str, Any], n: float | None) -> str:
-        longest, shortest = row["lengths"][-1], row["lengths"][0]
-        return f"> {longest:,}" if n is None else f"< {shortest}" if n < shortest else f"{n:,.0f}"
-
-    def measured_in(row: dict[str, Any]) -> str:
-        low, high = (where(row, n) for n in row["rounds"])
-        measured = where(row, row["measured"])
-        return f"{measured} ({low} to {high})" if (low, high) != (measured, measured) else measured
-
-    alone = "self-attention, no projections"
-    pairs = [(attention, cell) for attention in ("self-attention", alone) for cell in ("recurrent", "recurrent (LSTM)")]
-    pairs += [(alone, "recurrent, all steps at once"), (f"{alone}, no softmax", "recurrent, all steps at once")]
-    return table(
-        ["", "", *(f"B = {B}, d = {d}" for B, d in columns)],
-        (
-            entry
-            for attention, recurrent in pairs
-            for of_pair in [[cells[(attention, recurrent) + column] for column in columns]]
-            for entry in (
-                [f"{attention}; {recurrent}", "counted", *(f"{row['counted']:,}" for row in of_pair)],
-                ["", "measured", *map(measured_in, of_pair)],
-            )
-        ),
-    )
+    return table(["", *(f"n = {n}" for n in rows[0]["sizes"])], ([row["layer"], *row["layers"]] for row in rows))
 
 
 def ablations_rows(results: dict[str, Any]) -> str:
@@ -331,12 +252,9 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "step_avx512": ("cpu_step_avx512", step_time),
     "decode_epyc": ("cpu_decode_epyc", decode),
     "decode_avx512": ("cpu_decode_avx512", decode),
-    "run": ("cpu_run", run),
-    "scaling": ("cpu_scaling", scaling),
     "tricks": ("cpu_tricks", tricks),
     "table1_growth": ("table1", table1_growth),
     "table1_path": ("table1", table1_path),
-    "table1_crossings": ("table1", table1_crossings),
     "pipeline": ("pipeline", pipeline),
     "block_of_2026": ("block_of_2026", block_of_2026),
     "ablations_rows": ("ablations", ablations_rows),

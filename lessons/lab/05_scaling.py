@@ -527,9 +527,9 @@ measure(
 # %% [markdown]
 # ## Experiment 3: a Transformer with and without
 #
-# Small Transformers were trained on the bundled corpus (2 layers, $d_{model} = 128$, 300 steps, seeds 0 to 2), with
-# one head of $d_k = 128$ and with eight of $d_k = 16$. The factor $c$ before softmax is 1, or $1/\sqrt{d_k}$ as in the
-# paper, or $1/d_k$.
+# Small Transformers were trained on the bundled corpus (2 layers, $d_{model} = 128$, 300 steps, seeds 0 to 2), with one
+# head of $d_k = 128$, all at one learning rate. The factor $c$ before softmax is 1, or $1/\sqrt{d_k}$ as in the paper,
+# or $1/d_k$.
 #
 # A factor says how large the scores are at the *start*, and how far a *step* in $W_Q$ and $W_K$ moves them. To take
 # the two apart, three more variants have no factor, but $W_Q$ and $W_K$ that begin $d_k^{1/4}$ times smaller; or steps
@@ -540,24 +540,7 @@ measure(
 
 # %% The table
 result = recorded("attention_scaling")
-rows = {(row["d_k"], row["variant"]): row for row in result["results"]}
-
-
-def mean_over_attentions(row, when, what):
-    """Mean over seeds and attentions, before the first step or after the last."""
-    return np.mean([np.mean(list(run[when][what].values())) for run in row["runs"]])
-
-
-def query_key_share(row):
-    """Length of the gradient of all W_Q and W_K over that of the whole, at first."""
-    return np.mean([run["start"]["query_key_share"] for run in row["runs"]])
-
-
-def query_key_length(row):
-    """Length of the gradient of all W_Q and W_K, at first."""
-    starts = [run["start"] for run in row["runs"]]
-    lengths = [start["query_key_share"] * start["gradient_norm"] for start in starts]
-    return np.mean(lengths)
+rows = {row["variant"]: row for row in result["results"]}
 
 
 def as_row(row):
@@ -565,40 +548,28 @@ def as_row(row):
     return [
         f"{final['mean']:.2f}",
         f"{final['lowest']:.2f} to {final['highest']:.2f}",
-        f"{mean_over_attentions(row, 'start', 'score_std'):.2f}",
-        f"{mean_over_attentions(row, 'end', 'score_std'):.1f}",
-        f"{query_key_share(row):.2f}",
     ]
 
 
-COLUMNS = [
-    "loss",
-    "lowest to highest",
-    "scores at the start",
-    "at the end",
-    "gradient share",
-]
+COLUMNS = ["loss", "lowest to highest"]
 table(
-    ["d_k", "factor", *COLUMNS],
-    [[d_k, variant, *as_row(row)] for (d_k, variant), row in rows.items()],
+    ["factor", *COLUMNS],
+    [[variant, *as_row(row)] for variant, row in rows.items()],
 )
 
 # %% [markdown]
-# The loss is the validation loss in nats per token, the mean over the seeds. *Scores* is the standard deviation of one
-# query's scores (what softmax gets) over the keys, the root mean square over queries and heads, the mean over
-# attentions and seeds. *Gradient share* is the length of the gradient of $W_Q$ and $W_K$ over the length of the whole,
-# before the first step.
+# The loss is the validation loss in nats per token, the mean over the seeds.
 
 
 # %% Bands
-def loss(variant, which, d_k=128):
-    return rows[d_k, variant]["final_loss"][which]
+def loss(variant, which):
+    return rows[variant]["final_loss"][which]
 
 
 PAPER, PAPER_SMALL_STEPS = "1/sqrt(d_k)", "1/sqrt(d_k), smaller steps"
 early = [
     abs(dict(a["curve"])[25] - dict(b["curve"])[25])
-    for a, b in zip(rows[128, PAPER]["runs"], rows[128, "1, both smaller"]["runs"])
+    for a, b in zip(rows[PAPER]["runs"], rows["1, both smaller"]["runs"])
 ]
 measure("both smaller: difference from the paper's after 25 steps", max(early), 0, 0.02)
 measure(
@@ -630,22 +601,8 @@ measure(
     -0.1,
     0.1,
 )
-measure(
-    "gradient share: no factor over the paper's",
-    query_key_share(rows[128, "1"]) / query_key_share(rows[128, PAPER]),
-    5,
-    10,
-)
-
-measure(
-    "length of that gradient: no factor over the paper's",
-    query_key_length(rows[128, "1"]) / query_key_length(rows[128, PAPER]),
-    9,
-    12,
-)
-
 # %% The figure
-figure, panels = plt.subplots(1, 2, figsize=(8, 4), sharey=True, layout="constrained")
+figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
 looks = {
     "1": ("-", ACCENT),
     "1, smaller start": ("--", ACCENT),
@@ -654,51 +611,40 @@ looks = {
     PAPER_SMALL_STEPS: (":", DARK),
     "1/d_k": ("-", LIGHT),
 }
-for panel, d_k in zip(panels, (16, 128)):
-    for variant, (style, colour) in looks.items():
-        curves = np.array([run["curve"] for run in rows[d_k, variant]["runs"]])
-        panel.plot(
-            curves[0, :, 0],
-            curves[:, :, 1].mean(axis=0),
-            ls=style,
-            color=colour,
-            lw=2,
-            label=variant,
-        )
-    panel.set(title=f"d_k = {d_k}", xlabel="step", ylim=(0, 6))
-panels[0].set_ylabel("validation loss, nats per token")
-panels[0].legend(title="factor", fontsize=9, loc="upper right")
+for variant, (style, colour) in looks.items():
+    curves = np.array([run["curve"] for run in rows[variant]["runs"]])
+    axes.plot(
+        curves[0, :, 0],
+        curves[:, :, 1].mean(axis=0),
+        ls=style,
+        color=colour,
+        lw=2,
+        label=variant,
+    )
+axes.set(xlabel="step", ylabel="validation loss, nats per token", ylim=(0, 6))
+axes.legend(title="factor", fontsize=9, loc="upper right")
 show(
     figure,
     "05_lab_trained",
-    alt="Validation loss over 300 steps for six of the variants, mean of three seeds, "
-    "in two panels. For d_k = 128 the three without a factor stay above 2.4 nats "
-    "while the three with one fall to about 1. For d_k = 16 they lie closer together.",
+    alt="Validation loss over 300 steps for six of the variants, mean of three seeds. "
+    "The three without a factor stay above 2.4 nats while the three with one fall to "
+    "about 1.",
     caption="Validation loss during training. Without a factor (the upper curves) it "
-    "falls more slowly, and more so for the large head.",
+    "falls more slowly.",
 )
 
 # %% [markdown]
-# - **Without a factor, training suffers**: by more than a nat per token at $d_k = 128$, for every seed.
-# - **Two things go wrong, and at $d_k = 128$ either is enough.** Correct the steps and keep the large start, or
-#   correct the start and keep the long steps: both end more than a nat above the paper's model. With full steps the
-#   spread of the scores grows above 100, whatever the start. Correct both, and it follows the paper's model: the losses
-#   differ by about 0.001 after 25 steps, and their means in the end by 0.05, less than three runs of one
-#   model differ. (In exact arithmetic,
-#   and without Adam's ε, the two are the same model. We think that rounding and ε make the difference; we haven't
-#   tested it.) At $d_k = 16$ each correction alone recovers a good
-#   part.
-# - **At the start the gradient as a whole doesn't vanish.** The gradient of $W_Q$ and $W_K$ is about ten times
-#   *longer* without the factor, and about seven times as large a share of the whole. The random queries of experiment 2
-#   show how that can be. Keys with weight get a larger push, as no $1/\sqrt{d_k}$ is on the way back. The others get
-#   almost none. And a length shows mostly the largest numbers.
-# - **The root isn't the optimum here.** $1/d_k$ ends lower for every seed at $d_k = 128$. But the paper's factor with
-#   smaller steps does as well. (The large head gains more from the smaller steps than the small ones do. But its steps
-#   are 3.4 times smaller, and those of the small heads 2 times.) The root keeps the scores at the start the same
-#   for every $d_k$, but two sizes of head are too few to say which power of $d_k$ is best for training. (This is a
-#   small model, early in its training.) Yang et al. (2022), [Tensor Programs V](https://arxiv.org/abs/2203.03466),
-#   divide by $d_k$: trained queries and keys may point the same way, and then their dot product grows like $d_k$
-#   itself.
+# - **Without a factor, training suffers**: by more than a nat per token, for every seed.
+# - **Two things go wrong, and either is enough.** Correct the steps and keep the large start, or correct the start and
+#   keep the long steps: both end more than a nat above the paper's model. Correct both, and it follows the paper's
+#   model: the losses differ by about 0.001 after 25 steps, and their means in the end by 0.05, less than three runs of
+#   one model differ. (In exact arithmetic, and without Adam's ε, the two are the same model. We think that rounding and
+#   ε make the difference; we haven't tested it.)
+# - **The root isn't the optimum here.** $1/d_k$ ends lower for every seed. But the paper's factor with smaller steps
+#   does as well. The root keeps the scores at the start the same for every $d_k$, but one size of head can't say which
+#   power of $d_k$ is best for training. (This is a small model, early in its training.) Yang et al. (2022), [Tensor
+#   Programs V](https://arxiv.org/abs/2203.03466), divide by $d_k$: trained queries and keys may point the same way, and
+#   then their dot product grows like $d_k$ itself.
 #
 # **Is it the missing push?** One more control takes all pushes away: no gradient goes through any score, so $W_Q$ and
 # $W_K$ stay as they were. Everything else trains. A gap that is left can't come from a missing push, since neither
@@ -706,11 +652,11 @@ show(
 
 # %% Without any push
 unpushed = recorded("attention_without_push")
-rows |= {(row["d_k"], row["variant"]): row for row in unpushed["results"]}
+rows |= {row["variant"]: row for row in unpushed["results"]}
 table(
     ["", "loss", "lowest to highest"],
     [
-        [name, *as_row(rows[128, variant])[:2]]
+        [name, *as_row(rows[variant])]
         for name, variant in (
             ("divided by √d_k", PAPER),
             ("divided, no push", f"{PAPER}, no push"),
@@ -737,31 +683,6 @@ measure(
 # undivided one loses by its own, 0.40. So the missing push explains 0.60 of 1.65 at most, and the pushes that are there
 # do harm. (The
 # runs without a push were made on another processor than the others.)
-#
-# **Would another learning rate do instead?** All these runs share one learning rate, which wasn't tuned for any of
-# them. So here are two of them again, at twice, a half and a quarter of that rate for the whole model.
-
-# %% Other learning rates
-others = recorded("attention_rates")
-rates = {(row["rate"], row["variant"]): row for row in others["results"]}
-rates |= {(1, variant): rows[128, variant] for variant in (PAPER, "1")}
-RATIOS = (2, 1, 0.5, 0.25)
-
-
-def shown(row):
-    return "{mean:.2f} ({lowest:.2f} to {highest:.2f})".format(**row["final_loss"])
-
-
-table(["learning rate", "divided by √d_k", "not divided"],
-      [[f"× {ratio:g}", *(shown(rates[ratio, variant]) for variant in (PAPER, "1"))]
-       for ratio in RATIOS])
-lowest = {variant: min(rates[ratio, variant]["final_loss"]["mean"] for ratio in RATIOS)
-          for variant in (PAPER, "1")}
-measure("best rate of each: not divided − divided", lowest["1"] - lowest[PAPER], 1, 2)
-
-# %% [markdown]
-# Without the division no rate comes near. It does about equally well at the rate of the other runs and at half of it.
-# Half of that rate doesn't hurt the divided model. At a quarter, both end higher after 300 steps.
 #
 # ## Experiment 4: the wrong root
 #

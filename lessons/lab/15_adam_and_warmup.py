@@ -2,9 +2,9 @@
 # # Lab notes 15 · Adam and the warm-up
 #
 # What [lesson 15](../15_adam_and_warmup.py) leans on: ravines that lie diagonally; how much the gradients of a
-# Transformer differ, how long Adam's steps are, and what each of its parts is worth; then at which learning rates a
-# warm-up helps, which weights need it, and a test of two reasons that are given for it. Every number is computed here,
-# or read from a recording whose script is named.
+# Transformer differ, how long Adam's steps are, and momentum beside Adam; then at which learning rates a warm-up helps,
+# and a test of a reason that is given for it. Every number is computed here, or read from a recording whose script is
+# named.
 
 # %% Imports
 import course  # noqa: F401  finds lessons/support
@@ -602,60 +602,23 @@ measure(
 # %% [markdown]
 # Fewer than one weight in a thousand differs by a hundredth of a step.
 #
-# ## Experiment 5: which part of Adam does it?
+# ## Experiment 5: momentum or Adam?
 #
-# Adam differs from gradient descent in two things: it averages the gradients, and it divides by $\sqrt{v}$. *With
-# momentum* has only the average. *One divisor for all* divides by one number, the root of the mean of $\hat{v}$ over
-# the whole model; *one for each array* by the root of its mean over each matrix and each vector. *Without momentum* is
-# $\beta_1 = 0$. The model of experiment 2 on the whole corpus, 150 steps, seeds 0, 1, 2, four rates for each.
+# The model of experiment 2 on the whole corpus, 150 steps, seeds 0, 1, 2, four rates for each.
 
 # %%
-result = recorded("adam_and_warmup")
-best = {}
-for row in result["optimizers"]:
-    losses = [math.inf if loss is None else loss for loss in row["losses"]]
-    best[row["optimizer"]] = min(
-        best.get(row["optimizer"], (math.inf,)), (np.mean(losses), row["rate"], losses)
-    )
-table(
-    ["optimizer", "best rate", "loss on new sentences", "seed 0", "seed 1", "seed 2"],
-    [
-        [kind, f"{rate:g}", f"{mean:.2f}", *(f"{loss:.2f}" for loss in losses)]
-        for kind, (mean, rate, losses) in best.items()
-    ],
-)
-
-
-# %%
-def ahead(better, worse, lo, hi):
-    """The smallest lead over the seeds, at the best rate of each."""
-    lead = min(b - a for a, b in zip(best[better][2], best[worse][2]))
-    measure(f"{worse}, minus {better}: smallest of three", lead, lo, hi)
-
-
-ahead("with momentum", "gradient descent", 0.3, 0.8)
-ahead("one divisor for each array", "with momentum", 0.2, 0.7)
-ahead("Adam", "one divisor for each array", 0.25, 0.6)
-measure(
-    "one divisor for all, minus with momentum: means",
-    best["one divisor for all"][0] - best["with momentum"][0],
-    -0.1,
-    0.1,
-)
-measure(
-    "Adam without momentum, minus Adam: means",
-    best["Adam without momentum"][0] - best["Adam"][0],
-    -0.15,
-    0.15,
-)
+warm_up = recorded("warm_up")
+rows = []
+for row in warm_up["optimizers"]:
+    losses = [run["final_loss"] for run in row["runs"]]
+    rows.append([
+        row["optimizer"], f"{row['peak']:g}",
+        *("overflow" if loss is None else f"{loss:.4g}" for loss in losses),
+    ])
+table(["optimizer", "rate", "seed 0", "seed 1", "seed 2"], rows)
 
 # %% [markdown]
-# - **One divisor for the whole model** gives nothing beyond momentum: it's one step size again.
-# - **One for each array** gives about half of what Adam has over momentum. Sizes differ between the matrices.
-# - **One for each weight** gives the other half, with every seed. Sizes differ within the matrices as well: the vectors
-#   of rare and of common pieces are rows of one array. (That this array makes the difference we have not tested.)
-# - **Momentum** helps gradient descent, and Adam hardly at all here. It might with smaller batches or later in
-#   training; we have not tested it.
+# At the best rate of each, Adam ends lower with every seed.
 #
 # ## Experiment 6: does a warm-up help at every learning rate, and do runs without it recover?
 #
@@ -663,7 +626,6 @@ measure(
 # there from the first step on, and then stays. 150 steps, seeds 0, 1, 2.
 
 # %%
-warm_up = recorded("warm_up")
 frequencies = warm_up["unigram_entropy"]
 
 
@@ -863,250 +825,17 @@ if not QUICK:
 # closer to the runs with a warm-up. So a single run without a warm-up may come part of the way out on another machine.
 # In all runs here, those without a warm-up end above those with one.
 #
-# ## Experiment 7: which weights need the warm-up?
-#
-# The same models, five seeds; a warm-up of 40 steps for *some* of the weights, all others at the full rate of 0.01 from
-# the first step on. The last two columns say how much of the decoder's output is one vector common to all words: the
-# square of the mean vector over the mean of the squares. At 1, the words can't be told apart.
-
-# %%
-runs = {(row["norm"], row["warmed"]): row["runs"] for row in result["results"]}
-
-
-def of(norm, warmed, what):
-    return np.array([run[what] for run in runs[norm, warmed]])
-
-
-table(
-    [
-        "warm-up for",
-        "loss at step 20",
-        "final loss, mean (lowest to highest)",
-        "common share, step 20",
-        "at the end",
-    ],
-    [
-        [
-            f"{norm}-LN, {warmed}",
-            f"{of(norm, warmed, 'early_loss').mean():.2f}",
-            f"{losses.mean():.2f} ({losses.min():.2f} to {losses.max():.2f})",
-            f"{of(norm, warmed, 'early_common_share').mean():.3f}",
-            f"{of(norm, warmed, 'final_common_share').mean():.2f}",
-        ]
-        for norm, warmed in runs
-        for losses in [of(norm, warmed, "final_loss")]
-    ],
-)
-
-# %% The bands
-everything, nothing = (of("post", warmed, "final_loss") for warmed in ("all", "none"))
-early = of("post", "none", "early_loss") - of("post", "all", "early_loss")
-measure(
-    "post-LN, step 20: no warm-up minus warm-up for all, largest",
-    early.max(),
-    -0.5,
-    -0.3,
-)
-measure(
-    "the end: no warm-up minus warm-up for all, smallest",
-    (nothing - everything).min(),
-    0.6,
-    0.8,
-)
-attention_out = of("post", "values and output", "final_loss")
-measure(
-    "warm-up for values and output minus for all, largest",
-    (attention_out - everything).max(),
-    -0.1,
-    0,
-)
-but = of("post", "all but values and output", "final_loss")
-measure(
-    "no warm-up minus warm-up for all but them, mean", (nothing - but).mean(), -0.1, 0.1
-)
-for other in (
-    "all but values and output",
-    "queries and keys",
-    "feed-forward",
-    "norms",
-    "embedding",
-):
-    lead = of("post", other, "final_loss") - attention_out
-    measure(
-        f"warm-up for {other} minus for values and output, smallest",
-        lead.min(),
-        0.2,
-        1.1,
-    )
-for norm, warmed, lo, hi in (
-    ("post", "none", 0.99, 1),
-    ("post", "all", 0.98, 1),
-    ("pre", "none", 0.7, 0.9),
-):
-    shares = of(norm, warmed, "early_common_share")
-    measure(
-        f"{norm}-LN, warm-up for {warmed}, step 20: common share, mean",
-        shares.mean(),
-        lo,
-        hi,
-    )
-
-# %% The figure
-figure, axes = plt.subplots(figsize=(7.5, 3.9), layout="constrained")
-for row, (norm, warmed) in enumerate(runs):
-    losses, good = of(norm, warmed, "final_loss"), warmed in (
-        "all",
-        "attention",
-        "values and output",
-    )
-    axes.plot(
-        losses,
-        np.full(5, row),
-        "o" if good else "s",
-        color=BLUE if good else AMBER,
-        alpha=0.7,
-        ms=6,
-    )
-axes.set_yticks(range(len(runs)), [f"{norm}-LN, {warmed}" for norm, warmed in runs])
-axes.axvline(frequencies, color=SOFT, lw=0.8, ls=":")
-axes.annotate(
-    "frequencies alone",
-    (frequencies, len(runs) - 1),
-    (-3, -3),
-    textcoords="offset points",
-    ha="right",
-    color=SOFT,
-)
-axes.invert_yaxis()
-axes.grid(axis="x", color="0.9")
-axes.spines[["top", "right"]].set_visible(False)
-axes.set(
-    xlabel="final loss on new sentences, nats per piece", title="A warm-up for ..."
-)
-show(
-    figure,
-    "15_lab_which_weights",
-    alt="Final losses of five seeds for each kind of warm-up. Post-LN: with none, for "
-    "all but values and output, or for queries and keys, feed-forward, norms or "
-    "embedding alone, most runs end near 5.6 nats, a little above the loss of the "
-    "word frequencies; with a warm-up for all, for attention, or for values and "
-    "output alone, all end between 4.3 and 4.8. Pre-LN ends near 4 with and without.",
-    caption="Each mark is a run. A warm-up for the values and outputs of attention "
-    "does as much as one for all weights; a warm-up for any of the other groups "
-    "doesn't.",
-)
-
-# %% [markdown]
-# - **The values and outputs of attention need the warm-up.** Slowed down alone, with all else at the full rate, the
-#   model ends as well as with a warm-up for all, with every seed. The control is the reverse: slow down all *but* them,
-#   and hardly anything is gained. No other group will do, not even queries and keys of the same attention; with norms
-#   or embedding one seed in five comes part of the way.
-# - **What is seen:** without a warm-up the decoder of post-LN gives nearly the same vector for every word. That is
-#   enough to learn the frequencies, and to learn them fast; most runs find no way on from there. In pre-LN the vectors
-#   differ more at step 20.
-#
-# A reading that agrees with all of this: at the start a query attends to all words about alike, so what attention adds
-# is nearly the same vector for each of them. Full steps that agree let it grow, and the norm after the addition shrinks
-# what is each word's own. But at step 20 the output is nearly common *with* a warm-up, too; the difference is whether
-# the model comes out of it. We have shown where the harm is done in this small model, and not that the sameness of the
-# vectors is how.
-#
-# ## Experiment 8: is it that $v$ rests on too few gradients?
+# ## Experiment 7: is it that $v$ rests on too few gradients?
 #
 # Liu et al. (2020) study how the variance of Adam's steps depends on an average $v$ of too few gradients, and propose a
 # correction in place of a warm-up. A direct test: begin at the full rate, but let Adam see some batches first without
 # moving, and keep only $v$; the average $m$ begins empty, as always. If a poor $v$ were all, that would do as well as a
 # warm-up.
 #
-# First a model as deep as the paper's, 6 + 6 layers with $d_{model} = 64$, on the whole corpus: 300 steps, a warm-up of
-# 100 (or 100 batches for $v$), then a rate that falls with the root of the step; seeds 0 to 4. *Stuck* counts the runs
-# that end no better than the frequencies alone.
+# The 3 + 3 layers of experiment 6, at 0.01, with 40 batches for $v$ and seeds 0, 1, 2:
 
 # %%
-deep = recorded("norm_and_warmup")
-ended = {}
-for row in deep["results"]:
-    key = row["norm"], row["start"], row["peak_learning_rate"]
-    ended[key] = np.array([run["final_loss"] for run in row["runs"]])
-STARTED = {
-    "warm-up": "warm-up",
-    "none": "full rate",
-    "v averaged first": "full rate, v averaged first",
-}
-table(
-    [
-        "model",
-        "highest rate",
-        "start",
-        "loss on new sentences: mean (lowest to highest)",
-        "stuck",
-    ],
-    [
-        [
-            f"{norm}-LN",
-            f"{peak:g}",
-            STARTED[start],
-            f"{x.mean():.2f} ({x.min():.2f} to {x.max():.2f})",
-            f"{(x > deep['unigram_entropy']).sum()} of 5",
-        ]
-        for (norm, start, peak), x in ended.items()
-    ],
-)
-
-# %% The bands
-for peak, helps, not_v, pre, lower in (
-    0.001,
-    (0.2, 0.3),
-    (-0.02, 0.02),
-    (-0.3, -0.09),
-    (0.5, 0.6),
-), (0.003, (0.7, 0.8), (0, 0.1), (0.4, 0.9), (1.9, 2.1)):
-    warm, none, v_averaged = (
-        ended["post", start, peak] for start in ("warm-up", "none", "v averaged first")
-    )
-    pre_warm, pre_none = (ended["pre", start, peak] for start in ("warm-up", "none"))
-    measure(
-        f"rate {peak}, post-LN: without warm-up minus with, mean",
-        (none - warm).mean(),
-        helps[0],
-        1.3,
-    )
-    measure(
-        "post-LN: without warm-up minus with, smallest of five",
-        (none - warm).min(),
-        *helps,
-    )
-    measure(
-        "post-LN: v averaged minus without warm-up, mean of five",
-        (v_averaged - none).mean(),
-        *not_v,
-    )
-    measure(
-        "pre-LN: without warm-up minus with, smallest of five",
-        (pre_none - pre_warm).min(),
-        *pre,
-    )
-    measure(
-        "pre-LN: without warm-up minus with, largest of five",
-        (pre_none - pre_warm).max(),
-        *pre,
-    )
-    measure(
-        "with warm-up: post-LN minus pre-LN, smallest of five",
-        (warm - pre_warm).min(),
-        *lower,
-    )
-
-# %% [markdown]
-# A warm-up helps post-LN with every seed. An averaged $v$ doesn't replace it: those runs end about where the runs
-# without a warm-up end. "Pre-LN needs no warm-up", which one reads, holds at the lower rate, where it is even better
-# without; at the higher one it trains without, too, and ends half a nat or more behind. With a warm-up pre-LN ends
-# lower than post-LN in every pair.
-#
-# The same test with the 3 + 3 layers of experiment 6, at 0.01, with 40 batches for $v$ and seeds 0, 1, 2:
-
-# %%
-averaged = losses_of("reasons", warmed="v averaged first")
+averaged = losses_of("v_first", warmed="v averaged first")
 without, with_all = (
     losses_of("results", norm="post", peak=0.01, warmed=which)
     for which in ("none", "all")
@@ -1129,104 +858,7 @@ measure("v averaged minus warm-up, mean", (averaged - with_all).mean(), 0.4, 0.8
 
 # %% [markdown]
 # Here the averaged $v$ helps one run of three, though not as much as the warm-up, and the other two stay near the
-# frequencies. So a poor $v$ may be a part of it in this model. It's not the reason in the deep one.
-#
-# ## Experiment 9: is it the large gradients near the output?
-#
-# Xiong et al. (2020) derive that in post-LN, before the first step, the gradients of the layers near the output are
-# large, and in pre-LN they aren't. That much can be seen in the deep model: the length of the gradient of each decoder
-# layer's second feed-forward matrix, mean of five seeds, on one batch of sentences of equal length.
-
-# %%
-table(
-    ["decoder layer", *map(str, range(1, 7))],
-    [
-        [f"{row['norm']}-LN", *(f"{length:.2f}" for length in row["decoder W_2"])]
-        for row in deep["first_gradients"]
-    ],
-)
-lengths = {row["norm"]: row["decoder W_2"] for row in deep["first_gradients"]}
-measure("post-LN: layer 6 over layer 1", lengths["post"][5] / lengths["post"][0], 3, 4)
-measure("pre-LN: layer 6 over layer 1", lengths["pre"][5] / lengths["pre"][0], 0.6, 0.8)
-
-# %% [markdown]
-# Is that why a warm-up is needed? Size as such drops out of Adam's steps (experiment 3). But if the harm is done near
-# the output, a warm-up for the last layer alone should be enough. The models of experiment 6 at 0.01, with a warm-up
-# for one part:
-
-# %%
-parts = [
-    row["warmed"] for row in warm_up["reasons"] if row["warmed"] != "v averaged first"
-]
-table(
-    ["warm-up for", "seed 0", "seed 1", "seed 2", "mean"],
-    [
-        [part, *(f"{loss:.2f}" for loss in losses), f"{losses.mean():.2f}"]
-        for part, losses in [
-            ("nothing", without),
-            ("all", with_all),
-            *((part, losses_of("reasons", warmed=part)) for part in parts),
-        ]
-    ],
-)
-for part, lo, hi in (
-    ("decoder", -0.3, 0),
-    ("last decoder layer", 0.4, 0.7),
-    ("last feed-forward", 0.6, 0.95),
-    ("encoder", 0.3, 0.65),
-    ("values and output, decoder", -0.25, 0.1),
-):
-    measure(
-        f"{part} minus all, mean",
-        (losses_of("reasons", warmed=part) - with_all).mean(),
-        lo,
-        hi,
-    )
-
-# %% [markdown]
-# - A warm-up for the **decoder** does as much as one for all weights. For the encoder alone it doesn't.
-# - The **last decoder layer** alone isn't enough, and its feed-forward sublayer, the one nearest to the output, does
-#   even less. With a warm-up for all *but* the last decoder layer, two runs of three come out of it.
-# - The **values and outputs in the decoder** are enough, up to the differences between the seeds.
-#
-# One seed of three (seed 1) comes out of it in nearly every variant; with three seeds, only the large differences in
-# this table mean something.
-#
-# Xiong et al. also report that post-LN needs a warm-up with plain gradient descent. Here with momentum, where the size
-# of gradients doesn't drop out:
-
-# %%
-momentum = [(norm, peak) for norm in ("post", "pre") for peak in (1, 3)]
-table(
-    ["momentum", "rate", "without warm-up", "with"],
-    [
-        [
-            f"{norm}-LN",
-            peak,
-            *(
-                each(losses_of("momentum", norm=norm, peak=peak, warmed=which))
-                for which in ("none", "all")
-            ),
-        ]
-        for norm, peak in momentum
-    ],
-)
-# %% The bands
-post_gain = losses_of("momentum", norm="post", peak=1, warmed="none") - losses_of(
-    "momentum", norm="post", peak=1, warmed="all"
-)
-measure(
-    "momentum, post-LN, rate 1: without minus with, smallest", post_gain.min(), 0.1, 0.6
-)
-measure("the same, mean", post_gain.mean(), 0.4, 0.8)
-
-# %% [markdown]
-# At a rate of 1, momentum without a warm-up ends above the frequencies in post-LN, and with one it ends lower, with
-# every seed. In pre-LN it makes no difference at that rate. (At 3, post-LN doesn't learn either way.) Momentum has no
-# $v$, so the harm doesn't need a poor $v$.
-#
-# In sum: the harm needs the arrangement of post-LN, and it doesn't need Adam's $v$. It isn't confined to the layers
-# nearest to the output. How it is done is open here.
+# frequencies. So a poor $v$ may be a part of it. How the full first steps do harm is open here.
 #
 # ## Check the claim
 #

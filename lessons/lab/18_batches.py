@@ -2,8 +2,8 @@
 # # Lab notes 18 · Batches of tokens
 #
 # The experiments and controls behind [lesson 18](../18_batches.py): what padding costs in time, what a plan keeps
-# besides padding, buckets against sorted batches on real text, what it costs that a step has one bucket, how many
-# tokens a step needs, and what a mean of means does to training.
+# besides padding, what it costs that a step has one bucket, how many tokens a step needs, and what a mean of means does
+# to training.
 
 # %%
 import course  # noqa: F401  finds lessons/support
@@ -20,7 +20,7 @@ from scratchformer.text.batches import BatchPlan
 from scratchformer.text.tokenizer import PAD
 from scratchformer.training.run import load_run
 from support.length_batches import bundled, loss_by_thirds, small_model, trained
-from support.lesson import QUICK, ROOT, duration, measure, recorded, same, table
+from support.lesson import QUICK, ROOT, duration, measure, same
 
 SEEDS = (0,) if QUICK else (0, 1, 2)
 pairs, validation = bundled("train"), bundled("val")
@@ -161,101 +161,7 @@ for name, plan, lo, hi in ("64 a batch, sorted", cut(by_length, 64), 0.04, 0.07)
             1 - lengths.sum() / widths, 0, 0.02)
 
 # %% [markdown]
-# ## Experiment 3: buckets, rests and sorted batches on real text
-#
-# On the bundled text, sorted batches pad half as much as buckets, at a loss that we can't tell apart (lesson 18).
-# Should the library sort, then? And do its rest batches do harm? Five plans on Multi30k: a small model (two layers of
-# width 64), 600,000 target tokens, three seeds. For one seed all plans start from the same weights. A step has four
-# micro-batches of 512 positions a side.
-#
-# - **buckets**: the library's plan, fineness 2. A step is of one bucket.
-# - **rests carried on**: what is left over of a bucket goes to the next bucket, of longer pairs.
-# - **sorted**: pairs sorted by length (ties at random), cut where the budget is full, steps shuffled.
-# - **mixed steps**: only a micro-batch is of one bucket (or one stretch of the sorted pairs). Micro-batches are
-#   shuffled, and four of them make a step.
-#
-# A step is *small* if it has less than a quarter of the median target tokens.
-
-# %%
-result = recorded("batch_plans")
-rows = {row["plan"]: row for row in result["results"]}
-table(["plan", "padding", "small steps in an epoch", "steps taken", "longest gradient",
-       "loss, mean"],
-      [[name, f"{100 * row['padding']:.1f} %",
-        f"{row['small_steps']} of {row['steps']}",
-        f"{np.mean([run['steps'] for run in row['runs']]):.0f}",
-        f"{np.mean([run['gradient_norm']['largest'] for run in row['runs']]):.1f}",
-        f"{row['final_loss']['mean']:.3f}"] for name, row in rows.items()])
-
-
-def minus_buckets(name, step=None):
-    """-> loss − that of buckets, at the end or after so many steps: (seeds,)"""
-    if step is None:
-        return np.array(rows[name]["final_loss_minus_buckets"])
-    ours, theirs = ([next(loss for at, _, loss in run["curve"] if at == step)
-                     for run in rows[plan]["runs"]] for plan in (name, "buckets"))
-    return np.subtract(ours, theirs)
-
-
-print("loss − loss of buckets, seeds 0, 1, 2")
-for name in list(rows)[1:]:
-    for when, found in ("equal tokens",
-                        minus_buckets(name)), ("300 steps", minus_buckets(name, 300)):
-        print(f"    {name:25} {when:12}", *(f"{each:+.3f}" for each in found))
-small = np.mean([run["gradient_norm"]["median_of_small_steps"]
-                 for run in rows["buckets"]["runs"]])
-full = np.mean([run["gradient_norm"]["median"] for run in rows["buckets"]["runs"]])
-measure("buckets: median gradient of small steps over that of all", small / full, 1.8,
-        2.6)
-measure("sorted over buckets: positions for one real token",
-        rows["sorted"]["positions_per_real_token"]
-        / rows["buckets"]["positions_per_real_token"], 0.98, 1)
-
-# %% [markdown]
-# **Rests do no harm that we can see.** Their gradients are twice as long, as in [lesson
-# 19](../19_train_a_translator.py). But there are only two such steps among 313, and without them the loss is higher for
-# one seed and lower for two.
-#
-# **Sorting gains little here.** Its padding is 6.8 %, that of buckets 7.7 %. That is much less of a difference than on
-# the page, because the library sorts the pairs of a step again when it cuts the step into micro-batches. So sorting
-# saves one position in a hundred. Its steps are fuller, so it takes 8 % fewer of them for the same tokens, and its loss
-# is higher by up to 0.05 nats; after equal numbers of steps it is lower. (That is what a larger step does, and has
-# nothing to do with sorting.)
-#
-# **Mixed steps gain at first.** With the same buckets, and about as many steps, the loss is lower by 0.06 to 0.11 nats
-# for every seed. That fits experiment 4: a step of one bucket has more noise. The price is padding, 11.0 % in place of
-# 7.7 %, since the pairs of a step can't be sorted so well any more. Does the gain last? Six epochs with a still smaller
-# model (one layer of width 32):
-
-# %%
-longer = {row["plan"]: row for row in result["longer"]["results"]}
-for row in longer.values():
-    assert len(row["runs"]) == 3
-curves = {plan: [dict((at, loss) for at, _, loss in run["curve"])
-                 for run in row["runs"]]
-          for plan, row in longer.items()}
-AT = 200, 400, 800, 1600
-lasting = longer["buckets, mixed steps"]["final_loss_minus_buckets"]
-rows_of_seeds = []
-for seed, (one, mixed, last) in enumerate(zip(*curves.values(), lasting)):
-    on_the_way = [f"{mixed[step] - one[step]:+.2f}" for step in AT]
-    rows_of_seeds.append([f"seed {seed}", *on_the_way, f"{last:+.3f}"])
-table(["mixed steps − buckets", *(f"{step} steps" for step in AT), "3 million tokens"],
-      rows_of_seeds)
-measure("mixed steps − buckets at the end: mean", np.mean(lasting), -0.03, 0.01)
-
-# %% [markdown]
-# The gain shrinks from 0.12 nats after 200 steps to 0.007 after six epochs. Mixed steps learn faster at the start, when
-# the learning rate is high, and hardly better in the end. And 0.007 nats are no more than the 4 % of extra positions
-# would have bought: in the last fifth of the run, 4 % more steps lower the loss by about 0.01. (*Sorted, mixed steps*
-# pad little and gain 0.01 to 0.05 nats in the short run. We haven't trained them for longer. A larger model, or a run
-# so short that it ends at the start of this table, could give another answer.)
-#
-# **What we did:** nothing. The library keeps its buckets, one to a step, with their rests. None of the rivals is better
-# by a margin that would be worth another option, or another set of recorded results. If you build a plan of your own,
-# *sort, cut by the budget, shuffle the batches* is less code and pads less.
-#
-# ## Experiment 4: what a step of one bucket costs
+# ## Experiment 3: what a step of one bucket costs
 #
 # A step has one bucket only, with its micro-batches. The gradient of a step is an average over the pairs that happened
 # to be in it. Its *variance* is the mean square of its distance from $G$, the gradient of the whole corpus, summed over
@@ -310,9 +216,9 @@ measure("one bucket over mixed, at least", min(one / other for one, other in lef
 # %% [markdown]
 # In the control about an eighth is left; the step of one bucket keeps nearly twice as much. So sentences of one length
 # do have a gradient of their own, and the step pays for its little padding in noise. Whether training gains from mixed
-# steps is measured in experiment 3.
+# steps is not measured here.
 #
-# ## Experiment 5: how many tokens does a step need?
+# ## Experiment 4: how many tokens does a step need?
 #
 # Take pairs at random, so that $\beta$ is gone. At
 #

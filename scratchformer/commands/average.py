@@ -2,7 +2,6 @@
 
 import argparse
 
-from scratchformer import config as configs
 from scratchformer.commands.options import Commands, add_command, add_option, add_run, setting
 from scratchformer.errors import UserError
 
@@ -22,8 +21,8 @@ def average(args: argparse.Namespace) -> None:
     from scratchformer.training.run import RunDirectory
 
     run = RunDirectory(args.path)
-    run.require()
-    n = configs.load(run.config_file).training.average_last if args.last is None else args.last
+    config = run.require()
+    n = config.training.average_last if args.last is None else args.last
     paths = run.checkpoints.steps()
     if not 1 <= n <= len(paths):
         fewer = f"; try --last {len(paths)}" if paths else ""

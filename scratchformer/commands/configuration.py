@@ -44,7 +44,7 @@ def require_effect(config: Config, args: argparse.Namespace) -> None:
     """Refuse a setting of --set that has no effect beside the others, or none without validation."""
     from scratchformer.tasks.translation import has_validation_text
 
-    configs.require_effect(config, named_settings(args), has_validation_text(config.data))
+    configs.require_effect(config, set(named_settings(args)), has_validation_text(config.data))
 
 
 def named_settings(args: argparse.Namespace) -> list[str]:

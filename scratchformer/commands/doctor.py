@@ -7,7 +7,7 @@ from pathlib import Path
 
 from scratchformer import config as configs
 from scratchformer.commands.configuration import adapt_to_data, load_config, require_effect, with_options
-from scratchformer.commands.options import Commands, add_command, add_data, add_pretrained, add_settings, word
+from scratchformer.commands.options import Commands, add_command, add_data, add_settings, word
 from scratchformer.errors import UserError
 
 
@@ -16,7 +16,6 @@ def add(commands: Commands) -> None:
     preset = "as for train, or a run's directory: then its weights and its log are examined, too"
     parser.add_argument("preset", type=word, nargs="?", default="tiny", metavar="PRESET|FILE.toml|RUN", help=preset)
     add_data(parser)
-    add_pretrained(parser)
     only_code = "examine only the code, not the configuration, the text and the machine"
     parser.add_argument("--code", action="store_true", help=only_code)
     records = "print one JSON object per probe, and one for the diagnosis"
@@ -38,13 +37,12 @@ def doctor(args: argparse.Namespace) -> int:
     if args.code and any(getattr(args, path.split(".")[1], None) for path in configs.PATHS):
         raise UserError("--code examines only the code: give no text, neither --data nor single files")
     run = RunDirectory(Path(args.preset)) if names_a_run(args.preset) else None
-    if run:
-        run.require()
-    elif os.sep in args.preset and not args.preset.endswith(".toml"):
+    made_with = run.require() if run else None
+    if not run and os.sep in args.preset and not args.preset.endswith(".toml"):
         raise UserError(f"{args.preset}: neither a run's directory nor a preset nor a TOML file")
-    config = with_options(configs.load(run.config_file) if run else load_config(args.preset), args)
-    if run:
-        configs.require_same(configs.load(run.config_file), config, run.config_file)
+    config = with_options(made_with or load_config(args.preset), args)
+    if run and made_with:
+        configs.require_same(made_with, config, run.config_file)
     else:
         config, _ = adapt_to_data(config, args)
     require_effect(config, args)

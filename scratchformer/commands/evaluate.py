@@ -1,26 +1,30 @@
-"""`scratchformer evaluate`: translate a test set with a run and score it."""
+"""`scratchformer evaluate`: score runs on their test data, and compare them."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scratchformer import config as configs
-from scratchformer.commands.options import Commands, add_command, add_option, add_run, add_search, path, word
+from scratchformer.commands.options import Commands, add_checkpoint, add_command, add_option, add_search, path, word
 from scratchformer.commands.terminal import tell
 from scratchformer.commands.translate import machine_of, search_options
 from scratchformer.errors import UserError, printable
 
 if TYPE_CHECKING:
-    from scratchformer.experiments.evaluation import System
+    from scratchformer.tasks.task import Evaluation
     from scratchformer.training.run import RunDirectory, Trained
 
 
 def add(commands: Commands) -> None:
     parser = add_command(commands, "evaluate", evaluate)
-    add_run(parser)
+    runs = "a run's directory; several are a group that differs in the seed"
+    parser.add_argument("runs", type=path, nargs="+", metavar="RUN", help=runs)
+    add_checkpoint(parser)
     default = "the test split of the run's data directory"
     add_option(
         parser, "--source F", path, f"text to translate, one sentence a line; with --reference (default: {default})"
@@ -31,74 +35,104 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--paper", action="store_true", help="also compute BLEU as the paper's script does, and explain the difference"
     )
-    against = "compare with the translations of this run, and test whether the difference is significant"
-    add_option(parser, "--against RUN", path, against)
+    against = "compare with this run, or with this group: is the difference more than the seeds?"
+    parser.add_argument("--against", type=path, nargs="+", default=[], metavar="RUN", help=against)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    add_option(parser, "--against-checkpoint C", word, "as --checkpoint, of the other run")
+    add_option(parser, "--against-checkpoint C", word, "as --checkpoint, of the other runs")
     add_search(parser)
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    """Score a run: translations of a test set by sacreBLEU and chrF, what other runs do by the score of their task.
+    """Score runs: translators by sacreBLEU and chrF on a test set, others by the score of their task. Compare them.
 
     scratchformer evaluate runs/m30k --paper
     scratchformer evaluate runs/wsj --output trees.txt
     scratchformer evaluate runs/m30k --source test.en.gz --reference test.de.gz --json
     scratchformer evaluate runs/big --against runs/base
+    scratchformer evaluate runs/pre-0 runs/pre-1 runs/pre-2 --against runs/post-0 runs/post-1 runs/post-2
     """
-    from scratchformer.experiments import evaluation
-    from scratchformer.text.bleu import doubts
+    from scratchformer.experiments import evaluation, groups
     from scratchformer.training.run import RunDirectory
 
     if args.against_checkpoint and not args.against:
         raise UserError("--against-checkpoint needs --against, the run of that checkpoint")
-    run = RunDirectory(args.path)
-    run.require()
-    data = configs.load(run.config_file).data
-    if data.task != "translation":
-        return evaluate_task(args, run, data.task)
-    files = evaluation.find_test_set(data, args.source, args.reference)
-    sources, references = evaluation.read_parallel(files)
-    runs = [(args.path, args.checkpoint)] + ([(args.against, args.against_checkpoint)] if args.against else [])
-    if args.against:
-        evaluation.require_same_languages(run, RunDirectory(args.against))
-    directories = tuple(RunDirectory(path) for path, _ in runs)
-    with evaluation.open_output(args.output, [*files, *evaluation.texts_of(data)], directories) as write:
-        systems = [load_system(args, *each) for each in runs]
-        translations = [systems[0].translate(sources)]
-        write(translations[0])
-    translations += [system.translate(sources) for system in systems[1:]]
-    language, results = data.target_language, []
-    for system, lines in zip(systems, translations):
-        results.append(system.evaluate(files, lines, references, language, args.paper))
-        if remark := system.translator.unknown.remark():
-            tell(f"{system.name}: {remark}")
-    if doubt := doubts(references, language):
-        tell(doubt)
-    for system, result in zip(systems, results):
-        record_scores(system.run, result.record)
-    comparisons = evaluation.compare(translations[0], translations[1], references, language) if args.against else []
-    if args.json:
-        first, *others = [{"run": str(system.run.path)} | found.record for system, found in zip(systems, results)]
-        both = {"against": others[0], "comparison": [each._asdict() for each in comparisons]} if others else {}
-        print(json.dumps(first | both))
+    task, remarks = groups.require_comparable(args.runs, args.against, bool(args.against_checkpoint))
+    sides = ((args.runs, args.checkpoint), (args.against, args.against_checkpoint))
+    runs = [(RunDirectory(path), checkpoint) for paths, checkpoint in sides for path in paths]
+    pair = task == "translation" and len(args.runs) == len(args.against) == 1
+    if len(runs) > 1 and not pair:
+        if args.output or args.paper:
+            raise UserError(f"--{'output' if args.output else 'paper'} is for one run, not for a group of runs")
+        if len(runs) > 2 and {args.checkpoint, args.against_checkpoint} - {None, "average", "best", "last"}:
+            raise UserError("the checkpoint of a group of runs must be average, best or last")
+    if task == "translation":
+        found, comparisons = evaluate_translations(args, runs, pair)
     else:
-        names = [system.name for system in systems]
-        comparison = [evaluation.comparison_as_text(comparisons, *names)] if comparisons else []
-        print("\n\n".join([result.text for result in results] + comparison))
+        found, comparisons = [evaluate_task(args, *each, task) for each in runs], []
+    for remark in remarks:
+        tell(remark)
+    texts = [each.text for each in found]
+    records = [{"run": str(run.path)} | each.record for (run, _), each in zip(runs, found)]
+    result: dict[str, Any] = records[0]
+    if pair:
+        names = [f"{record['run']} ({Path(record['checkpoint']).stem})" for record in records]
+        result = records[0] | {"against": records[1], "comparison": [each._asdict() for each in comparisons]}
+        texts.append(evaluation.comparison_as_text(comparisons, *map(printable, names)))
+        if not args.against_checkpoint:
+            texts.append(groups.TWO_RUNS)
+    elif len(runs) > 1:
+        if not args.checkpoint and len({each["checkpoint"].split("_")[0] for each in records}) > 1:
+            tell("the runs are scored by different kinds of checkpoints; choose one, such as --checkpoint best")
+        tests, text = groups.compare(task, [run for run, _ in runs], records, len(args.runs))
+        result, texts = {"runs": records, "comparison": tests}, [text]
+    print(json.dumps(result) if args.json else "\n\n".join(texts))
 
 
-FOR_TRANSLATION = ("source", "reference", "output", "paper", "against")
+def evaluate_translations(
+    args: argparse.Namespace, runs: Sequence[tuple[RunDirectory, str | None]], pair: bool
+) -> tuple[list[Evaluation], list[Any]]:
+    """Translate one test set with each of the runs, and score the translations -> evaluations, comparisons of a pair"""
+    from scratchformer.experiments import evaluation
+    from scratchformer.text.bleu import doubts
+    from scratchformer.training.checkpoints import progress_of
+    from scratchformer.training.run import checkpoint_file, load_run
+
+    data, found = runs[0][0].require().data, []
+    files = evaluation.shared_test_set([run for run, _ in runs], args.source, args.reference)
+    sources, references = evaluation.read_parallel(files)
+    device, threads = machine_of(args)
+    for index, (run, checkpoint) in enumerate(runs):
+        search, file = search_options(args, run.require()), checkpoint_file(run.checkpoints, checkpoint)
+        translator, name = load_run(run.path, file, threads=threads, device=device), f"{run.path} ({file.stem})"
+        conditions = {"checkpoint": printable(file.name), "step": progress_of(file).step} | search
+        conditions |= {"source": os.path.abspath(files.source), "reference": os.path.abspath(files.target)}
+        output = None if index else args.output
+        with evaluation.open_output(output, [*files, *evaluation.texts_of(data)]) as write:
+            lines = evaluation.translate(translator, sources, printable(f"translate with {name}"), **search)
+            write(lines)
+        scored = evaluation.assess(lines, references, data.target_language, args.paper)
+        found.append(evaluation.with_conditions(scored, conditions, run.path)._replace(output=lines))
+        if remark := translator.unknown.remark():
+            tell(f"{name}: {remark}")
+        record_scores(run, found[-1].record)
+    if doubt := doubts(references, data.target_language):
+        tell(doubt)
+    if not pair:
+        return found, []
+    return found, evaluation.compare(found[0].output, found[1].output, references, data.target_language)
+
+
+FOR_TRANSLATION = ("source", "reference", "output", "paper")
 FOR_SEARCH = ("beam", "alpha")
 FOR_PARSING = ("reference", "output", *FOR_SEARCH)
 
 
-def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> None:
+def evaluate_task(args: argparse.Namespace, run: RunDirectory, checkpoint: str | None, task: str) -> Evaluation:
     """Score a run of another task than translation on the test data that belong to its training data."""
     from threadpoolctl import threadpool_limits
 
     from scratchformer.experiments.evaluation import open_output
-    from scratchformer.tasks.task import task_named
+    from scratchformer.tasks.task import Evaluation, task_named
     from scratchformer.training.checkpoints import progress_of
     from scratchformer.training.run import load_model
 
@@ -106,22 +140,21 @@ def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> Non
         if getattr(args, name) not in (None, False) and not (task == "parsing" and name in FOR_PARSING):
             raise UserError(f"--{name} means nothing for {run.path}, a run for {task}")
     device, threads = machine_of(args)
-    trained = load_model(run.path, args.checkpoint, threads=threads, device=device)
+    trained = load_model(run.path, checkpoint, threads=threads, device=device)
     require_same_data(trained)
     search = {f"decoding.{name}": getattr(args, name) for name in FOR_SEARCH if getattr(args, name) is not None}
     trained = trained._replace(config=configs.with_settings(trained.config, search))
     data = trained.config.data
     texts = [Path(data.directory) / f"{split}.trees" for split in ("train", "val", "test") if data.directory]
     texts += filter(None, [args.reference])
-    with threadpool_limits(threads, "blas"), open_output(args.output, texts, (run,)) as write:
+    with threadpool_limits(threads, "blas"), open_output(args.output, texts) as write:
         found = task_named(task).evaluate(trained, args.reference)
         write(found.output)
     record = {"checkpoint": printable(trained.file.name), "step": progress_of(trained.file).step} | found.record
     record_scores(run, record)
-    if args.json:
-        print(json.dumps({"run": str(run.path)} | record))
-    else:
-        print(f"{found.text}\n{printable(str(run.path))}: {record['checkpoint']}, step {record['step']}")
+    return Evaluation(
+        record, f"{found.text}\n{printable(str(run.path))}: {record['checkpoint']}, step {record['step']}"
+    )
 
 
 def require_same_data(trained: Trained) -> None:
@@ -135,20 +168,6 @@ def require_same_data(trained: Trained) -> None:
             raise UserError(
                 f"{trained.file}: was trained on other text than its files have now, so it cannot be scored"
             )
-
-
-def load_system(args: argparse.Namespace, path: Path, checkpoint: str | None) -> System:
-    """The model of a run with its checkpoint and its search options."""
-    from scratchformer.experiments.evaluation import System
-    from scratchformer.training.checkpoints import progress_of
-    from scratchformer.training.run import RunDirectory, checkpoint_file, load_run
-
-    run = RunDirectory(path)
-    run.require()
-    file, options = checkpoint_file(run.checkpoints, checkpoint), search_options(args, path)
-    device, threads = machine_of(args)
-    translator = load_run(path, file, threads=threads, device=device)  # before `progress_of`, which needs a sound file
-    return System(run, file, progress_of(file).step, translator, **options)
 
 
 def record_scores(run: RunDirectory, scores: dict[str, Any]) -> None:

@@ -50,21 +50,20 @@ def import_(args: argparse.Namespace) -> None:
     if args.kind != "gpt2" and (args.vocab or args.merges or args.heads):
         raise UserError("--vocab, --merges and --heads are for --from gpt2")
     if args.kind == "llama":
-        from scratchformer.training import llama_format
+        from scratchformer.training import published
 
-        llama_format.import_run(args.file, run)
+        published.import_llama(args.file, run)
         command = "generate"
     elif args.kind == "gpt2":
-        from scratchformer.training import gpt2_format
+        from scratchformer.training import published
 
         if None in (args.vocab, args.merges):
             raise UserError("--from gpt2 needs its tokenizer, too: --vocab vocab.json --merges merges.txt")
-        gpt2_format.import_run(args.file, args.vocab, args.merges, run, args.heads)
+        published.import_gpt2(args.file, args.vocab, args.merges, run, args.heads)
         command = "generate"
     else:
         from scratchformer.training import torch_format
 
-        if not torch_format.import_run(args.file, run):
-            tell(f"{args.file}: its weights have changed since it was exported")
+        torch_format.import_run(args.file, run)
         command = "translate"
     print(f"{args.out}: a run with the weights of {args.file}; try scratchformer {command} {args.out}")

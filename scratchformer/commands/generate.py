@@ -11,10 +11,9 @@ from scratchformer.commands.options import (
     add_machine,
     add_option,
     add_run,
-    real,
     sentence,
     setting,
-    whole,
+    within,
 )
 from scratchformer.commands.terminal import tell
 from scratchformer.commands.translate import machine_of
@@ -24,14 +23,14 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, "generate", generate)
     add_run(parser)
     add_option(parser, "--prompt TEXT", sentence, "what to continue (default: begin a text)")
-    add_option(parser, "--tokens N", whole(1, 10**6), "how many tokens to write at most (default: 200)", 200)
+    add_option(parser, "--tokens N", within(1, 10**6), "how many tokens to write at most (default: 200)", 200)
     temperature = "below 1 likely tokens become likelier; 0 always takes the most likely one (default: 1)"
-    add_option(parser, "--temperature T", real(0, 100), temperature, 1.0)
-    add_option(parser, "--top-k K", whole(0, 2**24), "choose among the K most likely tokens; 0: all (default: 0)", 0)
+    add_option(parser, "--temperature T", within(0, 100, float), temperature, 1.0)
+    add_option(parser, "--top-k K", within(0, 2**24), "choose among the K most likely tokens; 0: all (default: 0)", 0)
     top_p = "choose among the most likely tokens that have this probability together (default: 1)"
-    add_option(parser, "--top-p P", real(1e-6, 1), top_p, 1.0)
+    add_option(parser, "--top-p P", within(1e-6, 1, float), top_p, 1.0)
     add_option(parser, "--seed N", setting("seed"), "the same seed draws the same tokens (default: 0)", 0)
-    add_option(parser, "--samples N", whole(1, 1000), "write so many texts at once (default: 1)", 1)
+    add_option(parser, "--samples N", within(1, 1000), "write so many texts at once (default: 1)", 1)
     add_machine(parser, "fp32")
 
 
@@ -49,9 +48,9 @@ def generate(args: argparse.Namespace) -> None:
     from scratchformer.nn.language_model import LanguageModel
     from scratchformer.nn.ops import using
     from scratchformer.text.tokenizer import PAD, Tokenizer
-    from scratchformer.training.run import RunDirectory, load_model, require_task
+    from scratchformer.training.run import RunDirectory, load_model
 
-    require_task(RunDirectory(args.path), "language-model")
+    RunDirectory(args.path).require("language-model")
     device, threads = machine_of(args)
     model, tokenizer, config, *_ = load_model(args.path, args.checkpoint, device=device)
     assert isinstance(model, LanguageModel) and isinstance(tokenizer, Tokenizer)

@@ -1,7 +1,6 @@
 """`scratchformer gradcheck`: compare every hand-written gradient with finite differences."""
 
 import argparse
-import json
 from itertools import groupby
 from typing import Any
 
@@ -11,7 +10,6 @@ from scratchformer.commands.options import Commands, add_command, word
 def add(commands: Commands) -> None:
     parser = add_command(commands, "gradcheck", gradcheck)
     parser.add_argument("layers", type=word, nargs="*", metavar="LAYER", help="class names (default: all)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
 
 
 def gradcheck(args: argparse.Namespace) -> int:
@@ -22,23 +20,17 @@ def gradcheck(args: argparse.Namespace) -> int:
     from scratchformer.nn import gradient_cases
 
     reports = gradient_cases.run(args.layers or None)
-    if not args.json:
-        print(f"{'layer':26} {'parameter or input':50} {'worst relative error':>20}  verdict")
+    print(f"{'layer':26} {'parameter or input':50} {'worst relative error':>20}  verdict")
     passed = True
     for layer, cases in groupby(reports, key=lambda checked: checked[0].layer):
         worst: dict[str, Any] = {}
-        for case, report in cases:
+        for _, report in cases:
             passed &= report.passed
             for entry in report:
-                if args.json:
-                    described = {"layer": layer, "case": case.description}
-                    print(json.dumps(described | entry._asdict() | {"passed": entry.passed}))
                 if entry.name not in worst or not entry.error <= worst[entry.name].error:  # also if it is NaN
                     worst[entry.name] = entry
         for entry in worst.values():
-            if not args.json:
-                verdict = "ok" if entry.passed else "WRONG"
-                print(f"{layer:26} {entry.name:50} {entry.error:20.1e}  {verdict}", flush=True)
-    if not args.json:
-        print("every gradient agrees with finite differences" if passed else "some gradients are WRONG")
+            verdict = "ok" if entry.passed else "WRONG"
+            print(f"{layer:26} {entry.name:50} {entry.error:20.1e}  {verdict}", flush=True)
+    print("every gradient agrees with finite differences" if passed else "some gradients are WRONG")
     return 0 if passed else 1

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from scratchformer import config as configs
-from scratchformer.commands.options import Commands, add_command, add_option, add_run, path, whole
+from scratchformer.commands.options import Commands, add_command, add_option, add_run, path, within
 from scratchformer.errors import UserError
 
 N_SENTENCES = 100
@@ -23,7 +22,7 @@ def add(commands: Commands) -> None:
     )
     add_option(parser, "--reference F", path, "its translation, line by line")
     fewer = f"use the first N sentence pairs (default: {N_SENTENCES})"
-    add_option(parser, "--sentences N", whole(FEWEST, 10**6), fewer, N_SENTENCES)
+    add_option(parser, "--sentences N", within(FEWEST, 10**6), fewer, N_SENTENCES)
     parser.add_argument("--json", action="store_true", help="print one JSON object, and draw no figures")
 
 
@@ -39,11 +38,10 @@ def heads(args: argparse.Namespace) -> None:
     from scratchformer.text import bundled
     from scratchformer.text.bundled import Example
     from scratchformer.text.corpora import read_pairs
-    from scratchformer.training.run import RunDirectory, load_run, require_task
+    from scratchformer.training.run import RunDirectory, load_run
 
     run = RunDirectory(args.path)
-    require_task(run, "translation")
-    data = configs.load(run.config_file).data
+    data = run.require("translation").data
     is_bundled = not (data.directory or data.files or args.source or args.reference)
     if is_bundled:
         examples, pronouns = bundled.read("test"), bundled.read("test_coreference")

@@ -36,30 +36,24 @@ class Version(argparse.Action):
 # Types of values: functions that check a word of the command line, and raise ArgumentTypeError with what is wrong.
 
 
-def whole(low: float, high: float) -> Callable[[str], int]:
-    """A whole number from `low` to `high`."""
-    return lambda text: number(int, text, low, high)
+def within(low: float, high: float, kind: type = int) -> Callable[[str], Any]:
+    """A number from `low` to `high`, whole unless `kind` is float."""
 
+    def read(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            raise ArgumentTypeError(f"{shown(text)} is not a{' whole' if kind is int else ''} number") from None
+        if not low <= value <= high:
+            raise ArgumentTypeError(f"{shown(value)} {configs.must_lie(low, high)}")
+        return value
 
-def real(low: float, high: float) -> Callable[[str], float]:
-    """A number from `low` to `high`."""
-    return lambda text: number(float, text, low, high)
-
-
-def number(kind: Callable[[str], Any], text: str, low: float, high: float) -> Any:
-    try:
-        value = kind(text)
-    except ValueError:
-        raise ArgumentTypeError(f"{shown(text)} is not a{' whole' if kind is int else ''} number") from None
-    if not low <= value <= high:
-        raise ArgumentTypeError(f"{shown(value)} {configs.must_lie(low, high)}")
-    return value
+    return read
 
 
 def setting(name: str) -> Callable[[str], Any]:
     """A value for this setting, a number."""
-    kind = whole if isinstance(configs.flat(configs.BASE)[configs.full_key(name)], int) else real
-    return kind(*configs.RANGES[name])
+    return within(*configs.RANGES[name], type(configs.flat(configs.BASE)[configs.full_key(name)]))
 
 
 def word(text: str) -> str:
@@ -116,8 +110,12 @@ def add_option(
 def add_run(parser: argparse.ArgumentParser, checkpoint: bool = True) -> None:
     parser.add_argument("path", type=path, metavar="RUN", help="a run's directory")
     if checkpoint:
-        default = "the first of these that exists"
-        add_option(parser, "--checkpoint C", word, f"average, best, last or a file (default: {default})")
+        add_checkpoint(parser)
+
+
+def add_checkpoint(parser: argparse.ArgumentParser) -> None:
+    default = "the first of these that exists"
+    add_option(parser, "--checkpoint C", word, f"average, best, last or a file (default: {default})")
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
@@ -128,9 +126,6 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         add_option(parser, f"--{name} F", word, "a UTF-8 file, one sentence a line, instead of --data")
     text = "plain text for a language model (default: the English of the bundled corpus)"
     parser.add_argument("--text", type=word, nargs="+", metavar="FILE", help=text)
-
-
-def add_pretrained(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--pretrained RUN", word, "begin with the weights and the vocabulary of this run")
 
 
@@ -146,10 +141,6 @@ def add_machine(parser: argparse.ArgumentParser, precision: str, resumed: str = 
     of_gpu = f"on a GPU fp32, tf32, bf16 or fp16 (default: {precision}{resumed}); on the CPU fp32"
     add_option(parser, "--precision P", word, of_gpu)
     add_option(parser, "--threads N", setting("threads"), f"cores to use, 0 for all (default: all{resumed})")
-
-
-def add_nproc(parser: argparse.ArgumentParser, summary: str) -> None:
-    add_option(parser, "--nproc N", whole(1, 1000), summary, 1)
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from scratchformer.commands.options import Commands, add_command, add_option, add_run, path, sentence
 from scratchformer.errors import UserError
 
 SENTENCE = "The animal did not cross the street because it was too tired."
 
-if TYPE_CHECKING:
-    from scratchformer.training.run import RunDirectory
-
 
 def add(commands: Commands) -> None:
     parser = add_command(commands, "plot", plot)
     add_run(parser)
-    figures = ["attention", "positions", "schedule", "loss"]
+    figures = ["attention", "schedule", "loss"]
     parser.add_argument("figure", choices=figures, metavar="FIGURE", help=", ".join(figures))
     translated = f"for attention: the sentence to translate (default: {SENTENCE})"
     add_option(parser, "--sentence TEXT", sentence, translated)
@@ -32,28 +28,16 @@ def plot(args: argparse.Namespace) -> None:
     from scratchformer.experiments import figures
     from scratchformer.training.run import RunDirectory, load_run, require_place
 
-    if args.sentence and args.figure != "attention":
-        raise UserError(f"--sentence is for the figure attention, not for {args.figure}")
-    if args.checkpoint and args.figure not in ("attention", "positions"):
-        raise UserError(f"--checkpoint is for the figures attention and positions; {args.figure} is drawn from the log")
+    if args.figure != "attention" and (args.sentence or args.checkpoint):
+        raise UserError(f"--sentence and --checkpoint are for the figure attention; {args.figure} needs only the log")
     run = RunDirectory(args.path)
     run.require()
     if args.out:
-        require_place(args.out, run)
+        require_place(args.out)
     if args.figure == "loss":
         figure = figures.loss_figure(run)
     elif args.figure == "schedule":
         figure = figures.schedule_figure(run)
-    elif args.figure == "positions":
-        figure = figures.positions_figure(load_run(args.path, args.checkpoint).model)
     else:
         figure = figures.attention_figure(load_run(args.path, args.checkpoint), args.sentence or SENTENCE)
     print(figures.save(figure, args.out) if args.out else figures.save_in_run(figure, run, args.figure))
-
-
-def draw_training(run: RunDirectory) -> None:
-    """Save the loss and learning-rate figures of a run that has taken at least one step."""
-    from scratchformer.experiments import figures
-
-    figures.save_in_run(figures.loss_figure(run), run, "loss")
-    figures.save_in_run(figures.schedule_figure(run), run, "schedule")

@@ -15,23 +15,20 @@ from scratchformer.commands.options import (
     add_command,
     add_data,
     add_machine,
-    add_nproc,
     add_option,
-    add_pretrained,
     add_settings,
     path,
     setting,
-    whole,
+    within,
     word,
 )
 from scratchformer.commands.terminal import tell
 from scratchformer.config import Config
-from scratchformer.errors import UserError, in_one_line
+from scratchformer.errors import UserError
 
 if TYPE_CHECKING:
     from scratchformer.parallel.communicator import Communicator
     from scratchformer.training.run import RunDirectory
-    from scratchformer.training.trainer import Trainer
 
 
 def add(commands: Commands) -> None:
@@ -40,7 +37,6 @@ def add(commands: Commands) -> None:
     preset = f"{', '.join(configs.PRESETS)}, {row}, or a TOML file (default: tiny)"
     parser.add_argument("preset", type=word, nargs="?", metavar="PRESET|FILE.toml", help=preset)
     add_data(parser)
-    add_pretrained(parser)
     own = (
         "a Python file of yours: with layers that --set chooses (sf.register), or FILE:CLASS with a model; "
         "sf.gradcheck checks their gradients (docs/extending.md)"
@@ -52,12 +48,12 @@ def add(commands: Commands) -> None:
     add_option(parser, "--minutes M", setting("minutes"), "stop after this much wall time")
     add_machine(parser, "tf32", resumed="; with --resume as before")
     share = "each with its own GPU or its share of the cores"
-    add_nproc(parser, f"train with N processes on this machine, {share}")
+    add_option(parser, "--nproc N", within(1, 1000), f"train with N processes on this machine, {share}", 1)
     timeout = (
         "end the job when one of its processes exchanges nothing for S seconds; S must be more than it takes "
         "to read the text, to train the tokenizer, to validate or to save (default: 1800; 0: never)"
     )
-    add_option(parser, "--timeout S", whole(0, 10**7), timeout, 1800)
+    add_option(parser, "--timeout S", within(0, 10**7), timeout, 1800)
     dry_run = "print parameters, memory, FLOPs, tokens a second of three steps, and hours; write nothing"
     parser.add_argument("--dry-run", action="store_true", help=dry_run)
     add_settings(parser)
@@ -105,8 +101,7 @@ def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
             taken = "the configuration, the weights and the directory"
             raise UserError(f"--resume takes {taken} from the run: no preset, no --out, no --pretrained")
         run = RunDirectory(args.resume)
-        run.require()
-        config = configs.with_settings(configs.load(run.config_file), {"training.minutes": 0.0})  # of the last time
+        config = configs.with_settings(run.require(), {"training.minutes": 0.0})  # of the last time
     else:
         name = "tiny" if args.preset is None else args.preset
         run, config = RunDirectory(args.out or Path("runs") / Path(name).stem), load_config(name)
@@ -124,9 +119,6 @@ def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) 
     """Start `--nproc` processes with the same command, and wait for them -> exit code"""
     from scratchformer.parallel import launcher
 
-    for name in configs.named_paths(config):
-        if Path(name).exists() and not (Path(name).is_file() or Path(name).is_dir()):
-            raise UserError(f"{name}: {args.nproc} processes cannot all read it, since it is not a file on disk")
     code = launcher.launch(launcher.command_of(args.arguments), args.nproc)
     if code != 0 and run.config_file.exists():
         with suppress(UserError):  # another job trains in this run
@@ -135,15 +127,6 @@ def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) 
     if code == 1 and run.config_file.exists():
         tell(f"{run.path}: what is saved is sound; {how_to_resume(args, run)}")
     return code
-
-
-def tell_contradictions(trainer: Trainer) -> None:
-    """Say in one line what `doctor` would fail in the configuration itself."""
-    from scratchformer.training.schedule import contradictions, planned_steps
-
-    n_steps = planned_steps(trainer.config, trainer.data.train.n_targets, len(trainer.plan.epoch(0)))
-    if found := contradictions(trainer.config, n_steps):
-        tell(f"{trainer.run.path}: {found}")
 
 
 def how_to_resume(args: argparse.Namespace, run: RunDirectory) -> str:
@@ -158,6 +141,7 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
     from scratchformer.parallel import job
     from scratchformer.tasks import start
     from scratchformer.training import loop
+    from scratchformer.training.schedule import contradictions, planned_steps
 
     say = tell if ranks.rank == 0 else lambda line: None
     keep_freed_memory()
@@ -176,7 +160,9 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
     if trainer.data.val is None:
         say(f"{run.path}: without validation text, nothing is validated, scored or stopped early")
     if trainer.is_main:
-        tell_contradictions(trainer)
+        n_steps = planned_steps(trainer.config, trainer.data.train.n_targets, len(trainer.plan.epoch(0)))
+        if found := contradictions(trainer.config, n_steps):
+            say(f"{run.path}: {found}")
         if unused := not_chosen(config.model):
             would = " ".join(f"--set {setting}" for setting in unused)
             say(f"{config.model.defined_in}: registers layers that no setting chooses; {would} would")
@@ -184,16 +170,10 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
     if not trainer.progress.step:
         say(f"{run.path}: {reason}, before the first step was done; {how_to_resume(args, run)}")
         return job.INTERRUPTED if reason == loop.INTERRUPTED else 0
-    if ranks.rank == 0:
-        from scratchformer.commands.plot import draw_training  # Matplotlib is only for rank 0
-
-        try:
-            draw_training(run)
-            say(f"{run.path}: figures are in {run.figures}")
-        except Exception as error:  # the model is trained and saved, whatever may be wrong with Matplotlib or the log
-            say(f"{run.path}: no figures: {in_one_line(error)}")
+    name = shlex.quote(str(run.path))
     say(
         f"{run.path}: {reason}; step {trainer.progress.step}, {trainer.progress.target_tokens} target tokens. "
-        f"Now try: scratchformer {trainer.goal.command} {shlex.quote(str(run.path))}; {how_to_resume(args, run)}"
+        f"Now try: scratchformer {trainer.goal.command} {name}, scratchformer plot {name} loss; "
+        f"{how_to_resume(args, run)}"
     )
     return job.INTERRUPTED if reason == loop.INTERRUPTED else 0

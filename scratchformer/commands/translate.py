@@ -6,18 +6,16 @@ import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scratchformer import config as configs
 from scratchformer.commands.options import Commands, add_command, add_option, add_run, add_search, path, setting
 from scratchformer.commands.terminal import tell
-from scratchformer.config import TrainingConfig
+from scratchformer.config import Config, TrainingConfig
 from scratchformer.errors import UserError
 
 STANDARD_INPUT = Path("-")
-MAX_LINE_BYTES = 2**24
-"""A longer line has too many tokens anyway; without a limit, an endless one would fill the memory."""
 
 if TYPE_CHECKING:
     from scratchformer.backends.device import Device
@@ -38,28 +36,30 @@ def translate(args: argparse.Namespace) -> None:
 
     scratchformer translate runs/tiny --beam 4 sentences.en > sentences.de
     """
-    from scratchformer.text.tokenizer import TokenizerPair
-    from scratchformer.training.run import load_run
+    from scratchformer.training.run import RunDirectory, load_model, translator_of
 
+    RunDirectory(args.path).require("translation", "parsing")
     device, threads = machine_of(args)
-    loaded = load_run(args.path, args.checkpoint, threads=threads, device=device)
-    translator: Any = loaded
-    if isinstance(loaded.tokenizer, TokenizerPair):
-        from scratchformer.decoding.tree_parser import TreeParser  # only a parser needs it
-
-        translator = TreeParser(loaded)
-    options = search_options(args, args.path)
+    trained = load_model(args.path, args.checkpoint, threads=threads, device=device)
+    translator, options = translator_of(trained), search_options(args, trained.config)
     if args.nbest > options["beam"]:
         raise UserError(f"--nbest {args.nbest} must be at most the beam, {options['beam']}")
     lines = InputLines(args.files or [STANDARD_INPUT])
     if interactive := lines.are_typed():
         tell("Type a sentence and press Enter to translate it; Ctrl-D ends.")
-    found = translator.stream(lines, **options, nbest=args.nbest, interactive=interactive, place=lines.place)
+    search = partial(translator.stream, beam=options["beam"], alpha=options["alpha"], nbest=args.nbest)
+    stream = partial(search, interactive=interactive, place=lines.place)
+    if trained.config.data.task == "parsing":
+        from scratchformer.decoding.tree_parser import TreeParser  # only a parser needs it
+
+        found = TreeParser(translator).trees(lines, stream)
+    else:
+        found = stream(lines)
     for number, best in enumerate(found, 1):
         for translation in best:
             beginning = f"{number}\t{translation.score:.4f}\t" if args.nbest > 1 else ""
             print(beginning + translation.text, flush=interactive)
-    if remark := loaded.unknown.remark():
+    if remark := translator.unknown.remark():
         tell(remark)
 
 
@@ -93,20 +93,17 @@ class InputLines:
 def standard_input() -> Iterator[str]:
     if sys.stdin is None:
         raise UserError("standard input is closed")
-    for number, line in enumerate(iter(lambda: sys.stdin.buffer.readline(MAX_LINE_BYTES), b""), 1):
-        if len(line) == MAX_LINE_BYTES:
-            raise UserError(f"standard input, line {number}: longer than {MAX_LINE_BYTES} bytes")
+    for number, line in enumerate(iter(sys.stdin.buffer.readline, b""), 1):
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError:
             raise UserError(f"standard input, line {number}: not UTF-8") from None
 
 
-def search_options(args: argparse.Namespace, path: Path) -> dict[str, Any]:
+def search_options(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     """Beam and alpha, from the options or else from the run's configuration."""
-    decoding = configs.load(path / "config.toml").decoding
     given = {name: getattr(args, name) for name in ("beam", "alpha") if getattr(args, name) is not None}
-    decoding = replace(decoding, **given)
+    decoding = replace(config.decoding, **given)
     return {"beam": decoding.beam, "alpha": decoding.alpha}
 
 

@@ -67,7 +67,7 @@ def probabilities(logits: np.ndarray, sampling: Sampling) -> np.ndarray:
 
 
 def begin_text(tokenizer: Tokenizer, prompt: str) -> list[int]:
-    """The ids with which a text begins that continues the prompt: BOS if it is empty, or if the model expects it."""
+    """Encode the prompt of a text, after BOS if the prompt is empty or the model expects BOS."""
     ids = tokenizer.encode([prompt])[0]
     return [BOS, *ids] if tokenizer.begins_with_bos or not ids else ids
 

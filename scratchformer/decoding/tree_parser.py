@@ -11,8 +11,9 @@ import numpy as np
 
 from scratchformer.decoding.translator import Translation, Translator
 from scratchformer.errors import require_list
-from scratchformer.text.tokenizer import EOS, N_SPECIALS, Tokenizer, TokenizerPair
+from scratchformer.text.tokenizer import EOS, N_SPECIALS, Tokenizer
 from scratchformer.text.trees import CLOSING, MAX_DEPTH, Parse, phrase_labels, tags_first, tree_of
+from scratchformer.text.words import TokenizerPair
 
 # Punctuation at the end of a word, which treebanks have as a word of its own. Within a line, a full stop stays.
 ATTACHED = re.compile(r"(?<=[^\s,;:?!])([,;:]+(?=\s|$))|(?<=[^\s.,;:?!])([.?!]+\s*$)")
@@ -49,7 +50,7 @@ class TreeRules:
 
     A phrase holds at least one word, and closes before the phrase around it; the root closes after the last word, and
     then the output ends. A phrase opens only if there is room for its end. Where even the smallest tree has more
-    symbols than the search may write, the output breaks off, and `tree_of` repairs it.
+    symbols than the search may write, the output is cut off, and `tree_of` repairs it.
 
     target  the vocabulary of the symbols
     """
@@ -99,8 +100,7 @@ class TreeParser:
 
     def parse(self, sentences: Sequence[Sequence[str]], beam: int = 1, alpha: float = 0.0) -> list[Parse]:
         """The best tree over the words of each sentence; none may be empty. Raises ValueError for a string of words."""
-        require_list(sentences)
-        for words in sentences:
+        for words in [sentences, *sentences]:
             require_list(words)
         texts = [" ".join(words) for words in sentences]
         if any(text.split() != list(words) for text, words in zip(texts, sentences)):
@@ -108,17 +108,10 @@ class TreeParser:
         outputs = self.translator.translate(texts, beam, alpha)
         return [tree_of(output.split(), words, self.phrases) for output, words in zip(outputs, sentences)]
 
-    def stream(
-        self,
-        lines: Iterable[str],
-        beam: int = 4,
-        alpha: float = 0.6,
-        nbest: int = 1,
-        interactive: bool = False,
-        place: Callable[[int], str] = lambda index: f"sentence {index + 1}",
+    def trees(
+        self, lines: Iterable[str], stream: Callable[[Iterable[str]], Iterator[list[Translation]]]
     ) -> Iterator[list[Translation]]:
-        """The `nbest` best trees of each line in Penn brackets, best first. Arguments: `Translator.stream`."""
-        require_list(lines)
+        """The best trees of each line in Penn brackets, where `stream` is `Translator.stream` with its options."""
         waiting: deque[list[str]] = deque()
 
         def texts() -> Iterator[str]:
@@ -126,7 +119,7 @@ class TreeParser:
                 waiting.append(words_of(line))
                 yield " ".join(waiting[-1])
 
-        for best in self.translator.stream(texts(), beam, alpha, nbest, interactive, place):
+        for best in stream(texts()):
             words = waiting.popleft()
             trees = [str(tree_of(text.split(), words, self.phrases).tree) if words else "" for text, _ in best]
             yield [Translation(tree, score) for tree, (_, score) in zip(trees, best)]

@@ -12,19 +12,10 @@ from scratchformer.config import Config, DataConfig, TrainingConfig
 from scratchformer.doctor.findings import Finding, verdict
 from scratchformer.errors import UserError
 from scratchformer.tasks.task import Task
-from scratchformer.tasks.translation import Corpus, has_validation_text, prepared_directory, read_corpus
+from scratchformer.tasks.translation import has_validation_text, prepared_directory, read_corpus
 from scratchformer.text import bundled
 from scratchformer.text.batches import Batch, BatchPlan, Examples
-from scratchformer.text.corpora import (
-    Block,
-    Pairs,
-    ParallelFiles,
-    find_split,
-    nonblank_pairs,
-    plain_or_gz,
-    read_pairs,
-    stream_blocks,
-)
+from scratchformer.text.corpora import Block, Pairs, ParallelFiles, find_split, plain_or_gz, read_pairs, stream_blocks
 from scratchformer.text.tokenizer import PAD, UNK
 from scratchformer.training.schedule import planned_steps
 from scratchformer.training.trainer import TrainingData
@@ -46,9 +37,9 @@ class Text(NamedTuple):
     fraction: float = 1.0
 
 
-LARGE_FILE_BYTES = 2**25
-FIRST_LINES = 200_000
-"""Of a file larger than LARGE_FILE_BYTES, only this many lines are read, which takes about a second."""
+LARGE_FILE_BYTES = 2**23
+FIRST_LINES = 50_000
+"""Of a file larger than LARGE_FILE_BYTES, only this many lines are read and encoded, which takes a second or two."""
 
 MAX_BUNDLED_VOCABULARY = 5000
 """The bundled corpus is too small for a larger vocabulary; a configuration with one is meant for other text."""
@@ -64,9 +55,10 @@ def read_text(data: DataConfig) -> Text:
     if not large and not prepared_directory(data):
         corpus = read_corpus(data)
         return Text(corpus.train, read_held_out(data, corpus.val))
-    train, fraction = first_pairs(files) if large else (read_pairs(*files), 1.0)
+    train, fraction = first_pairs(files)
     val = read_pairs(*files_of(data, "val")) if has_validation_text(data) else None
-    return Text(train, read_held_out(data, val), f"the first {FIRST_LINES:,} lines" if large else "", fraction)
+    sample = f"the first {FIRST_LINES:,} lines" if fraction < 1 else ""
+    return Text(train, read_held_out(data, val), sample, fraction)
 
 
 def files_of(data: DataConfig, split: Literal["train", "val"]) -> ParallelFiles:
@@ -90,11 +82,14 @@ def read_held_out(data: DataConfig, val: Pairs | None) -> dict[str, Pairs]:
 
 
 def first_pairs(files: ParallelFiles) -> tuple[Pairs, float]:
-    """Read the pairs in the first lines of two large files, and estimate what fraction of the files these lines are."""
-    block = next(stream_blocks(files, FIRST_LINES), Block(b"", b"", 1))
-    pairs = nonblank_pairs(*block.lines(files))
+    """Read the pairs in the first lines of two files, and estimate what fraction of the files these lines are."""
+    blocks = stream_blocks(files, FIRST_LINES)
+    block = next(blocks, Block(files, b"", b"", 1))
+    pairs = block.pairs()
     if not pairs.source:
         raise UserError(f"no sentence pairs in the first {FIRST_LINES} lines of {files.source} and {files.target}")
+    if next(blocks, None) is None:
+        return pairs, 1.0
     source = plain_or_gz(files.source) or files.source
     n_bytes = len(gzip.compress(block.source, 6) if source.suffix == ".gz" else block.source)
     return pairs, min(1.0, n_bytes / source.stat().st_size)
@@ -181,19 +176,7 @@ SEVERITY = ["ok", "note", "FAIL"]
 
 # Examples of any task -------------------------------------------------------------------------------------------------
 
-MAX_ENCODED_PAIRS = 50_000
-"""At most this many sentence pairs, spread evenly over the text, are encoded; this takes a second or two."""
 SAMPLED_EXAMPLES = 20_000
-
-
-def sample_of(text: Text) -> tuple[Corpus, str, float]:
-    """-> pairs spread evenly over the text; which these are, in words, if not all; how many pairs each stands for"""
-    every = -(-len(text.train.source) // MAX_ENCODED_PAIRS)
-    source, target, line_numbers, n_empty = text.train
-    train = Pairs(source[::every], target[::every], line_numbers[::every], n_empty)
-    scale = every / text.fraction
-    sampled = f"{len(train.source):,} pairs taken evenly from {text.sample or 'the text'}" if scale > 1 else ""
-    return Corpus(train, text.held_out.get("val")), sampled, scale
 
 
 def probe_examples(data: TrainingData, task: Task, config: Config, sampled: str) -> Iterator[Finding]:
@@ -283,36 +266,21 @@ def plan_of(examples: Examples, training: TrainingConfig) -> BatchPlan:
     return BatchPlan(examples, *settings)
 
 
-class Steps(NamedTuple):
-    """The training steps that the data give.
-
-    positions   of a step, with padding, of the longer side
-    per_epoch   number of steps
-    total       number of steps of the training
-    """
-
-    positions: float
-    per_epoch: float
-    total: int
-
-
-def probe_batches(examples: Examples, config: Config, scale: float) -> tuple[Steps, list[Finding]]:
+def probe_batches(examples: Examples, config: Config, scale: float) -> tuple[int, list[Finding]]:
     """Look at the padding, and at how many times training goes through the text.
 
     scale  how many examples there are in all for each of these
+    -> the number of steps of the training, the findings
     """
     plan = plan_of(examples, config.training)
     epoch = plan.epoch(0)
-    sample = epoch[:SAMPLED_STEPS]
-    batches = [batch for indices in sample for batch in plan.micro_batches(indices)]
+    batches = [batch for indices in epoch[:SAMPLED_STEPS] for batch in plan.micro_batches(indices)]
     two_sides = config.model.architecture == "encoder-decoder"
     n_tokens = sum(batch.n_source_tokens + two_sides * batch.n_target_tokens for batch in batches)
     padding = 1 - n_tokens / sum(batch.n_positions for batch in batches)
-    positions = sum(len(batch.indices) * int(examples.lengths[batch.indices].max()) for batch in batches) / len(sample)
-    total = planned_steps(config, examples.n_targets, len(epoch))
-    steps = Steps(positions, len(epoch) * scale, total)
-    epochs = total / steps.per_epoch
-    return steps, [
+    total, per_epoch = planned_steps(config, examples.n_targets, len(epoch)), len(epoch) * scale
+    epochs = total / per_epoch
+    return total, [
         Finding(
             "padding",
             "little: a position of padding takes as much time as a real token",
@@ -324,7 +292,7 @@ def probe_batches(examples: Examples, config: Config, scale: float) -> tuple[Ste
         Finding(
             "epochs",
             "training sees all of the text at least once, and at most a few hundred times",
-            f"a step has about {examples.n_targets / len(epoch):,.0f} target tokens, an epoch {steps.per_epoch:,.0f} "
+            f"a step has about {examples.n_targets / len(epoch):,.0f} target tokens, an epoch {per_epoch:,.0f} "
             f"steps; {total:,} steps are {epochs:.1f} epochs",
             "ok" if 1 <= epochs <= 300 else "note",
             "check training.steps and training.max_tokens; batches as large as the text",

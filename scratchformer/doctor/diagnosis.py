@@ -17,7 +17,7 @@ from scratchformer.doctor.findings import CodeProbe, Finding, components, one_li
 from scratchformer.doctor.fixtures import small_config
 from scratchformer.errors import UserError
 from scratchformer.tasks.task import task_named, vocabulary_of
-from scratchformer.tasks.translation import open_prepared, prepared_directory
+from scratchformer.tasks.translation import Corpus, open_prepared, prepared_directory
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training.run import RunDirectory
 
@@ -41,7 +41,7 @@ def examine(config: Config, run: RunDirectory | None = None, only_code: bool = F
 def existing_tokenizer(config: Config, run: RunDirectory | None) -> Tokenizer | None:
     """The tokenizer of the run, of the prepared text or of the pretrained run; None if there is none yet."""
     if run:
-        return run.read_tokenizer()
+        return run.read_tokenizer(run.require())
     directory, pretrained = prepared_directory(config.data), config.training.pretrained
     if directory and config.data.task == "translation":
         return open_prepared(directory, config)[0]
@@ -86,10 +86,11 @@ def catch_errors(findings: Iterator[Finding]) -> Iterator[Finding]:
 
 def probe_setup(config: Config, run: RunDirectory | None, data: Any, tokenizer: Tokenizer | None) -> Iterator[Finding]:
     """Check the data, the configuration, the run and the machine. data: of `read_data`"""
-    task, examples, steps, sampled, scale = task_named(config.data.task), None, None, "", 1.0
+    task, examples, n_steps, sampled, scale = task_named(config.data.task), None, config.training.steps, "", 1.0
     if isinstance(data, Text):
         yield from data_probes.probe_pairs(data)
-        data, sampled, scale = data_probes.sample_of(data)
+        sampled, scale = data.sample, 1 / data.fraction
+        data = Corpus(data.train, data.held_out.get("val"))
     if data is None:
         size = f"model.vocab_size = {config.model.vocab_size}"
         seen = f"none is given (--data, --text), and the bundled corpus is too small for {size}"
@@ -99,6 +100,7 @@ def probe_setup(config: Config, run: RunDirectory | None, data: Any, tokenizer: 
             tokenizer = tokenizer or task.train_tokenizer(data, config)
             config = task.settled(config, tokenizer)
             encoded = task.encode(data, tokenizer, config)
+            encoded.require_fit(config.training.tokens_per_batch)
         except UserError as error:
             expected = "vocabulary, lengths and batch size suit the data"
             seen = f"not checked: in {sampled}, {error}" if sampled else str(error)
@@ -107,14 +109,14 @@ def probe_setup(config: Config, run: RunDirectory | None, data: Any, tokenizer: 
         else:
             examples = encoded.train
             yield from data_probes.probe_examples(encoded, task, config, sampled)
-            steps, findings = data_probes.probe_batches(examples, config, scale)
+            n_steps, findings = data_probes.probe_batches(examples, config, scale)
             yield from findings
 
-    yield from setup_probes.probe_schedule(config, steps.total if steps else config.training.steps)
-    costs = yield from setup_probes.probe_new_model(config)
+    yield from setup_probes.probe_schedule(config, n_steps)
+    yield from setup_probes.probe_new_model(config)
     if run:
         yield from setup_probes.probe_run(run, data_probes.sample_batch(examples) if examples else None)
-    yield from setup_probes.probe_machine(config, run, costs, steps)
+    yield from setup_probes.probe_machine(config, run)
 
 
 class Diagnosis:

@@ -11,10 +11,9 @@ from scratchformer.config import ModelConfig
 from scratchformer.nn import gradient_cases
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradient_cases import FLOAT64, SMALL, with_random_vectors
-from scratchformer.nn.llama import INNER_POSITIONS
 from scratchformer.nn.ops import Ops
 from scratchformer.nn.parameter import Array
-from scratchformer.nn.registry import BUILT_IN
+from scratchformer.nn.registry import BUILT_IN, INNER_POSITIONS
 
 
 def small_config(config: ModelConfig) -> ModelConfig:

@@ -1,32 +1,31 @@
 """Probes of the configuration, the run and this machine for `scratchformer doctor`: the new model before its first
-step, the learning rate, the log and the weights of a run, and whether memory, disk and time suffice."""
+step, the learning rate, the log and the weights of a run, and whether memory and disk suffice."""
 
 from __future__ import annotations
 
 import math
 import shutil
-import time
 from pathlib import Path
-from typing import Any, Generator, Iterator
+from typing import Any, Iterator
 
 import numpy as np
 
 from scratchformer.config import Config, ModelConfig
-from scratchformer.doctor.data_probes import Steps
 from scratchformer.doctor.findings import Finding, Verdict, verdict
 from scratchformer.errors import UserError
-from scratchformer.experiments.sizes import checkpoint_bytes, format_duration, kept_bytes
+from scratchformer.experiments.sizes import checkpoint_bytes
 from scratchformer.limits import machine_memory_bytes
 from scratchformer.nn.loss import batch_loss, batch_loss_backward, cross_entropy
 from scratchformer.nn.model import Model
 from scratchformer.nn.models import new_model
 from scratchformer.nn.ops import PAD, Ops, using
+from scratchformer.nn.optim import scheduled
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.sizes import FLOAT_BYTES, parameter_counts
 from scratchformer.tasks.digits import positions_of
 from scratchformer.text.batches import Batch
 from scratchformer.training.run import RunDirectory, load_model
-from scratchformer.training.schedule import LIMITS, peak_rate, relative_peak, sum_of_rates, warmup_share
+from scratchformer.training.schedule import LIMITS, rates
 
 GIB = 2**30
 
@@ -44,31 +43,25 @@ MAX_MULTIPLICATIONS = 5e10
 """The pass takes as many positions as cost about this many multiplications: a second or two on one core."""
 
 
-def probe_new_model(config: Config) -> Generator[Finding, None, tuple[float, float] | None]:
-    """Judge the loss, the gradients and the hidden units of a new model in one pass on random inputs.
-
-    Returns seconds and kept bytes of forward and backward for each position, or for each pair of a source and a target
-    position; None if the model is too large for this machine.
-    """
+def probe_new_model(config: Config) -> Iterator[Finding]:
+    """Judge the loss, the gradients and the hidden units of a new model in one pass on random inputs."""
     needed, limit = training_bytes(config.model), machine_memory_bytes()
     if limit is not None and needed > 0.8 * limit:
         expected = "loss, gradients and hidden units of the new model have sensible sizes"
         seen = f"not checked: the model needs {needed / GIB:.1f} GiB of {limit / GIB:.1f} GiB of memory"
         yield Finding("before the first step", expected, seen, "skipped")
-        return None
+        return
     with np.errstate(all="ignore"):  # in broken code; the result shows it
         model = new_model(config.model, config.training.seed)
-        usual = usual_length(config)
-        length = min(SENTENCE_LENGTH, usual) if config.model.reads_text else usual
+        of_text = min(SENTENCE_LENGTH, config.data.max_length)
+        length = of_text if config.model.reads_text else positions_of(config.model)
         affordable = int(min(config.training.tokens_per_batch, MAX_MULTIPLICATIONS / (6 * model.store.data.size)))
         random, n = np.random.default_rng(config.training.seed), max(1, max(MIN_POSITIONS, affordable) // length)
         inputs, targets = random_batch(config.model, n, length, random)
         yield first_loss(model, config.model, *(each[: MIN_POSITIONS // length] for each in (*inputs, targets)))
         recorder = ReluRecorder()
         with using(recorder):
-            start = time.perf_counter()
             batch_loss_backward(model, inputs, targets)
-            seconds = (time.perf_counter() - start) / (len(targets) * length)
         stacks = {name: getattr(model, name).layers for name in ("encoder", "decoder") if hasattr(model, name)}
         norms = {name: np.array([gradient_norm(layer) for layer in layers]) for name, layers in stacks.items()}
         ratio = float(np.max([np.max(each) / max(np.min(each), 1e-30) for each in norms.values()]))
@@ -82,35 +75,6 @@ def probe_new_model(config: Config) -> Generator[Finding, None, tuple[float, flo
         "weights that are too large, or a missing normalization",
     )
     yield dead_units("hidden units before the first step", recorder)
-    return seconds, kept_per_position(model, config, random)
-
-
-LONGEST_MEASURED = 128
-"""A window of 8,192 positions would itself take more memory than a machine may have."""
-
-
-def kept_per_position(model: Model, config: Config, random: np.random.Generator) -> float:
-    """Bytes that forward keeps for each position of a usual example.
-
-    A layer keeps so much for each position, and attention so much for each pair of positions. So what a long example
-    would keep follows from three short ones, by the parabola through them.
-    """
-    usual, longest = usual_length(config), LONGEST_MEASURED
-    lengths = [longest // 4, longest // 2, longest] if usual > longest else [usual]
-    kept = [kept_bytes(model, random_batch(config.model, 2, length, random)[0]) / 2 for length in lengths]
-    return float(np.polyval(np.polyfit(lengths, kept, len(lengths) - 1), usual)) / usual
-
-
-MEAN_LENGTH = 30
-"""Of sentences, in tokens."""
-
-
-def usual_length(config: Config) -> int:
-    """Positions of a usual example: the windows of a language model are all full."""
-    if not config.model.reads_text:
-        return positions_of(config.model)
-    longest = config.data.max_length
-    return longest if config.data.task == "language-model" else min(longest, MEAN_LENGTH)
 
 
 def random_batch(
@@ -197,7 +161,7 @@ def dead_units(probe: str, recorder: ReluRecorder) -> Finding:
 
 def probe_schedule(config: Config, n_steps: int) -> Iterator[Finding]:
     """n_steps: the length of the training."""
-    training, share, peak = config.training, warmup_share(config, n_steps), relative_peak(config)
+    training, (share, peak, total) = config.training, rates(config, n_steps)
     yield Finding(
         "warm-up",
         "a small part of training, at most half of it",
@@ -209,7 +173,8 @@ def probe_schedule(config: Config, n_steps: int) -> Iterator[Finding]:
         "peak learning rate",
         "between 0.001 and 0.1 of the typical size of a weight, d_model^-0.5, because Adam moves each weight by up to "
         "the learning rate; the paper's base model has 7.0e-4, which is 0.016 of that size",
-        f"{peak_rate(config):.1e} at step {training.warmup}, which is {peak:.2g} of the typical size of a weight",
+        f"{scheduled(config, training.warmup):.1e} at step {training.warmup}, which is {peak:.2g} of the typical size "
+        "of a weight",
         verdict(peak, 0.1, LIMITS["peak learning rate"]) if peak >= 0.001 else "note",
         (
             "training.learning_rate is too large or too small"
@@ -218,7 +183,6 @@ def probe_schedule(config: Config, n_steps: int) -> Iterator[Finding]:
             "sqrt(d_model warmup)"
         ),
     )
-    total = sum_of_rates(config, n_steps)
     yield Finding(
         "sum of learning rates",
         "in the whole training, each weight can move by many times its typical size (base model: about 540); below 10 "
@@ -264,14 +228,9 @@ WINDOW = 0.05
 
 def probe_log(run: RunDirectory) -> Finding:
     probe, expected = "log of the run", "the loss falls and stays low; all numbers are finite"
-    try:
-        entries = run.read_log("step") if run.log_file.exists() else []
-        entries = [entry for entry in entries if entry.get("grad_norm", 0) is not None]  # fp16 skips some steps
-        losses, norms = (np.array([float(entry[key]) for entry in entries]) for key in ("loss", "grad_norm"))
-        validations = [float(entry["loss"]) for entry in run.read_log("validation")] if entries else []
-    except (UserError, KeyError, TypeError, ValueError) as error:
-        seen = f"{run.log_file}: an entry without a valid number ({error})"
-        return Finding(probe, expected, seen, "FAIL", "a damaged file")
+    entries = [entry for entry in run.read_log("step") if entry["grad_norm"] is not None]  # fp16 skips some steps
+    losses, norms = (np.array([entry[key] for entry in entries]) for key in ("loss", "grad_norm"))
+    validations = [entry["loss"] for entry in run.read_log("validation")]
     if len(entries) < MIN_STEPS:
         return Finding(probe, expected, f"{len(entries)} steps are logged, which is too few to judge", "skipped")
     finite = np.isfinite(losses) & np.isfinite(norms)
@@ -323,10 +282,8 @@ def count_spikes(losses: np.ndarray, nats: float, window: int = 50) -> int:
 # The machine ----------------------------------------------------------------------------------------------------------
 
 
-def probe_machine(
-    config: Config, run: RunDirectory | None, costs: tuple[float, float] | None, steps: Steps | None
-) -> Iterator[Finding]:
-    """Look at the disk for the checkpoints, the memory for a step, and the time. costs: of `probe_new_model`"""
+def probe_machine(config: Config, run: RunDirectory | None) -> Iterator[Finding]:
+    """Look at the disk for the checkpoints, and at the memory for the weights."""
     training, path, limit = config.training, run.path if run else Path(), machine_memory_bytes()
     needed = checkpoint_bytes(config)
     used = sum(file.stat().st_size for file in path.glob("checkpoints/*")) if run else 0
@@ -338,26 +295,12 @@ def probe_machine(
         verdict((needed - used) / max(free, 1), 0.8, 1.0),
         "lower training.keep, or choose another --out",
     )
-    seconds, kept = costs or (None, 0.0)
-    needed = training_bytes(config.model) + int(kept * training.tokens_per_batch)
+    needed = training_bytes(config.model)
     has = f"this machine has {limit / GIB:.1f} GiB" if limit else "this system does not report how much it has"
     yield Finding(
         "memory",
-        "weights, gradients, moments and the activations of a micro-batch fit into memory",
-        f"about {needed / GIB:.2f} GiB needed; {has}",
+        "weights, gradients and moments take less than all memory; `train --dry-run` measures the rest, and the time",
+        f"{needed / GIB:.2f} GiB needed; {has}",
         verdict(needed / limit, 0.8, 1.0) if limit else "skipped",
-        "lower training.tokens_per_batch and raise training.accumulation by the same factor: each step then has the "
-        "same size, but is computed in smaller pieces",
+        "this size is meant for another machine: take a smaller preset",
     )
-    if seconds:
-        n_steps = steps.total if steps else training.steps
-        seconds *= steps.positions if steps else training.tokens_per_batch * training.accumulation
-        epoch = f", an epoch {format_duration(seconds * steps.per_epoch)}" if steps else ""
-        yield Finding(
-            "time on this machine",
-            "at most a week, estimated from one batch",
-            f"a step about {format_duration(seconds)}{epoch}, all {n_steps:,} steps "
-            f"{format_duration(seconds * n_steps)}",
-            verdict(seconds * n_steps, 7 * 86400, math.inf),
-            "this size is meant for GPUs; on a CPU, take a smaller preset or stop earlier (--minutes)",
-        )

@@ -6,14 +6,12 @@ before it begins.
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 from tqdm import tqdm
 
-from scratchformer import config as configs
 from scratchformer.config import DataConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError, printable
@@ -72,9 +70,7 @@ def read_parallel(files: ParallelFiles) -> tuple[list[str], list[str]]:
 
 
 @contextmanager
-def open_output(
-    path: Path | None, texts: Sequence[Path] = (), runs: tuple[RunDirectory, ...] = ()
-) -> Iterator[Callable[[list[str]], None]]:
+def open_output(path: Path | None, texts: Sequence[Path] = ()) -> Iterator[Callable[[list[str]], None]]:
     """Open a file -> write(lines). The file gets its name when the block ends. Without a path, nothing is written.
 
     A file that is one of the `texts`, or one of a run or a prepared corpus, is refused.
@@ -84,7 +80,7 @@ def open_output(
         return
     if path.resolve() in [text.resolve() for text in texts]:
         raise UserError(f"{path}: is a text of the run or of the test set; write the output elsewhere")
-    require_place(path, *runs)
+    require_place(path)
     with whole_file(path) as file:
         yield lambda lines: file.writelines(f"{line}\n".encode() for line in lines)
 
@@ -191,50 +187,37 @@ def comparison_as_text(comparisons: list[Comparison], name: str, other_name: str
 # Runs -----------------------------------------------------------------------------------------------------------------
 
 
-def require_same_languages(run: RunDirectory, other: RunDirectory) -> None:
-    """Refuse two runs that translate between other languages, because no test set is for both."""
-    other.require()
-    ours, theirs = (configs.load(each.config_file).data for each in (run, other))
-    if (ours.source_language, ours.target_language) != (theirs.source_language, theirs.target_language):
-        raise UserError(
-            f"{run.path} translates from {ours.source_language} to {ours.target_language}, but {other.path} from "
-            f"{theirs.source_language} to {theirs.target_language}: they cannot be compared"
-        )
+def shared_test_set(runs: Sequence[RunDirectory], source: Path | None, reference: Path | None) -> ParallelFiles:
+    """The given files, or the test set of all these runs, which must translate between the same languages."""
+    data = [run.require().data for run in runs]
+    languages = [f"from {each.source_language} to {each.target_language}" for each in data]
+    for run, each in zip(runs, languages):
+        if each != languages[0]:
+            raise UserError(f"{runs[0].path} translates {languages[0]}, but {run.path} {each}: they cannot be compared")
+    files = [find_test_set(each, source, reference) for each in data]
+    for run, own in zip(runs, files):
+        if own != files[0] and read_parallel(own) != read_parallel(files[0]):
+            raise UserError(f"{run.path}: its test text is not that of {runs[0].path}; give --source and --reference")
+    return files[0]
 
 
-class System(NamedTuple):
-    """A trained model with its search options."""
+def translate(translator: Translator, sentences: list[str], title: str, beam: int, alpha: float) -> list[str]:
+    """The best translation of each sentence, in order. Shows a progress bar with this title on a terminal."""
+    translations = translator.stream(sentences, beam, alpha)
+    shown = tqdm(translations, title, len(sentences), unit=" sentences", disable=None, leave=False)
+    return [best[0].text for best in shown]
 
-    run: RunDirectory
-    checkpoint: Path
-    step: int  # after which the checkpoint was taken
-    translator: Translator
-    beam: int
-    alpha: float
 
-    @property
-    def name(self) -> str:
-        """The run and the checkpoint, for messages."""
-        return printable(f"{self.run.path} ({self.checkpoint.stem})")
-
-    def translate(self, sentences: list[str]) -> list[str]:
-        """The best translation of each sentence, in order. Shows a progress bar on a terminal."""
-        translations = self.translator.stream(sentences, self.beam, self.alpha)
-        title = f"translate with {self.name}"
-        shown = tqdm(translations, title, len(sentences), unit=" sentences", disable=None, leave=False)
-        return [best[0].text for best in shown]
-
-    def evaluate(
-        self, files: ParallelFiles, translations: list[str], references: list[str], language: str, with_paper: bool
-    ) -> Evaluation:
-        """Score translations of a test set, and say by which checkpoint and search they were reached."""
-        scored = assess(translations, references, language, with_paper)
-        scores, name = scored.record, printable(self.checkpoint.name)
-        conditions = {"checkpoint": name, "step": self.step, "beam": self.beam, "alpha": self.alpha}
-        conditions |= {"source": os.path.abspath(files.source), "reference": os.path.abspath(files.target)}
-        text = (
-            f"{scored.text}\n{scores['n_sentences']} sentences, beam {self.beam}, alpha {self.alpha:g}, length ratio "
-            f"{scores['length_ratio']:.3f}, brevity penalty {scores['brevity_penalty']:.3f}\n"
-            f"{printable(str(self.run.path))}: {name}, step {self.step}"
-        )
-        return Evaluation(conditions | scores, text)
+def with_conditions(scored: Evaluation, conditions: dict[str, Any], path: Path) -> Evaluation:
+    """The scores of a run, and by which checkpoint and which search they were reached."""
+    record = conditions | scored.record
+    text = (
+        "{n_sentences} sentences, beam {beam}, alpha {alpha:g}, length ratio {length_ratio:.3f}, brevity penalty "
+        "{brevity_penalty:.3f}"
+    )
+    lines = [
+        scored.text,
+        text.format(**record),
+        f"{printable(str(path))}: {record['checkpoint']}, step {record['step']}",
+    ]
+    return Evaluation(record, "\n".join(lines))

@@ -1,7 +1,7 @@
-"""Draw what a run has learnt: loss and BLEU, the learning rate, the position vectors, and attention.
+"""Draw what a run has learnt: loss and BLEU, the learning rate, and attention.
 
 Each function returns a matplotlib Figure that belongs to no window and no backend; `save` writes it as PNG or SVG. The
-same input gives the same file, byte for byte. The colours can be distinguished by colour-blind readers, and in grey.
+colours can be distinguished by colour-blind readers, and in grey.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
 import numpy as np
-from matplotlib import rc_context, style
+from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
@@ -26,28 +26,21 @@ from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
 from scratchformer.files import make_directory, whole_file
 from scratchformer.nn.attention import attention_weights
-from scratchformer.nn.layers import LearnedPositions, sinusoids
 from scratchformer.nn.optim import scheduled
-from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import encode_sequences
-from scratchformer.text.tokenizer import BOS, EOS, TokenizerPair
+from scratchformer.text.tokenizer import BOS, EOS
+from scratchformer.text.words import TokenizerPair
 from scratchformer.training.run import RunDirectory, require_place
 
 DARK, LIGHT, ACCENT = "#00315c", "#9ecae1", "#d95f02"
 """Two blues and an orange (ColorBrewer), which also differ in lightness."""
 
 COLOUR_MAP = "viridis"
-SHOWN_POSITIONS = 100
-"""Number of sinusoidal positions to draw."""
-
 MOST_PIECES = 100
 """A figure of attention to more pieces of text could not be read."""
 
 FONTS = ("DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "PingFang SC", "Microsoft YaHei", "Arial Unicode MS")
 """Fonts for the text of a sentence, as far as they are installed: Matplotlib's own, then those with other scripts."""
-
-METADATA: dict[str, dict[str, Any]] = {".png": {"Software": None}, ".svg": {"Date": None}}
-"""The formats that `save` writes, each without the metadata by which matplotlib would make every file different."""
 
 as_default_style = style.context("default")
 """A decorator that gives a figure the style of the lessons, whatever style the reader's notebook has."""
@@ -56,12 +49,16 @@ Entries = Sequence[dict[str, Any]]
 """Entries of a run's log, oldest first."""
 
 
+@as_default_style
 def save(figure: Figure, path: Path) -> Path:
     """Write the figure, whole or not at all, as PNG (150 dots per inch) or SVG, on opaque white. -> path"""
     require_place(path)
-    drawn = encoded(figure, path)
+    if path.suffix.lower() not in (".png", ".svg"):
+        raise UserError(f"{path}: a figure is saved as .png or .svg, not as {path.suffix or 'a file without suffix'}")
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=path.suffix[1:].lower(), dpi=150, facecolor="white")
     with whole_file(path, "cannot write the figure") as file:
-        file.write(drawn)
+        file.write(drawn.getvalue())
     return path
 
 
@@ -71,20 +68,6 @@ def save_in_run(figure: Figure, run: RunDirectory, name: str) -> Path:
         raise UserError(f"{run.figures}: is a link, which may lead elsewhere")
     make_directory(run.figures)
     return save(figure, run.figures / f"{name}.png")
-
-
-@as_default_style
-def encoded(figure: Figure, path: Path) -> bytes:
-    """The contents of a file of this name."""
-    suffix = path.suffix.lower()
-    if suffix not in METADATA:
-        raise UserError(
-            f"{path}: a figure is saved as {' or '.join(METADATA)}, not as {suffix or 'a file without suffix'}"
-        )
-    file = io.BytesIO()
-    with rc_context({"svg.hashsalt": "scratchformer"}):
-        figure.savefig(file, format=suffix[1:], dpi=150, facecolor="white", metadata=METADATA[suffix])
-    return file.getvalue()
 
 
 # Training -------------------------------------------------------------------------------------------------------------
@@ -107,10 +90,10 @@ def loss_figure(run: RunDirectory) -> Figure:
     loss_axes, *bleu_axes = figure.subplots(len(ratios), sharex=True, squeeze=False, height_ratios=ratios)[:, 0]
     losses, window = column(steps, "loss"), max(1, len(steps) // 50)
     loss_axes.plot(millions(steps), losses, color=LIGHT, linewidth=0.8, label="training, each step")
-    mean = running_mean(losses, column(steps, "target_tokens"), window)
+    mean = np.convolve(losses, np.full(window, 1 / window), "valid")
     name = f"training, running mean, window {window} (smoothed objective, with dropout)"
     line = "o-" if len(steps) == 1 else "-"  # a single point makes no line
-    loss_axes.plot(millions(steps), mean, line, color=DARK, label=name)
+    loss_axes.plot(millions(steps)[window // 2 :][: len(mean)], mean, line, color=DARK, label=name)
     dots: Any = {"marker": "o", "color": ACCENT, "markersize": 4}
     if validations:
         best = min(entry["loss"] for entry in validations)
@@ -124,18 +107,6 @@ def loss_figure(run: RunDirectory) -> Figure:
         label(axes, "Validation BLEU, greedy search", y="BLEU")
     figure.axes[-1].set_xlabel("target tokens seen, in millions")
     return figure
-
-
-def running_mean(values: np.ndarray, weights: np.ndarray, window: int) -> np.ndarray:
-    """The weighted mean of about `window` values around each value.
-
-    The window is narrower at the beginning, where the loss falls so steeply that the mean would miss the curve.
-    """
-    sums, totals = (np.concatenate([[0.0], np.cumsum(x)]) for x in (values * weights, weights))
-    at = np.arange(len(values))
-    reach = np.minimum(window // 2, at)
-    start, end = at - reach, np.minimum(at + reach + 1, len(values))
-    return (sums[end] - sums[start]) / (totals[end] - totals[start])
 
 
 def column(entries: Entries, name: str) -> np.ndarray:
@@ -189,54 +160,12 @@ def label(axes: Axes, title: str, x: str = "", y: str = "") -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-# Positions ------------------------------------------------------------------------------------------------------------
-
-
-@as_default_style
-def positions_figure(model: Transformer) -> Figure:
-    """Draw the vectors that encode positions (paper §3.5), sinusoidal or learned (Table 3, row E).
-
-    Left:   position x channel of d_model; the values have no unit. Of sinusoids, the even channels (sines) come first,
-            then the odd ones (cosines): in the model's order they alternate, and would blur.
-    Right:  the dot product of each vector with the one in the middle, over their distance in positions.
-
-    Encoder and decoder share the sinusoids, so there is one row; their learned tables differ, so there are two.
-    Raises UserError for other positions.
-    """
-    if model.config.positions not in ("sinusoidal", "learned"):
-        raise UserError(f"model.positions={model.config.positions}: there are no vectors of positions to draw")
-    D = model.config.d_model
-    order, channels = np.arange(D), "channel"
-    layers = {"encoder": model.source_positions, "decoder": model.target_positions}
-    tables = {
-        f"Learned positions of the {stack}": np.asarray(layer.weight.data)
-        for stack, layer in layers.items()
-        if isinstance(layer, LearnedPositions)
-    }
-    if not tables:
-        tables = {"Sinusoidal positions": sinusoids(0, SHOWN_POSITIONS, D)}
-        order, channels = np.concatenate([order[0::2], order[1::2]]), "channel: 0, 2, 4 ..., then 1, 3, 5 ..."
-    figure = Figure(figsize=(11, 4.2 * len(tables)), layout="constrained")
-    rows = figure.subplots(len(tables), 2, squeeze=False)
-    for (title, vectors), (map_axes, product_axes) in zip(tables.items(), rows):
-        middle, largest = len(vectors) // 2, float(np.abs(vectors).max())
-        image = draw_matrix(map_axes, vectors[:, order], -largest, largest)
-        ticks = np.unique(np.linspace(0, D, 5, dtype=int).clip(max=D - 1))
-        map_axes.set_xticks(ticks, order[ticks])
-        map_axes.set(title=title, xlabel=channels, ylabel="position")
-        figure.colorbar(image, ax=map_axes, label="value")
-        product_axes.plot(np.arange(len(vectors)) - middle, vectors @ vectors[middle], color=DARK)
-        title, distance = f"Dot product with the vector of position {middle}", f"distance from position {middle}"
-        label(product_axes, title, x=distance, y="dot product")
-    return figure
+# Attention ------------------------------------------------------------------------------------------------------------
 
 
 def draw_matrix(axes: Axes, values: np.ndarray, lowest: float, highest: float) -> AxesImage:
     """One cell for each value, row 0 on top."""
     return axes.imshow(values, COLOUR_MAP, aspect="auto", interpolation="none", vmin=lowest, vmax=highest)
-
-
-# Attention ------------------------------------------------------------------------------------------------------------
 
 
 class TranslationAttention(NamedTuple):

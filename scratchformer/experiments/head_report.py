@@ -178,7 +178,6 @@ def alignment_accuracies(seen: Sequence[SentenceAttention], examples: Sequence[E
     """The share of the right source words that attention and baselines find (`heads.AlignmentScore.accuracy`)."""
     chosen = {
         "attention of the last layer": [heads.aligned_words(each.cross[-1].mean(axis=0), each) for each in seen],
-        "rollout": [heads.aligned_words(heads.rollout(each), each) for each in seen],
         "diagonal": [diagonal_of(example) for example in examples],
     }
     scores = {name: heads.alignment_score(found, examples).accuracy for name, found in chosen.items()}

@@ -144,33 +144,6 @@ def chance_accuracy(examples: Sequence[Example]) -> float:
     return sum(expected) / sum(map(n_aligned, examples))
 
 
-# Attention rollout ----------------------------------------------------------------------------------------------------
-
-
-def rollout(attention: SentenceAttention) -> np.ndarray:
-    """Shares of the source pieces in the state that writes each piece: (T, S)
-
-    Attention rollout (Abnar & Zuidema 2020, §3) multiplies the attention of all layers, as if nothing else mixed them:
-
-        R_l = (W_l / 2 + I / 2) R_(l-1),   R_0 = I
-
-    W is the mean over a layer's heads, and I stands for the residual connection, which is given half of the weight
-    whatever the model does. In the decoder, self-attention mixes target positions like this; then cross-attention gives
-    half of the weight to the encoder's output, so to its rollout. What a row lacks to 1 is the share of the target.
-
-    Differs:  the source treats encoders only. The decoder's part here follows the same rule.
-    """
-    encoder, decoder, cross = (each.mean(axis=1) for each in attention[:3])  # (N, S, S), (N, T, T), (N, T, S)
-    of_encoder = np.eye(encoder.shape[-1])
-    for weights in encoder:
-        of_encoder = (weights @ of_encoder + of_encoder) / 2
-    source = np.zeros(cross.shape[1:])
-    for self_weights, cross_weights in zip(decoder, cross):
-        source = (self_weights @ source + source) / 2
-        source = (cross_weights @ of_encoder + source) / 2
-    return source
-
-
 # Pronouns: attention to one of two nouns ------------------------------------------------------------------------------
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
-from scratchformer import config as configs
 from scratchformer.config import Config, DataConfig, DecodingConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError, printable
@@ -26,7 +25,7 @@ from scratchformer.text.bundled import Example
 from scratchformer.text.corpora import find_split, read_lines
 from scratchformer.text.tokenizer import EOS, UNK, Tokenizer
 from scratchformer.training import checkpoints
-from scratchformer.training.run import RunDirectory, checkpoint_file, load_run, require_task
+from scratchformer.training.run import RunDirectory, checkpoint_file, load_run
 
 FORMAT = 1
 MOST_PARAMETERS = 16_000_000
@@ -75,8 +74,7 @@ def describe(
     the schedule and label smoothing, a thinned log, one translation at several steps of the training, example
     sentences, and suggestions for some of them.
     """
-    require_task(run, "translation")
-    config = configs.load(run.config_file)
+    config = run.require("translation")
     require_engine_for(run, config)
     file = checkpoint_file(run.checkpoints, checkpoint)
     translator = load_run(run.path, file)
@@ -152,9 +150,9 @@ NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 
 
 def describe_tokenizer(tokenizer: Tokenizer, path: Path) -> dict[str, Any]:
-    """Return the input of byte-pair encoding: pieces as labels, their scores and kinds, and the text that UNK becomes.
+    """Return what byte-pair encoding needs: pieces as labels, their scores and kinds, and the text of UNK.
 
-    A model with other rules than those of `Tokenizer.train` is refused: the page knows no other.
+    The page knows only the rules of `Tokenizer.train`, so a model with other rules is refused.
     """
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.serialized)
     ids = range(tokenizer.vocab_size)

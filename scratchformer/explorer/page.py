@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from scratchformer.errors import UserError
-from scratchformer.experiments.markdown import MARK
 from scratchformer.files import whole_file
-from scratchformer.training.run import RunDirectory, require_place
+from scratchformer.training.run import require_place
 
 WEB = Path(__file__).parent / "web"
+MARK = "<!-- Written by scratchformer, which will replace this file. -->"
+"""The first line of a page that we wrote."""
 
 IMPORT = re.compile(r'import \{ ([\w$, ]+) \} from "(\.\.?/[\w./-]+\.js)";')
 EXPORT = re.compile(r"export (?=(?:(?:async )?function\*?|class|const) ([\w$]+))")
@@ -29,9 +30,9 @@ def write_explorer(out: Path, description: dict[str, Any], weights: bytes) -> by
     return html
 
 
-def require_page_place(out: Path, *runs: RunDirectory) -> None:
+def require_page_place(out: Path) -> None:
     """Refuse a name that does not end in .html, or that a file has which we did not write; see also `require_place`."""
-    require_place(out, *runs)
+    require_place(out)
     if out.suffix.lower() != ".html":
         raise UserError(f"{out}: the page is saved as .html, not as {out.suffix or 'a file without suffix'}")
     if out.exists():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 from scratchformer.errors import UserError
 
 LOOPBACK = "127.0.0.1"
-PLACES = ("/", "/explorer.html")
 
 
 class PageServer(ThreadingHTTPServer):
@@ -35,8 +33,6 @@ class PageServer(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore a browser that closes its connection early."""
-        if not isinstance(sys.exc_info()[1], OSError):
-            super().handle_error(request, client_address)
 
 
 class Request(BaseHTTPRequestHandler):
@@ -46,12 +42,14 @@ class Request(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Send the page; refuse other places (404)."""
-        if self.path.partition("?")[0] not in PLACES:
+        if self.path.partition("?")[0] not in ("/", "/explorer.html"):
             return self.send_error(HTTPStatus.NOT_FOUND)
         self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
-        self.send_header("Content-Length", str(len(self.server.html)))
-        self.send_header("Cache-Control", "no-store")
+        for name, value in (
+            ("Content-Type", "text/html; charset=utf-8"),
+            ("Content-Length", str(len(self.server.html))),
+        ):
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(self.server.html)
 

@@ -1,7 +1,7 @@
 """The model: every layer with its forward and its hand-written backward, and the proof that they agree."""
 
 import importlib
-from typing import Any
+from typing import Any, Callable
 
 MODULES = {
     "attention": ("CrossAttention", "Mask", "ScaledDotProductAttention", "SelfAttention"),
@@ -24,9 +24,14 @@ MODULES = {
 __all__ = sorted(name for names in MODULES.values() for name in names)
 
 
+before_use: Callable[[], None] = lambda: None
+"""Called before each import of a public name. `scratchformer` sets it, to choose the fast operations."""
+
+
 def __getattr__(name: str) -> Any:
     """Import a public name when it is used first: no model waits for the others (PEP 562)."""
     for module, names in MODULES.items():
         if name in names:
+            before_use()
             return getattr(importlib.import_module(f"{__name__}.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

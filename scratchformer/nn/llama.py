@@ -275,10 +275,6 @@ class GroupedQueryAttention(Layer):
         return KeyValueCache(empty((*shape, d_k), weight.dtype), empty((*shape, self.d_v), weight.dtype), rows, 0)
 
 
-INNER_POSITIONS = ("rotary", "alibi")
-"""Values of `model.positions` that stand inside attention."""
-
-
 def inner_positions(config: ModelConfig, d_k: int) -> RotaryPositions | AlibiPositions | None:
     """The positions inside attention, if the configuration asks for them. Raises UserError for ALiBi elsewhere."""
     if config.positions == "rotary":

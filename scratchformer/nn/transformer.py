@@ -58,7 +58,9 @@ class DecoderLayer(Layer):
 
     def __init__(self, config: ModelConfig, init: np.random.Generator, dtype: str = "float32") -> None:
         self.self_attention = residual(new_layer("attention", config, init, dtype), config, init, dtype)
-        self.cross_attention = residual(cross_attention(config, init, dtype), config, init, dtype)
+        sizes = config.d_k, config.d_v, config.attention_bias, config.attention_dropout
+        attention = CrossAttention(config.d_model, config.h, init, dtype, *sizes)
+        self.cross_attention = residual(attention, config, init, dtype)
         self.feed_forward = residual(new_layer("feed_forward", config, init, dtype), config, init, dtype)
 
     def forward(
@@ -83,12 +85,6 @@ class DecoderLayer(Layer):
         dx = self.feed_forward.backward(dy, feed_forward_cache)
         dx, dmemory = self.cross_attention.backward(dx, cross_attention_cache)
         return self.self_attention.backward(dx, self_attention_cache), dmemory
-
-
-def cross_attention(config: ModelConfig, init: np.random.Generator, dtype: str) -> CrossAttention:
-    """A new CrossAttention of the configured sizes."""
-    sizes = config.d_k, config.d_v, config.attention_bias, config.attention_dropout
-    return CrossAttention(config.d_model, config.h, init, dtype, *sizes)
 
 
 # Stacks ---------------------------------------------------------------------------------------------------------------

@@ -16,12 +16,10 @@ IN_PROGRESS = 7
 """An NCCL status that is not an error. CuPy knows the codes up to 6 and raises KeyError for others."""
 
 
-class Nccl(Communicator):
-    """All-reduce and broadcast of CuPy arrays on a separate stream, so that the GPU can compute meanwhile.
+class HostStaged(Communicator):
+    """Sends arrays of a GPU through host memory. Slow, but works without NCCL, as for two ranks on one GPU.
 
-    host  sends NCCL's id to all ranks, and whatever is not on a GPU
-
-    This rank's GPU must be the current device. NCCL refuses two ranks on one GPU: see `HostStaged`.
+    host  a communicator of the same ranks, which sends the copies
     """
 
     host: Communicator
@@ -29,6 +27,34 @@ class Nccl(Communicator):
     def __init__(self, host: Communicator, cupy: Any) -> None:
         self.rank, self.size, self.local_rank = host.rank, host.size, host.local_rank
         self.host, self.cupy = host, cupy
+
+    def all_reduce_inplace(self, x: Array) -> None:
+        on_host = x.get()
+        self.host.all_reduce_inplace(on_host)
+        x[...] = self.cupy.asarray(on_host)
+
+    def broadcast_inplace(self, x: Array, root: int = 0) -> None:
+        on_host = x.get()
+        self.host.broadcast_inplace(on_host, root)
+        x[...] = self.cupy.asarray(on_host)
+
+    def barrier(self) -> None:
+        self.host.barrier()
+
+    def check(self, waited: float = 0.0) -> None:
+        self.host.check(waited)
+
+
+class Nccl(HostStaged):
+    """All-reduce and broadcast of CuPy arrays on a separate stream, so that the GPU can compute meanwhile.
+
+    host  sends NCCL's id to all ranks, and whatever is not on a GPU
+
+    This rank's GPU must be the current device. NCCL refuses two ranks on one GPU.
+    """
+
+    def __init__(self, host: Communicator, cupy: Any) -> None:
+        super().__init__(host, cupy)
         self.nccl = import_nccl()
         self.stream = cupy.cuda.Stream(non_blocking=True)
         try:
@@ -63,11 +89,11 @@ class Nccl(Communicator):
 
     def barrier(self) -> None:
         self.stream.synchronize()
-        self.host.barrier()
+        super().barrier()
 
     def check(self, waited: float = 0.0) -> None:
         """Raise NcclError if NCCL has noticed that another rank or the connection to it is gone."""
-        self.host.check(waited)
+        super().check(waited)
         try:
             self.world.check_async_error()
         except KeyError as error:
@@ -84,33 +110,3 @@ def import_nccl() -> Any:
         remedy = "pip install nvidia-nccl-cu13, or cu12, installs it"
         raise UserError(f"several GPUs need NCCL, which CuPy cannot find; {remedy}")
     return nccl
-
-
-class HostStaged(Communicator):
-    """Sends arrays of a GPU through host memory. Slow, but works without NCCL, as for two ranks on one GPU.
-
-    host  sends the copies
-    xp    the array module, CuPy
-    """
-
-    host: Communicator
-
-    def __init__(self, host: Communicator, xp: Any) -> None:
-        self.rank, self.size, self.local_rank = host.rank, host.size, host.local_rank
-        self.host, self.xp = host, xp
-
-    def all_reduce_inplace(self, x: Array) -> None:
-        on_host = x.get()
-        self.host.all_reduce_inplace(on_host)
-        x[...] = self.xp.asarray(on_host)
-
-    def broadcast_inplace(self, x: Array, root: int = 0) -> None:
-        on_host = x.get()
-        self.host.broadcast_inplace(on_host, root)
-        x[...] = self.xp.asarray(on_host)
-
-    def barrier(self) -> None:
-        self.host.barrier()
-
-    def check(self, waited: float = 0.0) -> None:
-        self.host.check(waited)

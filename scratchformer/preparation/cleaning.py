@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scratchformer.preparation.prepared import Options
-from scratchformer.text.corpora import Block, ParallelFiles
+from scratchformer.text.corpora import Block
 
 WORD = re.compile(r"\w+|[^\w\s]")
 
@@ -47,11 +47,6 @@ held_out are otherwise good pairs of which a side is a sentence of the validatio
 """
 
 
-def no_counts() -> Counter[str]:
-    """Zero for each of COUNTS."""
-    return Counter(dict.fromkeys(COUNTS, 0))
-
-
 class CleanBlock(NamedTuple):
     """The pairs of a block that are kept, one on each line, and the hash of each pair, (kept,) uint64."""
 
@@ -73,15 +68,14 @@ def reason_to_drop(source: str, target: str, options: Options) -> str:
     return "kept"
 
 
-def clean_block(block: Block, files: ParallelFiles, options: Options, held_out: Collection[str]) -> CleanBlock:
+def clean_block(block: Block, options: Options, held_out: Collection[str]) -> CleanBlock:
     """Clean one block of a part of a corpus.
 
-    files     the files of the part, for error messages
     held_out  normalized lines of the validation and test text: pairs with one of them are counted, or dropped
     """
-    sources, targets = (list(map(normalized, lines)) for lines in block.lines(files))
+    sources, targets = (list(map(normalized, lines)) for lines in block.lines())
     kept: list[tuple[str, str]] = []
-    counts = Counter(lines=len(sources))
+    counts = Counter(dict.fromkeys(COUNTS, 0) | {"lines": len(sources)})
     for source, target in zip(sources, targets, strict=True):
         reason = reason_to_drop(source, target, options)
         if reason == "kept" and (source in held_out or target in held_out):

@@ -91,32 +91,37 @@ def members(origin: RemoteFile, stem: str, source: str, target: str, suffix: str
     return ParallelText(TextFile(origin, f"{stem}.{source}{suffix}"), TextFile(origin, f"{stem}.{target}{suffix}"))
 
 
-EUROPARL = RemoteFile(
-    "https://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
-    "sha256:0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
-)
-COMMON_CRAWL = RemoteFile(
-    "https://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",
-    "sha256:c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
-)
-NEWS_COMMENTARY_9 = RemoteFile(
-    "https://www.statmt.org/wmt14/training-parallel-nc-v9.tgz",
-    "sha256:cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
-)
-NEWS_COMMENTARY_11 = RemoteFile(
-    "https://data.statmt.org/wmt16/translation-task/training-parallel-nc-v11.tgz",
-    "sha256:cfe8ab047e05043476e498ee765c98e939c7b7d6d294e856344c84476b619d6a",
-)
-UNITED_NATIONS = RemoteFile(
-    "https://www.statmt.org/wmt13/training-parallel-un.tgz",
-    "sha256:29141b5c1eba149a94f7a59d3b1a834b2e47fe0f8758d68dcd77a3d3f497ee47",
-)
-GIGA = RemoteFile(
-    "https://www.statmt.org/wmt10/training-giga-fren.tar",
-    "sha256:3ff8319f6919393520559bfbc7ad6a747ec81b3abc7be9993b338d4b017b4d9a",
-)
-NEWSTEST_2013 = RemoteFile("https://statmt.org/wmt13/test.tgz", "md5:48eca5d02f637af44e85186847141f67")
-NEWSTEST_2014 = RemoteFile("https://statmt.org/wmt14/test-full.tgz", "md5:a8cd784e006feb32ac6f3d9ec7eb389a")
+CHECKSUMS = {
+    "training-parallel-europarl-v7.tgz": "sha256:0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
+    "training-parallel-commoncrawl.tgz": "sha256:c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
+    "training-parallel-nc-v9.tgz": "sha256:cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
+    "training-parallel-nc-v11.tgz": "sha256:cfe8ab047e05043476e498ee765c98e939c7b7d6d294e856344c84476b619d6a",
+    "training-parallel-un.tgz": "sha256:29141b5c1eba149a94f7a59d3b1a834b2e47fe0f8758d68dcd77a3d3f497ee47",
+    "training-giga-fren.tar": "sha256:3ff8319f6919393520559bfbc7ad6a747ec81b3abc7be9993b338d4b017b4d9a",
+    "test.tgz": "md5:48eca5d02f637af44e85186847141f67",
+    "test-full.tgz": "md5:a8cd784e006feb32ac6f3d9ec7eb389a",
+    "train.en.gz": "sha256:d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
+    "train.de.gz": "sha256:726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
+    "val.en.gz": "sha256:14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
+    "val.de.gz": "sha256:f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
+    "test_2016_flickr.en.gz": "sha256:611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
+    "test_2016_flickr.de.gz": "sha256:9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
+}
+"""Name of a file -> its checksum; those of Multi30k are named by split and language."""
+
+
+def remote(url: str) -> RemoteFile:
+    return RemoteFile(url, CHECKSUMS[url.rpartition("/")[2]])
+
+
+EUROPARL = remote("https://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz")
+COMMON_CRAWL = remote("https://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz")
+NEWS_COMMENTARY_9 = remote("https://www.statmt.org/wmt14/training-parallel-nc-v9.tgz")
+NEWS_COMMENTARY_11 = remote("https://data.statmt.org/wmt16/translation-task/training-parallel-nc-v11.tgz")
+UNITED_NATIONS = remote("https://www.statmt.org/wmt13/training-parallel-un.tgz")
+GIGA = remote("https://www.statmt.org/wmt10/training-giga-fren.tar")
+NEWSTEST_2013 = remote("https://statmt.org/wmt13/test.tgz")
+NEWSTEST_2014 = remote("https://statmt.org/wmt14/test-full.tgz")
 """All 3003 lines, as in the paper; "test-filtered" has 2737 of them."""
 
 
@@ -139,28 +144,11 @@ WMT14_LICENCE = (
 NEWS_COMMENTARY_11_LICENCE = "Its news commentary (v11) comes from WMT 2016; for that, please cite Bojar et al. 2016."
 WMT14_HOME_PAGE = "https://www.statmt.org/wmt14/translation-task.html"
 
-MULTI30K_URL = (
-    "https://raw.githubusercontent.com/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw/"
-)
-
-
-MULTI30K = {
-    "train.en": "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
-    "train.de": "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
-    "val.en": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
-    "val.de": "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
-    "test_2016_flickr.en": "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
-    "test_2016_flickr.de": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
-}
-"""Name of each text -> its SHA-256."""
+MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw"
 
 
 def multi30k(split: str) -> ParallelText:
-    english, german = (
-        TextFile(RemoteFile(f"{MULTI30K_URL}{name}.gz", f"sha256:{MULTI30K[name]}"))
-        for name in (f"{split}.en", f"{split}.de")
-    )
-    return ParallelText(english, german)
+    return ParallelText(*(TextFile(remote(f"{MULTI30K}/{split}.{language}.gz")) for language in ("en", "de")))
 
 
 DATASETS = {

@@ -13,6 +13,7 @@ progress, a hash of 8 bytes for each pair, and the sample. The result does not d
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -26,12 +27,11 @@ from tqdm import tqdm
 from scratchformer.errors import UserError
 from scratchformer.files import locked, make_directory, replace_text, user_error
 from scratchformer.parallel.forks import map_in_processes
-from scratchformer.preparation.cleaning import clean_block, count_repeated_inplace, no_counts, normalized
+from scratchformer.preparation import MANIFEST, UNFINISHED, is_prepared
+from scratchformer.preparation.cleaning import clean_block, count_repeated_inplace, normalized
 from scratchformer.preparation.download import Tell
 from scratchformer.preparation.prepared import (
-    MANIFEST,
     TOKENIZER,
-    UNFINISHED,
     Manifest,
     Options,
     PreparedCorpus,
@@ -39,7 +39,6 @@ from scratchformer.preparation.prepared import (
     array_names,
     crc32_of_file,
     dtype_of_ids,
-    is_prepared,
     opened,
     read_manifest,
     text_names,
@@ -49,9 +48,8 @@ from scratchformer.text.corpora import (
     Block,
     CorpusFiles,
     ParallelFiles,
-    nonblank_pairs,
+    find_file,
     open_stream,
-    plain_or_gz,
     read_pairs,
     require_distinct,
     stream_blocks,
@@ -166,13 +164,13 @@ def clean_text(files: CorpusFiles, out: Path, options: Options, workers: int) ->
             with open_stream(path) as original:
                 (out / name).write_bytes(original.read())
 
-    total, parts = no_counts(), []
+    total, parts = Counter[str](), []
     hashes = bytearray()  # joining a list of arrays would need twice the memory
     source_path, target_path = (out / name for name in text_names(["train"], options.languages))
+    clean = partial(clean_block, options=options, held_out=held_out)
     with open(source_path, "wb") as source, open(target_path, "wb") as target:
         for part in files.train:
-            clean = partial(clean_block, files=part, options=options, held_out=held_out)
-            counts = no_counts()
+            counts = Counter[str]()
             with progress_bar(f"clean {part.source.name}") as bar:
                 for block in map_in_processes(clean, stream_blocks(part, LINES_PER_BLOCK), workers):
                     bar.update(block.counts["lines"])
@@ -222,9 +220,9 @@ def sampled_lines(path: Path, n_lines: int, sample: int) -> Iterator[str]:
 # Encode ---------------------------------------------------------------------------------------------------------------
 
 
-def encode_block(block: Block, files: ParallelFiles, tokenizer: Tokenizer, max_length: int) -> tuple[EncodedPairs, int]:
-    """Encode the pairs of a block that are neither blank nor too long -> them, the number of blank ones"""
-    pairs = nonblank_pairs(*block.lines(files), block.first_line)
+def encode_block(block: Block, tokenizer: Tokenizer, max_length: int) -> tuple[EncodedPairs, int]:
+    """Encode the pairs of a block that are neither blank nor too long -> encoded pairs, number of blank pairs"""
+    pairs = block.pairs()
     return encode_and_filter(tokenizer.encode, pairs, max_length), pairs.n_empty
 
 
@@ -233,7 +231,7 @@ def encode_split(
 ) -> SplitCounts:
     """Write the arrays of a split, which has `n_lines` lines."""
     files = ParallelFiles(*(out / name for name in text_names([split], options.languages)))
-    encode = partial(encode_block, files=files, tokenizer=tokenizer, max_length=options.max_length)
+    encode = partial(encode_block, tokenizer=tokenizer, max_length=options.max_length)
     dtype = dtype_of_ids(tokenizer.vocab_size)
     n_pairs = n_empty = n_longer = n_unknown = longest = 0
     n_tokens = [0, 0]  # source, target
@@ -269,11 +267,7 @@ def existing_files(files: CorpusFiles) -> CorpusFiles:
     """Return the same files, with .gz appended where only that file exists."""
 
     def found(pair: ParallelFiles) -> ParallelFiles:
-        both = ParallelFiles(*(plain_or_gz(path) or path for path in pair))
-        for path in both:
-            if not path.is_file():  # a pipe could not be read twice
-                raise UserError(f"cannot read {path}: No such file")
-        return both
+        return ParallelFiles(*(find_file(path.parent, path.name) for path in pair))
 
     require_distinct(files.roles)
     return CorpusFiles(list(map(found, files.train)), files.val and found(files.val), files.test and found(files.test))

@@ -24,17 +24,13 @@ from typing import Any
 import numpy as np
 
 from scratchformer.errors import UserError
+from scratchformer.preparation import MADE_BY, MANIFEST
 from scratchformer.text.batches import EncodedPairs, Sequences
 from scratchformer.text.corpora import ParallelFiles
 from scratchformer.text.tokenizer import Tokenizer
 
 FORMAT = 3
-MANIFEST, TOKENIZER = "manifest.json", "tokenizer.model"
-UNFINISHED = ".preparing"
-"""The directory inside a prepared one in which its files are made, before they are moved to their places."""
-
-MADE_BY = "scratchformer data"
-"""Marks our manifest; it stands at the beginning, where even a truncated file has it."""
+TOKENIZER = "tokenizer.model"
 
 CHUNK_BYTES = 2**24
 
@@ -157,17 +153,6 @@ def array_names(split: str) -> list[str]:
     """Names of the files with the ids and the line numbers of a split."""
     arrays = ["source.ids", "source.offsets", "target.ids", "target.offsets", "lines"]
     return [f"{split}.{array}.bin" for array in arrays]
-
-
-def is_prepared(directory: Path) -> bool:
-    """Recognize a directory of a preparation, finished or not; other programs write a manifest.json, too.
-
-    The mark is searched for in the bytes, and the ids count too, so that a damaged directory is not taken for text.
-    """
-    if (directory / UNFINISHED).is_dir() or (directory / "train.source.ids.bin").exists():
-        return True
-    path = directory / MANIFEST
-    return path.is_file() and f'"{MADE_BY}"'.encode() in path.read_bytes()
 
 
 class PreparedCorpus:

@@ -32,21 +32,18 @@ def with_two_nouns(split: str) -> list[Example]:
 
 
 def pairs_of(examples: Sequence[Example], tokenizer: Tokenizer, max_length: int) -> LabelledPairs:
-    """Two pairs of each sentence: with the noun that is meant (yes), and with the other (no), as in "the animal"."""
+    """Pair each sentence with the noun that "it" means (yes) and with the other noun (no), both as "the animal"."""
     nouns = [
         f"the {words(example.source)[example.coreference[role]]}"  # type: ignore[index]
         for example in examples
         for role in ("antecedent", "rival")
     ]
     sentences = [example.source for example in examples for _ in range(2)]
-    pairs = labelled_pairs(tokenizer.encode, sentences, nouns, [YES, NO] * len(examples), max_length)
-    if pairs.n_dropped:
-        raise UserError(f"max_length={max_length}: {pairs.n_dropped} pairs of a sentence and a noun are longer")
-    return pairs
+    return labelled_pairs(tokenizer.encode, sentences, nouns, [YES, NO] * len(examples), max_length)
 
 
 def is_right(model: Model, pairs: LabelledPairs, ops: tuple[Ops, ...] = ()) -> np.ndarray:
-    """Find where the noun that is meant has the higher probability of yes: pairs_of(n sentences) -> (n,) bool"""
+    """Compare the probability of yes for the two nouns of each of n sentences -> right or wrong, (n,) bool"""
     margins = []
     for start in range(0, len(pairs), PAIRS_AT_ONCE):
         batch = pairs.batch(np.arange(start, min(start + PAIRS_AT_ONCE, len(pairs))))
@@ -73,7 +70,7 @@ class AntecedentTask(Task):
 
     def encode(self, corpus: dict[str, list[Example]], tokenizer: Tokenizer, config: Config) -> TrainingData:
         train, val = (pairs_of(corpus[split], tokenizer, config.data.max_length) for split in ("train", "val"))
-        return TrainingData.of(train, val, config)
+        return TrainingData(train, val)
 
     def score(self, trainer: Trainer) -> dict[str, Any]:
         """The share of the validation sentences whose noun is found, in percent."""

@@ -101,37 +101,32 @@ class DigitsTask(Task):
 
     def encode(self, corpus: dict[str, Images], tokenizer: None, config: Config) -> TrainingData:
         train, val = (LabelledImages(corpus[part], positions_of(config.model)) for part in ("train", "val"))
-        return TrainingData.of(train, val, config)
+        return TrainingData(train, val)
 
     def score(self, trainer: Trainer) -> dict[str, Any]:
         """Accuracy on the validation images, in percent."""
         return {"accuracy": validation_accuracy(trainer)}
 
     def evaluate(self, trained: Trained, reference: Path | None = None) -> Evaluation:
-        """Read the test images, which no training has seen, beside two baselines that learn from the same images.
-
-        "confused" in the record is the most frequent mistake: the digit, the one that is read, how often.
-        """
+        """Read the test images, which no training has seen, beside two baselines that learn from the same images."""
         images = read_images()
         test = images["test"]
         with using(*trained.device.ops):
             found = read_digits(trained.model, test)
         accuracy, (low, high) = share(found == test.digits)
-        confused = most_confused(test.digits, found)
         record = {
             "n_images": len(found),
             "accuracy": accuracy,
             "interval": (low, high),
-            "confused": confused,
             "linear": percent(linear_baseline(images), test),
             "neighbour": percent(nearest_neighbour(images["train"], test), test),
         }
-        lines = [f"accuracy {accuracy:.1f} %  (95 % interval {low:.1f} to {high:.1f}, {len(found)} test images)"]
-        if confused:
-            lines.append("most frequent mistake: a {} read as a {}, {} times".format(*confused))
-        lines.append(f"logistic regression on the pixels {record['linear']:.1f} %")
-        lines.append(f"nearest training image {record['neighbour']:.1f} %")
-        return Evaluation(record, "\n".join(lines))
+        text = (
+            f"accuracy {accuracy:.1f} %  (95 % interval {low:.1f} to {high:.1f}, {len(found)} test images)\n"
+            f"logistic regression on the pixels {record['linear']:.1f} %\n"
+            f"nearest training image {record['neighbour']:.1f} %"
+        )
+        return Evaluation(record, text)
 
 
 def read_digits(model: Model, images: Images) -> np.ndarray:
@@ -143,15 +138,6 @@ def read_digits(model: Model, images: Images) -> np.ndarray:
 def percent(found: np.ndarray, images: Images) -> float:
     """Share of these digits that are right, in percent."""
     return 100 * float(np.mean(found == images.digits))
-
-
-def most_confused(digits: np.ndarray, found: np.ndarray) -> tuple[int, int, int] | None:
-    """The pair of digits that is confused most often: what is there, what is read, how often."""
-    counts = np.zeros((10, 10), int)
-    np.add.at(counts, (digits, found), 1)
-    np.fill_diagonal(counts, 0)
-    there, read = divmod(int(counts.argmax()), 10)
-    return (there, read, int(counts[there, read])) if counts.any() else None
 
 
 def linear_baseline(images: dict[str, Images]) -> np.ndarray:

@@ -7,6 +7,7 @@ model cuts it.
 from __future__ import annotations
 
 import math
+import zlib
 from pathlib import Path
 from typing import Any, Callable
 
@@ -79,7 +80,7 @@ class LanguageModelTask(Task):
         window = config.data.max_length
         train = TrainingWindows(encode_texts(tokenizer, corpus.train), window, config.training.seed)
         val = ValidationWindows(encode_texts(tokenizer, corpus.val), window) if corpus.val else None
-        return TrainingData.of(train, val, config, corpus.val)
+        return TrainingData(train, val, corpus.val)
 
     def score(self, trainer: Trainer) -> dict[str, Any]:
         """Bits per character of the validation text; the EOS of each text is predicted, too."""
@@ -95,6 +96,7 @@ class LanguageModelTask(Task):
         nats, n_tokens = loss_on(trained, texts)
         n_characters = sum(map(len, texts))
         record = {
+            "text_crc32": zlib.crc32("\n".join(texts).encode()),
             "n_characters": n_characters,
             "n_tokens": n_tokens,
             "bits_per_character": nats * n_tokens / math.log(2) / n_characters,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any, Iterator
@@ -47,7 +48,7 @@ class MaskedLanguageModelTask(Task):
             encoded = encode_texts(tokenizer.encode, texts, config.data.max_length)
             return MaskedTexts(encoded, tokenizer.vocab_size, config.training.seed, config.data.max_length)
 
-        return TrainingData.of(masked(corpus.train), masked(corpus.val) if corpus.val else None, config)
+        return TrainingData(masked(corpus.train), masked(corpus.val) if corpus.val else None)
 
     def score(self, trainer: Trainer) -> dict[str, Any]:
         """Accuracy on the hidden pieces of the validation text, in percent: the same pieces each time."""
@@ -69,7 +70,8 @@ class MaskedLanguageModelTask(Task):
         )
         hidden = HiddenTexts(each_masked_once(test), config.data.max_length)
         accuracy, interval = share(right_guesses(trained.model, hidden, trained.device.ops))
-        record = {"split": split, "n_pieces": len(hidden), "accuracy": accuracy, "interval": interval}
+        record: dict[str, Any] = {"text_crc32": zlib.crc32("\n".join(texts).encode())}
+        record |= {"split": split, "n_pieces": len(hidden), "accuracy": accuracy, "interval": interval}
         names = ("most_frequent", "after_previous", "between_neighbours")
         record |= {name: 100 * float(np.mean(each)) for name, each in zip(names, count_baselines(train, hidden))}
         text = (
@@ -114,6 +116,6 @@ def count_baselines(train: Sequences, hidden: HiddenTexts) -> list[np.ndarray]:
 
 
 def contexts_of(ids: np.ndarray, places: np.ndarray) -> Iterator[tuple[tuple, tuple, tuple]]:
-    """Yield what each baseline reads for each place: nothing, the piece before it, the pieces on both sides."""
+    """Yield the context of each place for each baseline: nothing, the piece before it, the pieces on both sides."""
     for before, after in zip(ids[places - 1].tolist(), ids[places + 1].tolist()):
         yield (), (before,), (before, after)

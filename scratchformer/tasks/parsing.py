@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Any, Sequence
 
@@ -17,8 +18,9 @@ from scratchformer.text import bundled
 from scratchformer.text.batches import EncodedPairs, encode_pairs
 from scratchformer.text.bracket_score import BracketCounts, count_brackets, score_parses
 from scratchformer.text.corpora import Pairs, find_file, require_distinct
-from scratchformer.text.tokenizer import N_SPECIALS, TokenizerPair, WordTokenizer
+from scratchformer.text.tokenizer import N_SPECIALS
 from scratchformer.text.trees import Parse, Tree, cleaned, parsed_trees, read_trees, tags_first
+from scratchformer.text.words import TokenizerPair, WordTokenizer
 from scratchformer.training.run import Trained, translator_of
 from scratchformer.training.trainer import Trainer, TrainingData
 
@@ -86,7 +88,7 @@ class ParsingTask(Task):
             limits = config.data.max_length, config.training.tokens_per_batch
             return encode_pairs(tokenizer.encode, as_pairs(trees), *limits, tokenizer.target.encode)
 
-        return TrainingData.of(encoded(corpus.train), encoded(corpus.val), config, corpus.val)
+        return TrainingData(encoded(corpus.train), encoded(corpus.val), corpus.val)
 
     def score(self, trainer: Trainer) -> dict[str, Any]:
         """Labelled F1 of greedy parses of the validation trees, in percent, and the share that had to be repaired."""
@@ -99,7 +101,7 @@ class ParsingTask(Task):
         counts = np.array(BracketCounts.total(map(count_brackets, parses, gold)), dtype=float)
         ranks.all_reduce_inplace(counts)
         scores = BracketCounts(*map(int, counts)).scores()
-        return {"f1": scores.f1, "complete_match": scores.complete_match, "unparsable": scores.unparsable}
+        return {name: scores[name] for name in ("f1", "complete_match", "unparsable")}
 
     def evaluate(self, trained: Trained, reference: Path | None = None) -> Evaluation:
         """Score the trees of a file, or of the test set of the run's data, by labelled F1 as EVALB counts it."""
@@ -107,12 +109,13 @@ class ParsingTask(Task):
         parses = model_parses(trained, test)
         scores = score_parses(parses, test)
         text = (
-            f"F1 {scores.f1:.2f}, precision {scores.precision:.2f}, recall {scores.recall:.2f}, complete match "
-            f"{scores.complete_match:.1f}, tags {scores.tagging_accuracy:.1f}, unparsable {scores.unparsable:.1f}\n"
-            f"in %, of {scores.n_sentences:,} sentences, {scores.n_errors} of them not counted; "
+            "F1 {f1:.2f}, precision {precision:.2f}, recall {recall:.2f}, complete match {complete_match:.1f}, "
+            "tags {tagging_accuracy:.1f}, unparsable {unparsable:.1f}\n"
+            "in %, of {n_sentences:,} sentences, {n_errors} of them not counted; "
             "brackets by EVALB's rules (COLLINS.prm)"
         )
-        return Evaluation(scores._asdict(), text, [str(tree) for tree, _ in parses])
+        record = scores | {"text_crc32": zlib.crc32("\n".join(map(str, test)).encode())}
+        return Evaluation(record, text.format(**scores), [str(tree) for tree, _ in parses])
 
 
 def model_parses(trained: Trained, test: Sequence[Tree], free: bool = False) -> list[Parse]:

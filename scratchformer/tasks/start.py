@@ -14,7 +14,7 @@ from scratchformer.backends.device import Device
 from scratchformer.config import Config
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.tasks.task import task_named
-from scratchformer.training.run import RunDirectory, require_tokenizer
+from scratchformer.training.run import RunDirectory, require_tokenizer, share_tokenizer
 from scratchformer.training.saving import broadcast_progress, find_newest, restore, take_pretrained
 from scratchformer.training.trainer import Trainer
 
@@ -48,10 +48,10 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
     path, found, remarks = None, None, list[str]()
     if is_main:
         run.lock()
-        configs.require_same(configs.load(run.config_file), config, run.config_file)
+        configs.require_same(run.require(), config, run.config_file)
         path, found, remarks = find_newest(run, config)
     progress = broadcast_progress(ranks, found)
-    tokenizer = run.read_tokenizer(ranks)
+    tokenizer = share_tokenizer(run.read_tokenizer(config) if is_main else None, ranks)
     if path and tokenizer:
         require_tokenizer(run.tokenizer_file, tokenizer, progress, path)
     data = task.resume(config, tokenizer)

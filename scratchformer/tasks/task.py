@@ -99,8 +99,7 @@ class Task(ABC):
         corpus = self.read(config)
         if ranks.rank == 0 and not pretrained:
             tokenizer = self.train_tokenizer(corpus, config)
-        if ranks.size > 1:
-            tokenizer = share_tokenizer(tokenizer, ranks)
+        tokenizer = share_tokenizer(tokenizer, ranks)
         if tokenizer and pretrained:
             config = configs.with_settings(config, {"model.vocab_size": tokenizer.vocab_size})
         config = self.settled(config, tokenizer)
@@ -114,8 +113,7 @@ class Task(ABC):
 def vocabulary_of(pretrained: str, config: Config) -> Tokenizer | None:
     """Read the tokenizer of the pretrained run, whose weights must mean the same in this model."""
     run = RunDirectory(Path(pretrained))
-    run.require()
-    theirs, ours = configs.load(run.config_file), config.model
+    theirs, ours = run.require(), config.model
     are_encoders = theirs.model.architecture == ours.architecture == "encoder"  # of either task
     if theirs.data.task != config.data.task and not are_encoders:
         raise UserError(f"{pretrained}: a run for {theirs.data.task}; one for {config.data.task} cannot begin with it")
@@ -126,7 +124,7 @@ def vocabulary_of(pretrained: str, config: Config) -> Tokenizer | None:
         if getattr(theirs.model, name) != getattr(ours, name):
             found, wanted = getattr(theirs.model, name), getattr(ours, name)
             raise UserError(f"{pretrained}: model.{name}={found}, but here {wanted}: its weights would mean nothing")
-    return run.read_tokenizer()
+    return run.read_tokenizer(theirs)
 
 
 SAME_MEANING = ("architecture", "h", "norm", "positions", "feed_forward", "attention", "h_kv", "rope_theta")

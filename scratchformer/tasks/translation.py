@@ -10,11 +10,12 @@ from scratchformer import config as configs
 from scratchformer.config import Config, DataConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
+from scratchformer.preparation import MANIFEST, is_prepared
 from scratchformer.tasks.task import Corpus, Task
 from scratchformer.text.batches import encode_pairs
-from scratchformer.text.corpora import CorpusFiles, ParallelFiles, find_split, read_pairs, require_distinct
+from scratchformer.text.corpora import ParallelFiles, find_split, read_pairs, require_distinct
 from scratchformer.text.tokenizer import Tokenizer
-from scratchformer.training.trainer import Trainer, TrainingData, checksum_of
+from scratchformer.training.trainer import Trainer, TrainingData
 
 if TYPE_CHECKING:
     from scratchformer.preparation.prepared import Manifest
@@ -48,10 +49,12 @@ def read_corpus(data: DataConfig) -> Corpus:
         val = ParallelFiles(Path(data.val_source), Path(data.val_target)) if data.val_source else None
     else:
         train, val = (find_split(Path(data.directory), split, *languages) for split in ("train", "val"))
-    roles = CorpusFiles([train], val, None).roles
-    if data.task != "translation":  # it reads the source side only
-        roles = [(role.split()[0], path) for role, path in roles]
-    require_distinct(roles)
+    by_side = data.task == "translation"  # other tasks read the source side only
+    require_distinct(
+        (f"{split} {side}" if by_side else split, path)
+        for split, files in (("train", train), ("val", val))
+        for side, path in (files._asdict().items() if files else ())
+    )
     return Corpus(read_pairs(*train), read_pairs(*val) if val else None)
 
 
@@ -66,7 +69,7 @@ def encode_corpus(corpus: Corpus | Prepared, tokenizer: Tokenizer, config: Confi
     train = encode_pairs(tokenizer.encode, corpus.train, config.data.max_length, budget)
     val = corpus.val and encode_pairs(tokenizer.encode, corpus.val, config.data.max_length, budget)
     n_empty = corpus.train.n_empty + (corpus.val.n_empty if corpus.val else 0)
-    return TrainingData.of(train, val, config, corpus.val, n_empty)
+    return TrainingData(train, val, corpus.val, n_empty)
 
 
 def train_tokenizer(corpus: Corpus | Prepared, config: Config) -> Tokenizer:
@@ -85,8 +88,6 @@ def prepared_directory(data: DataConfig) -> Path | None:
     directory = Path(data.directory)
     if not data.directory or data.files:
         return None
-    from scratchformer.preparation.prepared import is_prepared
-
     return directory if is_prepared(directory) else None
 
 
@@ -128,35 +129,27 @@ def follow_preparation(config: Config, named: Collection[str] = ()) -> tuple[Con
 
 def open_prepared(directory: Path, config: Config) -> Prepared:
     """Tokenizer, ids and validation text of a prepared directory; all of them are compared with its checksums."""
-    from scratchformer.preparation.prepared import MANIFEST, PreparedCorpus
+    from scratchformer.preparation.prepared import PreparedCorpus
 
     corpus = PreparedCorpus(directory)
     manifest, data, values = corpus.manifest, config.data, configs.flat(config)
     contradicted = {key: value for key, value in settled(manifest).items() if value != values[key]}
     if contradicted:
         seen = ", ".join(f"{key}={values[key]}" for key in contradicted)
-        wanted = " ".join(
-            f"--set {key}={str(value).lower() if value is True or value is False else value}"
-            for key, value in contradicted.items()
-        )
+        wanted = " ".join(f"--set {key}={value}" for key, value in contradicted.items())
+        wanted = wanted.replace("=True", "=true").replace("=False", "=false")
         raise UserError(
             f"{directory}: was not prepared with {seen}; a new run would take {wanted}, or another "
             "preparation, and one that goes on the directory that it began with"
         )
     train = corpus.pairs("train", data.max_length)
     val = corpus.pairs("val", data.max_length) if "val" in manifest.splits else None
-    if manifest.longest > config.training.tokens_per_batch:
-        budget = config.training.tokens_per_batch
-        raise UserError(
-            f"{directory}: its longest pair has {manifest.longest} tokens and does not fit into a batch of "
-            f"tokens_per_batch = {budget}: raise that, or prepare the text again with --max-length {budget}"
-        )
     n_empty = manifest.clean["total"]["empty"] + (manifest.splits["val"].empty if val else 0)
     val_text = read_pairs(*corpus.text_files("val")) if val else None
-    checksum = checksum_of(train, val)
-    if checksum != manifest.ids_crc32:
+    encoded = TrainingData(train, val, val_text, n_empty)
+    if encoded.checksum != manifest.ids_crc32:
         raise UserError(f"{directory}: the checksum of its ids is not that in {MANIFEST}: prepare the text again")
-    return corpus.tokenizer(), TrainingData(train, val, val_text, n_empty, checksum)
+    return corpus.tokenizer(), encoded
 
 
 # The task -------------------------------------------------------------------------------------------------------------

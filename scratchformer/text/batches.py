@@ -19,6 +19,7 @@ Source: the scheme of the paper's public code (tensor2tensor, 2017-06: `data_rea
 import zlib
 from abc import ABC, abstractmethod
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -38,11 +39,11 @@ Encode = Callable[[list[str]], list[list[int]]]
 class Batch(NamedTuple):
     """B examples as arrays: inputs and targets of the model.
 
-    inputs           what the model reads, each array with B as its first axis
-    targets          (B, T) int32: what it has to predict at each of its states, PAD where there is nothing to predict
-    indices          (B,) int64: where the examples stand in Examples
-    n_source_tokens  real tokens among what it reads and does not predict, EOS included; of an image, its pixels
-    n_positions      padding included: the cost of the batch
+    inputs           arrays that the model reads, each with B as its first axis
+    targets          (B, T) int32: the token to predict at each state, PAD where there is nothing to predict
+    indices          (B,) int64: the places of the examples in Examples
+    n_source_tokens  real tokens of the first input, EOS included; of an image, its pixels
+    n_positions      the cost of the batch: its positions, padding included
 
     A batch of sentence pairs is padded with PAD to its longest ones, S source and T target positions. Its inputs are
     source_ids (B, S): tokens, EOS, and target_in_ids (B, T): BOS, tokens, which the decoder reads. Its targets are
@@ -115,10 +116,10 @@ class Sequences:
 class Examples(ABC):
     """Examples to train or validate a model with.
 
-    lengths     (examples,) int32: the positions that each takes
-    max_length  the longest one allowed
-    n_dropped   how many were longer and are left out
-    n_targets   what there is to predict in an epoch, in tokens
+    lengths     (examples,) int32: positions of each example
+    max_length  the largest length allowed
+    n_dropped   number of examples that were longer and are left out
+    n_targets   number of tokens to predict in an epoch
     """
 
     lengths: np.ndarray
@@ -133,7 +134,7 @@ class Examples(ABC):
     def batch(self, indices: np.ndarray, epoch: int = 0) -> Batch:
         """Return the examples `indices` (B,) as one batch, in that order.
 
-        What is drawn at random depends on nothing but the example, the epoch, and a seed that the examples hold.
+        Random choices depend only on the example, the epoch, and a seed that the examples hold.
         """
 
     @abstractmethod
@@ -305,7 +306,7 @@ def even_parts(lengths: np.ndarray, n: int) -> list[slice]:
     """
 
     def ends(area: int) -> list[int]:
-        """End of each part, which takes as many pairs as fit into `area`, at least one, and leaves one for each later
+        """Return the end of each part, if each takes as many pairs as fit into `area`, and leaves one for each later
         part."""
         end, found = 0, []
         for left in range(n - 1, -1, -1):
@@ -313,23 +314,17 @@ def even_parts(lengths: np.ndarray, n: int) -> list[slice]:
             found.append(end)
         return found
 
-    too_small, enough = 0, int(lengths[0]) * len(lengths)
-    while enough - too_small > 1:
-        area = (too_small + enough) // 2
-        if ends(area)[-1] == len(lengths):
-            enough = area
-        else:
-            too_small = area
-    reached = ends(enough)
+    areas = range(int(lengths[0]) * len(lengths))
+    smallest = bisect_left(areas, True, key=lambda area: ends(area)[-1] == len(lengths))
+    reached = ends(smallest)
     return [slice(start, end) for start, end in zip([0, *reached], reached)]
 
 
-def steps(plan: BatchPlan, start_epoch: int = 0, start_index: int = 0) -> Iterator[tuple[int, int, np.ndarray]]:
+def steps(plan: BatchPlan, epoch: int = 0, first: int = 0) -> Iterator[tuple[int, int, np.ndarray]]:
     """Yield (epoch, index of the step in its epoch, pair indices) forever, from any step that an earlier run reached.
 
-    `start_index` may be the number of steps of its epoch: then the next epoch begins.
+    `first` may be the number of steps of its epoch: then the next epoch begins.
     """
-    epoch, first = start_epoch, start_index
     while True:
         steps_of_epoch = plan.epoch(epoch)
         if not 0 <= first <= len(steps_of_epoch):

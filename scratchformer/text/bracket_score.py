@@ -55,40 +55,20 @@ class BracketCounts(NamedTuple):
         """The sum of several counts, field by field."""
         return BracketCounts(*map(sum, zip(BracketCounts(), *counts)))
 
-    def scores(self) -> BracketScores:
-        """Turn the counts into scores."""
+    def scores(self) -> dict[str, float]:
+        """Turn the counts into scores, all in percent but the last two, which count sentences."""
         if not self.sentences:
             raise UserError("no parses to score")
-        precision, recall = percent(self.matched, self.predicted), percent(self.matched, self.gold)
-        return BracketScores(
-            f1=percent(2 * self.matched, self.predicted + self.gold),
-            precision=precision,
-            recall=recall,
-            complete_match=percent(self.complete, self.sentences),
-            tagging_accuracy=percent(self.tagged, self.words),
-            unparsable=percent(self.repaired, self.sentences),
-            n_errors=self.errors,
-            n_sentences=self.sentences,
-        )
-
-
-class BracketScores(NamedTuple):
-    """The scores of a set of parses, all in percent but the last two.
-
-    complete_match    sentences with exactly the gold brackets
-    tagging_accuracy  words, without punctuation, with the gold tag
-    unparsable        parses that were no trees over the words of the sentence, and were repaired
-    n_errors          sentences that could not be compared
-    """
-
-    f1: float
-    precision: float
-    recall: float
-    complete_match: float
-    tagging_accuracy: float
-    unparsable: float
-    n_errors: int
-    n_sentences: int
+        return {
+            "f1": percent(2 * self.matched, self.predicted + self.gold),
+            "precision": percent(self.matched, self.predicted),
+            "recall": percent(self.matched, self.gold),
+            "complete_match": percent(self.complete, self.sentences),
+            "tagging_accuracy": percent(self.tagged, self.words),
+            "unparsable": percent(self.repaired, self.sentences),
+            "n_errors": self.errors,
+            "n_sentences": self.sentences,
+        }
 
 
 def percent(part: int, whole: int) -> float:
@@ -96,7 +76,7 @@ def percent(part: int, whole: int) -> float:
     return 100 * part / whole if whole else 0.0
 
 
-def score_parses(parses: Sequence[Parse], gold: Sequence[Tree]) -> BracketScores:
+def score_parses(parses: Sequence[Parse], gold: Sequence[Tree]) -> dict[str, float]:
     """Score parses against the gold trees of the same sentences."""
     if len(parses) != len(gold):
         raise UserError(f"{len(parses)} parses cannot be scored against {len(gold)} gold trees")

@@ -62,11 +62,6 @@ def read_text(split: str) -> Pairs:
     return read_pairs(DIRECTORY / f"{split}.en", DIRECTORY / f"{split}.de")
 
 
-def read_all() -> dict[str, list[Example]]:
-    """Read all splits with their annotations."""
-    return {split: read(split) for split in SPLITS}
-
-
 def words(sentence: str) -> list[str]:
     """Split a sentence into words of letters and hyphens; each punctuation mark is a word of its own."""
     return re.findall(r"[\w-]+|[^\w\s]", sentence)
@@ -113,11 +108,11 @@ def write_corpus(directory: Path, corpus: dict[str, list[Example]]) -> list[str]
     """Write {split}.en, {split}.de and {split}.jsonl with a JSON object on each line -> a line about each split"""
     texts: dict[Path, str] = {}
     for split, examples in corpus.items():
-        fields = [{key: example._asdict()[key] for key in Example._fields[2:]} for example in examples]
+        annotations = (dict(zip(Example._fields[2:], example[2:])) for example in examples)
         lines = {
             "en": [example.source for example in examples],
             "de": [example.target for example in examples],
-            "jsonl": [json.dumps(line, ensure_ascii=False) for line in fields],
+            "jsonl": [json.dumps(line, ensure_ascii=False) for line in annotations],
         }
         texts |= {directory / f"{split}.{ending}": "".join(f"{line}\n" for line in lines[ending]) for ending in lines}
     make_directory(directory)

@@ -94,14 +94,19 @@ def read_lines(path: Path) -> list[str]:
 class Block(NamedTuple):
     """Some successive lines of two parallel files, as bytes with their line ends; `first_line` counts from 1."""
 
+    files: ParallelFiles
     source: bytes
     target: bytes
     first_line: int
 
-    def lines(self, files: ParallelFiles) -> tuple[list[str], list[str]]:
+    def lines(self) -> tuple[list[str], list[str]]:
         """The decoded lines of both sides."""
-        source, target = (decode_lines(data, path, self.first_line) for data, path in zip(self[:2], files))
+        source, target = (decode_lines(data, path, self.first_line) for data, path in zip(self[1:3], self.files))
         return source, target
+
+    def pairs(self) -> Pairs:
+        """The pairs without a blank side."""
+        return nonblank_pairs(*self.lines(), self.first_line)
 
 
 def stream_blocks(files: ParallelFiles, n_lines: int) -> Iterator[Block]:
@@ -115,7 +120,7 @@ def stream_blocks(files: ParallelFiles, n_lines: int) -> Iterator[Block]:
         if len(source) != len(target):
             counts = [n_read + len(lines) + sum(map(len, side)) for lines, side in zip((source, target), sides)]
             raise _not_parallel(files, *counts)
-        yield Block(b"".join(source), b"".join(target), n_read + 1)
+        yield Block(files, b"".join(source), b"".join(target), n_read + 1)
         n_read += len(source)
 
 

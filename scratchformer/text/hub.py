@@ -18,8 +18,6 @@ from scratchformer.text.tokenizer import N_SPECIALS, Tokenizer, _text_ids
 END_OF_TEXT = "<|endoftext|>"
 """GPT-2's only special piece. It stands between documents, so it is our EOS as well as our BOS."""
 
-FORMAT = "scratchformer hub 1"
-
 
 class HubTokenizer(Tokenizer):
     """A published tokenizer under our ids: PAD, EOS, BOS and UNK are 0 to 3, the other pieces follow in their order.
@@ -39,9 +37,8 @@ class HubTokenizer(Tokenizer):
             processor = self._processor = tokenizers.Tokenizer.from_str(json.dumps(content["tokenizer"]))
             eos, bos, size = (int(content[name]) for name in ("eos", "bos", "size"))
         except Exception as error:  # `tokenizers` raises plain ones
-            raise UserError(
-                f"{origin}: not a published tokenizer, or a damaged one ({in_one_line(error):.80})"
-            ) from None
+            problem = f"{in_one_line(error):.80}"
+            raise UserError(f"{origin}: not a published tokenizer, or a damaged one ({problem})") from None
         self.serialized = serialized
         processor.encode_special_tokens = True
         processor.no_truncation()
@@ -57,9 +54,9 @@ class HubTokenizer(Tokenizer):
 
     @classmethod
     def make(cls, tokenizer: str, size: int, eos: int, bos: int, origin: str) -> HubTokenizer:
-        """tokenizer: the text of a tokenizer.json; size: how many rows the model's embedding has"""
+        """Make the tokenizer from the text of a tokenizer.json. size: rows of the model's embedding"""
         try:
-            content = {"format": FORMAT, "eos": eos, "bos": bos, "size": size, "tokenizer": json.loads(tokenizer)}
+            content = {"eos": eos, "bos": bos, "size": size, "tokenizer": json.loads(tokenizer)}
         except ValueError as error:
             raise UserError(f"{origin}: not JSON, or damaged ({in_one_line(error):.80})") from None
         return cls(json.dumps(content).encode(), origin)
@@ -116,9 +113,6 @@ def of_gpt2(vocab: Path, merges: Path) -> HubTokenizer:
     last = max(ids, key=lambda piece: ids[piece], default="")
     if last != END_OF_TEXT:
         raise UserError(f"{vocab}: its last piece is {last!r:.40}; GPT-2's is {END_OF_TEXT!r}")
-    lacking = set(tokenizers.pre_tokenizers.ByteLevel.alphabet()) - ids.keys()
-    if lacking:
-        raise UserError(f"{vocab}: not a byte-level vocabulary: {len(lacking)} of the 256 bytes have no piece")
     pairs = [tuple(line.split(" ")) for line in read(merges).splitlines() if line and not line.startswith("#version")]
     try:
         processor = tokenizers.Tokenizer(tokenizers.models.BPE(ids, pairs))
@@ -147,27 +141,23 @@ def of_llama2c(path: Path, size: int) -> HubTokenizer:
             pieces.append(data[place - length : place].decode("utf-8", "replace").replace(" ", "▁"))
             scores.append(score)
     except (struct.error, ValueError):
-        raise UserError(
-            f"{path}: ends after {len(pieces)} of {size} pieces; it is not this model's, or damaged"
-        ) from None
+        found = f"ends after {len(pieces)} of {size} pieces"
+        raise UserError(f"{path}: {found}; it is not this model's, or damaged") from None
     pieces[:3] = ["<unk>", "<s>", "</s>"]  # <s> and </s> stand between line breaks there
     ids = {piece: i for i, piece in enumerate(pieces)}
-    pairs = [
-        (scores[i], piece[:cut], piece[cut:])
-        for i, piece in enumerate(pieces)
+    merges = [
+        (piece[:cut], piece[cut:])
+        for i, piece in sorted(enumerate(pieces), key=lambda item: -scores[item[0]])
         if i >= 3 + 256
         for cut in range(1, len(piece))
         if piece[:cut] in ids and piece[cut:] in ids
     ]
-    merges = [pair[1:] for pair in sorted(pairs, key=lambda pair: -pair[0])]
     model = tokenizers.models.BPE(ids, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
     processor = tokenizers.Tokenizer(model)
-    of_words = tokenizers.normalizers
-    processor.normalizer = of_words.Sequence([of_words.Prepend("▁"), of_words.Replace(" ", "▁")])
-    back = tokenizers.decoders
-    processor.decoder = back.Sequence(
-        [back.Replace("▁", " "), back.ByteFallback(), back.Fuse(), back.Strip(content=" ", left=1)]
-    )
+    normal, back = tokenizers.normalizers, tokenizers.decoders
+    processor.normalizer = normal.Sequence([normal.Prepend("▁"), normal.Replace(" ", "▁")])
+    parts = [back.Replace("▁", " "), back.ByteFallback(), back.Fuse(), back.Strip(content=" ", left=1)]
+    processor.decoder = back.Sequence(parts)
     processor.post_processor = tokenizers.processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     return HubTokenizer.make(processor.to_str(), size, eos=2, bos=1, origin=str(path))
 

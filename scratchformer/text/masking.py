@@ -20,7 +20,7 @@ SHARE_HIDDEN, SHARE_RANDOM = 0.8, 0.1
 
 
 def mask_tokens(texts: Sequences, vocab_size: int, random: np.random.Generator) -> tuple[Sequences, Sequences]:
-    """Choose 15 % of the pieces of each text, at least one, and hide them -> what the model reads, and its targets
+    """Choose 15 % of the pieces of each text, at least one, and hide them -> the model's inputs and targets
 
     texts  with special tokens, which are never chosen; each has at least one other piece
 
@@ -49,7 +49,7 @@ def mask_tokens(texts: Sequences, vocab_size: int, random: np.random.Generator) 
 class HiddenTexts(Examples):
     """Texts with hidden pieces.
 
-    hidden  what the model reads, and its targets, PAD where there are none
+    hidden  the model's inputs and targets; the target is PAD where nothing is hidden
     """
 
     def __init__(self, hidden: tuple[Sequences, Sequences], max_length: int) -> None:
@@ -96,7 +96,7 @@ class MaskedTexts(Examples):
 
 
 def each_masked_once(texts: Sequences) -> tuple[Sequences, Sequences]:
-    """Copy each text once for each of its pieces, and hide that piece -> what the model reads, and its targets
+    """Copy each text once for each of its pieces, and hide that piece -> the model's inputs and targets
 
     They stand in the order of the text's pieces. Special tokens are not hidden.
     """
@@ -133,12 +133,9 @@ class LabelledPairs(Examples):
     labels         (pairs,) int from 1: 0 would be no label
     """
 
-    def __init__(
-        self, pairs: Sequences, first_lengths: np.ndarray, labels: np.ndarray, max_length: int, n_dropped: int
-    ):
+    def __init__(self, pairs: Sequences, first_lengths: np.ndarray, labels: np.ndarray, max_length: int) -> None:
         self.pairs, self.first_lengths, self.labels = pairs, first_lengths, labels
-        self.lengths, self.max_length, self.n_dropped = pairs.lengths, max_length, n_dropped
-        self.n_targets = len(labels)
+        self.lengths, self.max_length, self.n_targets = pairs.lengths, max_length, len(labels)
 
     def batch(self, indices: np.ndarray, epoch: int = 0) -> Batch:
         """The pairs `indices` (B,): inputs (ids, token types) (B, T), targets (B, 1)."""
@@ -154,12 +151,10 @@ class LabelledPairs(Examples):
 def labelled_pairs(
     encode: Encode, first: list[str], second: list[str], labels: Sequence[int], max_length: int
 ) -> LabelledPairs:
-    """Encode pairs of segments, and drop (and count) the pairs of more than `max_length` tokens."""
-    sides = encode([*first, *second])
-    both = zip(sides[: len(first)], sides[len(first) :], strict=True)
-    sequences = Sequences.of([[BOS, *ids, EOS, *others, EOS] for ids, others in both])
-    keep = sequences.lengths <= max_length
-    first_lengths = np.array([len(ids) + 2 for ids in sides[: len(first)]], np.int32)
-    return LabelledPairs(
-        sequences.select(keep), first_lengths[keep], np.array(labels, np.int32)[keep], max_length, int(np.sum(~keep))
-    )
+    """Encode pairs of segments, of at most `max_length` tokens together."""
+    sides = encode(first), encode(second)
+    pairs = Sequences.of([BOS, *ids, EOS, *others, EOS] for ids, others in zip(*sides, strict=True))
+    if n_long := int(np.sum(pairs.lengths > max_length)):
+        raise UserError(f"max_length={max_length}: {n_long} pairs of segments are longer")
+    first_lengths = np.array([len(ids) + 2 for ids in sides[0]], np.int32)
+    return LabelledPairs(pairs, first_lengths, np.array(labels, np.int32), max_length)

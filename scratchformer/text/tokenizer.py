@@ -8,8 +8,8 @@ does the work; this file chooses its options.
 import io
 import re
 import zlib
-from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 from unicodedata import is_normalized, normalize
@@ -41,9 +41,6 @@ SIZE_COMPLAINTS = {
     "special pieces alone need {}",
 }
 """Complaints of sentencepiece about the size of a vocabulary, with a possible size, and ours."""
-
-PAIR, BETWEEN = b"scratchformer tokenizer pair 3\n", b"\n\n"
-"""The beginning of the file of a TokenizerPair, and what separates its two lists of words."""
 
 
 class Tokenizer:
@@ -77,7 +74,7 @@ class Tokenizer:
 
         masks: whether the piece MASK_PIECE, with the id MASK, is one of them: a masked language model needs it
         """
-        symbols = [MASK_PIECE] if masks else []
+        symbols = [MASK_PIECE] * masks
         return cls._train(sentences, vocab_size, byte_fallback=byte_fallback, user_defined_symbols=symbols)
 
     @classmethod
@@ -157,113 +154,21 @@ class Tokenizer:
 
     def same_pieces(self, other: "Tokenizer") -> bool:
         """Say if each id stands for the same piece in both models."""
-        sizes = (self.vocab_size, other.vocab_size)
-        return sizes[0] == sizes[1] and self.pieces(range(sizes[0])) == other.pieces(range(sizes[1]))
+        return self.pieces(range(self.vocab_size)) == other.pieces(range(other.vocab_size))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the piece of each id, to label figures: "▁" marks the start of a word, "</s>" is EOS."""
         return [self._processor.id_to_piece(int(i)).strip(" ") for i in ids]
 
 
-class PieceList(Tokenizer):
-    """A tokenizer whose pieces are a list of strings, which come after PAD, EOS, BOS and UNK."""
-
-    def __init__(self, serialized: bytes, pieces: Iterable[str]) -> None:
-        self.serialized = serialized
-        self._pieces = ["<pad>", "</s>", "<s>", "<unk>", *pieces]
-        self._ids = {piece: id_ for id_, piece in enumerate(self._pieces[N_SPECIALS:], N_SPECIALS)}
-
-    @property
-    def vocab_size(self) -> int:
-        return len(self._pieces)
-
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the piece of each id."""
-        return [self._pieces[int(i)] for i in ids]
-
-
-FREQUENT, FREQUENT_CLASS = 3, 10
-"""Least number of occurrences of a word with an id of its own, and of the words of a class with an id."""
-
-
-class WordTokenizer(PieceList):
-    """A list of words. A sentence has one id for each of its words, which spaces separate.
-
-    A word that is not in the list has the id of the first of its classes that is, see `spellings`, or else UNK.
-    """
-
-    def __init__(self, serialized: bytes) -> None:
-        super().__init__(serialized, serialized.decode("utf-8").split("\n"))
-
-    @classmethod
-    def of(cls, words: Iterable[str]) -> "WordTokenizer":
-        """Make the tokenizer of these words, in this order."""
-        return cls("\n".join(words).encode())
-
-    @classmethod
-    def train_words(cls, sentences: Iterable[str], most: int) -> "WordTokenizer":
-        """The frequent words of these sentences, at most `most` of them, and the frequent classes of the others."""
-        others = Counter(word for sentence in sentences for word in sentence.split())
-        known = [word for word, n in others.most_common(most) if n >= FREQUENT]
-        for level in range(1, N_SPELLINGS):  # the classes of the words that have no id yet
-            taken = set(known)
-            others = Counter({word: n for word, n in others.items() if spellings(word)[level - 1] not in taken})
-            classes = Counter[str]()
-            for word, n in others.items():
-                classes[spellings(word)[level]] += n
-            known += [each for each, n in classes.most_common() if n >= FREQUENT_CLASS and each not in taken]
-        if not known:
-            raise UserError(f"too little text for a vocabulary: no word occurs {FREQUENT} times")
-        return cls.of(known)
-
-    def encode(self, sentences: list[str]) -> list[list[int]]:
-        """Return the id of each word, without BOS and EOS."""
-        require_list(sentences)
-        return [[self._id(word) for word in sentence.split()] for sentence in sentences]
-
-    def _id(self, word: str) -> int:
-        return next((self._ids[each] for each in spellings(word) if each in self._ids), UNK)
-
-    def decode(self, sentences: Iterable[Sequence[int]]) -> list[str]:
-        """Return the words of each sequence of ids up to its first EOS, joined by spaces, without PAD and BOS."""
-        return [" ".join(self.pieces(_text_ids(ids))) for ids in sentences]
-
-
-def spellings(word: str) -> list[str]:
-    """The word and its classes, the narrowest first: its kind with its last letters, and its kind alone.
-
-    Classes contain a space, so that no word is taken for one: [name -son], [name -on], [name -n], [name ]
-    """
-    kind = "number" if re.search(r"\d", word) else "name" if word[0].isupper() else "word"
-    kind += " with hyphen" if "-" in word[1:] else ""
-    return [word, *(f"[{kind} -{word[-n:].lower()}]" for n in (3, 2, 1)), f"[{kind} ]"]
-
-
-N_SPELLINGS = len(spellings("word"))
-
-
-class TokenizerPair(WordTokenizer):
-    """Two vocabularies of words. Sentences and pieces belong to the source, but `decode` gives the target."""
-
-    def __init__(self, source: WordTokenizer, target: WordTokenizer) -> None:
-        super().__init__(source.serialized)
-        self.source, self.target = source, target
-        self.serialized = PAIR + source.serialized + BETWEEN + target.serialized
-
-    def decode(self, sentences: Iterable[Sequence[int]]) -> list[str]:
-        return self.target.decode(sentences)
-
-    def same_pieces(self, other: Any) -> bool:
-        return self.source.same_pieces(other.source) and self.target.same_pieces(other.target)
-
-
 def read_tokenizer(serialized: bytes, origin: str = "the tokenizer") -> Tokenizer:
     """Make the tokenizer, of any kind, from its file; messages name it by `origin`."""
-    if serialized.startswith(PAIR):
-        source, target = map(WordTokenizer, serialized.removeprefix(PAIR).split(BETWEEN))
-        return TokenizerPair(source, target)
+    if serialized.startswith(b"scratchformer tokenizer pair"):
+        from scratchformer.text.words import read_pair  # here, because its tokenizers are Tokenizers
+
+        return read_pair(serialized)
     if serialized.startswith(b"{"):  # JSON, and no sentencepiece model
-        from scratchformer.text.hub import HubTokenizer  # here, because it is a Tokenizer
+        from scratchformer.text.hub import HubTokenizer
 
         return HubTokenizer(serialized, origin)
     return Tokenizer(serialized, origin)
@@ -271,13 +176,7 @@ def read_tokenizer(serialized: bytes, origin: str = "the tokenizer") -> Tokenize
 
 def _text_ids(ids: Sequence[int]) -> list[int]:
     """The ids before the first EOS, without PAD and BOS, as Python integers."""
-    kept = []
-    for i in ids:
-        if i == EOS:
-            break
-        if i not in (PAD, BOS):
-            kept.append(int(i))
-    return kept
+    return [int(i) for i in takewhile(lambda i: i != EOS, ids) if i not in (PAD, BOS)]
 
 
 # Unknown tokens -------------------------------------------------------------------------------------------------------

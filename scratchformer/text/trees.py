@@ -181,8 +181,7 @@ def phrase_labels(symbols: Iterable[str]) -> set[str]:
 def tags_first(symbols: Iterable[str]) -> tuple[list[str], int]:
     """Each of these symbols once, first the tags, then those of phrases -> the symbols, the number of tags"""
     found = set(symbols)
-    phrases = phrase_labels(found)
-    tags = {symbol for symbol in found if symbol not in phrases and not symbol.startswith(CLOSING)}
+    tags = {symbol for symbol in found - phrase_labels(found) if not symbol.startswith(CLOSING)}
     return [*sorted(tags), *sorted(found - tags)], len(tags)
 
 

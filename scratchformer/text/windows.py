@@ -30,9 +30,9 @@ def joined(lines: list[str]) -> str:
 def hold_out(texts: list[str]) -> tuple[list[str], list[str]]:
     """Divide texts -> those to train on, about a tenth to validate with; blank texts are left out
 
-    Of the first text it is the last tenth, of the second the last but one, and so on: files may end alike, and unlike
-    the rest. What stands before it is a text of its own, and so is what stands after it. Where ten or more texts are
-    shorter than SHORT, every tenth of these is held out as a whole.
+    The last tenth of the first text validates, of the second text the last but one, and so on, because the ends of
+    files may be alike, and unlike the rest. The texts before and after the held-out part become two texts. Where ten or
+    more texts are shorter than SHORT, every tenth of these is held out as a whole.
     """
     texts = [text for text in texts if text.strip()]
     n_short, many_short = 0, sum(len(text) < SHORT for text in texts) >= 10
@@ -56,7 +56,7 @@ def hold_out_tenth(text: str, part: int) -> tuple[list[str], str]:
 
     A part begins with a line if a line begins near enough, else with a word, else anywhere.
 
-    -> what stands before it and what stands after it, unless that is blank; the part
+    -> the texts before and after the part, without blank ones; the part
     """
     written = len(text.rstrip())
     if len(text) - written > len(text) // 100:  # the last tenth would be blank
@@ -83,7 +83,7 @@ class TrainingWindows(Examples):
     """The texts one after another, in windows of equal length, which begin elsewhere in each epoch.
 
     The texts form a circle: their beginning follows on their end. An epoch cuts it from a place that depends on the
-    seed and the epoch, and leaves out what is too short for a window.
+    seed and the epoch, and leaves out the rest that is too short for a window.
 
     texts   of `encode_texts`
     window  how many tokens the model reads at once
@@ -112,9 +112,9 @@ class TrainingWindows(Examples):
 class ValidationWindows(Examples):
     """Each text in windows that overlap by half, so that a token is predicted from at least the half window before it.
 
-    Near its beginning a text has fewer tokens than that: they are all read. The first window of a text predicts all its
-    tokens; a later one those that the windows before it have not. Arguments as for TrainingWindows; a text may be
-    shorter than a window.
+    Near the beginning of a text all tokens before are read. The first window of a text predicts all its tokens; a later
+    window predicts those that earlier windows have not. Arguments as for TrainingWindows; a text may be shorter than a
+    window.
     """
 
     def __init__(self, texts: Sequence[np.ndarray], window: int) -> None:

@@ -31,33 +31,29 @@ def train(trainer: Trainer) -> str:
     require_loadable(trainer)
     trainer.parallel.copy_model()
     settings, began = trainer.config.training, time.perf_counter()
-    if reason := reason_to_stop(trainer, False, began):
-        return reason
-    can_validate = trainer.data.val is not None
-    pending: list[dict[str, Any]] = []  # steps that have begun; a GPU computes them while the host goes on
-    n_in_background = 1 if trainer.device.is_async else 0
+    validates = trainer.data.val is not None
+    scores = validates and trainer.goal and settings.score_every
+    reason = reason_to_stop(trainer, False, began)
     with threadpool_limits(trainer.blas_threads, "blas"), stop_on_signals() as signals, ProgressLog(trainer) as log:
-        for epoch, index, indices in steps(trainer.plan, trainer.progress.epoch, trainer.progress.index):
+        plan = steps(trainer.plan, trainer.progress.epoch, trainer.progress.index)
+        while not reason:
             try:
-                pending.append(trainer.step(epoch, index, indices))
+                begun = trainer.step(*next(plan))  # forward, loss, backward and Adam
             except (UserError, MemoryError):
-                log.steps(pending)  # if an earlier step failed too, this raises the earlier error
+                log.flush()  # if an earlier step failed, too, this raises the earlier error
                 raise
-            log.steps(pending, keep=n_in_background)
-
+            log.step(begun)
             step = trainer.progress.step
-            if can_validate and step % settings.validate_every == 0:
-                log.steps(pending)
+            if validates and step % settings.validate_every == 0:
+                log.flush()
                 log.validation(validate(trainer))
-            if can_validate and trainer.goal and settings.score_every and step % settings.score_every == 0:
-                log.steps(pending)
+            if scores and step % settings.score_every == 0:
+                log.flush()
                 log.score(trainer.goal.score_name, score(trainer))
             reason = reason_to_stop(trainer, bool(signals), began)
-            if step % settings.save_every == 0 or reason:
-                log.steps(pending)
+            if reason or step % settings.save_every == 0:
+                log.flush()
                 save(trainer)
-            if reason:
-                break
     return reason
 
 
@@ -120,11 +116,20 @@ class ProgressLog(tqdm):
         hidden = None if trainer.is_main else True  # None: if there is no terminal
         super().__init__(initial=done, total=n_steps, unit="step", file=sys.stderr, disable=hidden)
         self.trainer, self.remark = trainer, ""
+        self.pending: list[dict[str, Any]] = []  # steps that have begun: a GPU computes one while the host goes on
 
-    def steps(self, pending: list[dict[str, Any]], keep: int = 0) -> None:
+    def step(self, begun: dict[str, Any]) -> None:
+        """Take a step that has begun, and log the step before it; on a CPU, the step itself."""
+        self.pending.append(begun)
+        self.flush(keep=1 if self.trainer.device.is_async else 0)
+
+    def flush(self, keep: int = 0) -> None:
         """Wait for the oldest pending steps, until `keep` are left, and log them."""
-        while len(pending) > keep:
-            entry = self.trainer.finish(pending.pop(0))
+        while len(self.pending) > keep:
+            begun, *later = self.pending
+            self.pending = []  # if a step fails, those begun after it say nothing
+            entry = self.trainer.finish(begun)
+            self.pending = later
             self.trainer.log("step", entry)
             self.update()
             speed = f"{entry['target_tokens'] / entry['seconds']:.0f} tok/s"

@@ -23,7 +23,8 @@ from scratchformer.nn.models import new_model
 from scratchformer.nn.registry import split_name
 from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel.communicator import Communicator
-from scratchformer.text.tokenizer import Tokenizer, TokenizerPair, read_tokenizer
+from scratchformer.preparation import is_prepared
+from scratchformer.text.tokenizer import Tokenizer, read_tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, CheckpointDirectory, Progress
 from scratchformer.training.model_code import other_code
@@ -56,13 +57,9 @@ class RunDirectory:
         self.require_free()
         with ExitStack() as undo:
             with user_error(self.path, "cannot write the run's directory"):
-                for directory in (*reversed(self.path.parents), self.path, self.checkpoints.directory, self.figures):
-                    try:
+                for directory in (*reversed(self.path.parents), self.path, self.checkpoints.directory):
+                    if not directory.is_dir():
                         directory.mkdir()
-                    except OSError:
-                        if not directory.is_dir():
-                            raise
-                    else:
                         undo.callback(remove, directory)
             self.lock()
             undo.callback(self.unlock)
@@ -85,22 +82,16 @@ class RunDirectory:
 
     def is_left_over(self, path: Path) -> bool:
         """Say whether this is our own output, a hidden file, or a leftover of an aborted start."""
-        if path in (self.checkpoints.directory, self.figures):
+        if path == self.checkpoints.directory:
             return path.is_dir() and not any(path.iterdir())
-        begun = self.checkpoints.directory.is_dir() and self.figures.is_dir()
-        return path.name.startswith(".") or begun and path == self.tokenizer_file or is_our_output(path)
+        begun = path == self.tokenizer_file and self.checkpoints.directory.is_dir()
+        return path.name.startswith(".") or begun or is_our_output(path)
 
     def owns(self, path: Path) -> bool:
         """Return True for a path that training or an evaluation writes in this directory."""
         files = (self.config_file, self.model_file, self.tokenizer_file, self.log_file, self.evaluations_file)
-        own = (*files, self.checkpoints.directory)
         older = path.parent == self.path and path.match("model.*.py")
-        return path in own or older or path.parent == self.checkpoints.directory
-
-    def holds(self, path: Path) -> bool:
-        """Return True for a file that is also one of `owns`, under another name."""
-        own = [*self.path.iterdir(), *self.checkpoints.directory.glob("*")]
-        return any(self.owns(each) and each.exists() and each.samefile(path) for each in own)
+        return path in files or older or self.checkpoints.directory in (path, path.parent)
 
     def lock(self) -> None:
         """Keep other processes from training in this run, until `unlock` or the end of this process."""
@@ -133,22 +124,21 @@ class RunDirectory:
                     self.model_file.rename(self.path / f"model.{n_older + 1}.py")  # the code of earlier checkpoints
                 replace_text(self.model_file, text)
 
-    def require(self) -> None:
-        """Refuse a directory without a run, or with something else than plain files."""
+    def require(self, *tasks: str) -> Config:
+        """Refuse a directory without a run, or with a run for none of these tasks -> its configuration"""
         if not self.config_file.exists():
             raise UserError(f"{self.path}: no run here (config.toml is missing)")
-        for path in (self.config_file, self.tokenizer_file, self.log_file, self.evaluations_file):
-            if path.exists() and not path.is_file():
-                raise UserError(f"{path}: not a plain file")
-        own, _ = split_name(configs.load(self.config_file).model.defined_in)
+        config = configs.load(self.config_file)
+        own, _ = split_name(config.model.defined_in)
         if own.name and (not own.is_absolute() or self.path.resolve() in own.resolve().parents):
             raise UserError(f"{self.config_file}: names {own}, but no code of a run is run: keep the file outside it")
+        if tasks and config.data.task not in tasks:
+            raise UserError(f"{self.path}: is for {config.data.task}, but this needs {' or '.join(tasks)}")
+        return config
 
-    def read_tokenizer(self, ranks: Communicator = Communicator()) -> Tokenizer | None:
-        """The tokenizer, which rank 0 reads and sends to the others; None for a run on images."""
-        reads = ranks.rank == 0 and configs.load(self.config_file).model.reads_text
-        tokenizer = Tokenizer.load(self.tokenizer_file) if reads else None
-        return share_tokenizer(tokenizer, ranks) if ranks.size > 1 else tokenizer
+    def read_tokenizer(self, config: Config) -> Tokenizer | None:
+        """The tokenizer of this run, whose configuration is given; None for a run on images."""
+        return Tokenizer.load(self.tokenizer_file) if config.model.reads_text else None
 
     def log(self, event: str, values: dict[str, Any]) -> None:
         """Append one line of JSON to the log of the training, and call the callbacks."""
@@ -158,8 +148,7 @@ class RunDirectory:
 
     def read_log(self, event: str) -> list[dict[str, Any]]:
         """All entries of one kind, oldest first. An imported run has none."""
-        entries = read_entries(self.log_file) if self.log_file.exists() else []
-        return [entry for entry in entries if entry.get("event") == event]
+        return [entry for entry in read_entries(self.log_file) if entry.get("event") == event]
 
     def last_good_checkpoint(self) -> str:
         """Name the checkpoint from which training can go on, as the end of a message."""
@@ -172,46 +161,43 @@ class RunDirectory:
 
     def read_evaluations(self) -> list[dict[str, Any]]:
         """The scores that `record_evaluation` has appended, oldest first."""
-        return read_entries(self.evaluations_file) if self.evaluations_file.exists() else []
+        return read_entries(self.evaluations_file)
 
     def remove_unfinished(self) -> None:
         """Remove what a killed training left half-written. Only for a process that has locked the run."""
-        own = [f".{path.name}.partial" for path in (self.config_file, self.tokenizer_file, self.log_file)]
-        saved = (
-            path for pattern in ("step_*", "best.*") for path in self.checkpoints.directory.glob(f".{pattern}.partial")
-        )
-        for path in (*(self.path / name for name in own), *saved):
+        own = (self.config_file, self.tokenizer_file, self.log_file)
+        saved = self.checkpoints.directory
+        for path in (
+            *(self.path / f".{each.name}.partial" for each in own),
+            *saved.glob(".step_*.partial"),
+            *saved.glob(".best.*.partial"),
+        ):
             path.unlink(missing_ok=True)
 
     def drop_log_after(self, step: int) -> None:
         """Remove the log entries of later steps, which will be repeated."""
-        if not self.log_file.exists():
-            return
-        with user_error(self.log_file, "cannot read"):
+        if self.log_file.exists():
             lines = self.log_file.read_bytes().split(b"\n")
-        with whole_file(self.log_file) as file:
-            file.writelines(line + b"\n" for line in lines if is_until(parse_entry(line), step))
+            with whole_file(self.log_file) as file:
+                file.writelines(line + b"\n" for line in lines if is_until(parse_entry(line), step))
 
 
 def share_tokenizer(tokenizer: Tokenizer | None, ranks: Communicator) -> Tokenizer | None:
     """Send the tokenizer of rank 0, if any, to the other ranks."""
+    if ranks.size == 1:
+        return tokenizer
     serialized = ranks.broadcast_bytes(tokenizer.serialized if tokenizer else b"")
     return tokenizer or (read_tokenizer(serialized) if serialized else None)
 
 
-def require_place(path: Path, *runs: RunDirectory) -> None:
-    """Refuse a place where a file would replace anything but a plain file that is not a run's.
-
-    Files of all runs and prepared corpora are recognised by their place, those of `runs` behind links, too.
-    """
-    from scratchformer.preparation.prepared import is_prepared
-
+def require_place(path: Path) -> None:
+    """Refuse a place where a file would replace anything but a plain file that is not of a run or a prepared corpus."""
     with user_error(path, "cannot write"):
         if path.is_symlink() or path.exists() and not path.is_file():
             raise UserError(f"{path}: cannot write: not a plain file")
-        place = Path(os.path.realpath(path))
-        for run in (RunDirectory(place.parent), RunDirectory(place.parent.parent), *runs):
-            if run.config_file.exists() and (run.owns(place) or path.exists() and run.holds(path)):
+        place = path.resolve()
+        for run in map(RunDirectory, (place.parent, place.parent.parent)):
+            if run.config_file.exists() and run.owns(place):
                 raise UserError(f"{path}: belongs to the run {run.path}; choose another place")
         if is_prepared(place.parent):
             raise UserError(f"{path}: lies in the prepared corpus {place.parent}; choose another place")
@@ -229,9 +215,9 @@ def is_until(entry: dict[str, Any], step: int) -> bool:
 
 
 def read_entries(path: Path) -> list[dict[str, Any]]:
-    """The objects in a file with one line of JSON for each. Lines that a crash has damaged are left out."""
+    """The objects in a file with one line of JSON for each, [] if there is none. Damaged lines are left out."""
     with user_error(path, "cannot read"):
-        lines = path.read_bytes().split(b"\n")
+        lines = path.read_bytes().split(b"\n") if path.exists() else []
     return [entry for entry in map(parse_entry, lines) if entry]
 
 
@@ -239,7 +225,7 @@ def parse_entry(line: bytes) -> dict[str, Any]:
     """The object in a line of JSON; {} for an empty line, and for one that a crash has damaged."""
     try:
         entry = json.loads(line)
-    except (ValueError, RecursionError):
+    except ValueError:
         return {}
     return entry if isinstance(entry, dict) else {}
 
@@ -293,9 +279,8 @@ def load_run(
                 is older than the last checkpoint
     threads     cores to use on a CPU
     """
-    trained = load_model(path, checkpoint, dtype, threads, device)
-    configs.require_task(trained.config, str(path), "translation", "parsing")
-    return translator_of(trained)
+    RunDirectory(Path(path)).require("translation", "parsing")
+    return translator_of(load_model(path, checkpoint, dtype, threads, device))
 
 
 def translator_of(trained: Trained) -> Translator:
@@ -303,30 +288,23 @@ def translator_of(trained: Trained) -> Translator:
     model, tokenizer, config, _, device, threads = trained
     assert isinstance(model, Transformer) and tokenizer is not None
     rules = None
-    if isinstance(tokenizer, TokenizerPair):
+    if config.data.task == "parsing":
         from scratchformer.decoding.tree_parser import TreeRules  # only a parser needs it
 
         rules = TreeRules(tokenizer.target)
     return Translator(model, tokenizer, config.decoding.extra_length, threads, device, rules=rules)
 
 
-def require_task(run: RunDirectory, *tasks: str) -> None:
-    """Refuse a run that was trained for none of these tasks."""
-    run.require()
-    configs.require_task(configs.load(run.config_file), str(run.path), *tasks)
-
-
 def read_trained(run: RunDirectory, checkpoint: str | Path | None) -> tuple[Path, Checkpoint, Tokenizer | None]:
     """The checkpoint that `load_model` takes -> its file, its contents with the run's configuration, the tokenizer"""
-    run.require()
-    config = configs.load(run.config_file)
+    config = run.require()
     own, _ = split_name(config.model.defined_in)
     if config.model.defined_in and not own.exists():
         raise UserError(f"{own}: the run's model needs it, and it is gone; its copy: cp {run.model_file} {own}")
     file = checkpoint_file(run.checkpoints, checkpoint)
     trained = checkpoints.load(file)
     configs.require_same(trained.config, config, file)
-    tokenizer = run.read_tokenizer()
+    tokenizer = run.read_tokenizer(config)
     if tokenizer:
         require_tokenizer(run.tokenizer_file, tokenizer, trained.progress, file)
     return file, replace(trained, config=config), tokenizer

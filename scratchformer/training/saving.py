@@ -17,7 +17,7 @@ from scratchformer.nn.parameter import Array
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, Progress
-from scratchformer.training.model_code import code_of, other_code
+from scratchformer.training.model_code import other_code
 from scratchformer.training.run import RunDirectory, checkpoint_file, is_until
 from scratchformer.training.trainer import Trainer
 
@@ -54,24 +54,17 @@ def require_loadable(trainer: Trainer) -> None:
     sum_of_ranks = trainer.parallel.gradient
     if trainer.optimizer.store is not model.store or sum_of_ranks and sum_of_ranks.grad is not model.store.grad:
         raise UserError(f"the model has another store than when its trainer was made: {before}")
-    code_of(model)
 
 
 def checkpoint(trainer: Trainer) -> Checkpoint:
     """Everything that a run needs to go on as if it had not stopped."""
-    store, state, tokenizer_checksum = (
-        trainer.model.store,
-        trainer.device.state(),
-        trainer.tokenizer.checksum if trainer.tokenizer else 0,
-    )
-    code = code_of(trainer.model)
-    trainer.progress = replace(trainer.progress, device_state=state, tokenizer_checksum=tokenizer_checksum, code=code)
+    store, progress = trainer.model.store, replace(trainer.progress, device_state=trainer.device.state())
     with using(*trainer.device.ops):
         weights, moments = (
             {name: ops_of(view).on_host(view) for name, view in views.items()}
             for views in (store.named_views(store.data), moment_views(trainer))
         )
-    return Checkpoint(weights, moments, trainer.progress, trainer.config)
+    return Checkpoint(weights, moments, progress, trainer.config)
 
 
 def moment_views(trainer: Trainer) -> dict[str, Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from scratchformer.config import Config
 from scratchformer.nn.optim import scheduled
@@ -14,37 +15,36 @@ def planned_steps(config: Config, n_targets: int, steps_per_epoch: int) -> int:
     return min(steps, math.ceil(max_tokens * steps_per_epoch / n_targets)) if max_tokens else steps
 
 
-def warmup_share(config: Config, n_steps: int) -> float:
-    """The part of the training in which the learning rate rises."""
-    return config.training.warmup / n_steps
+class Rates(NamedTuple):
+    """Learning rates of a training, compared with the typical size of a weight, d_model^-0.5.
 
+    Embeddings are of this size (Glorot's are similar), and a step of Adam moves each weight by up to the learning rate.
 
-def peak_rate(config: Config) -> float:
-    """The largest learning rate."""
-    return scheduled(config, config.training.warmup)
-
-
-def relative_peak(config: Config) -> float:
-    """The largest learning rate, compared with the typical size of a weight.
-
-    Weights are of size d_model^-0.5 (embeddings; Glorot's are similar), and a step of Adam moves each by up to lr.
+    warmup  the part of the training in which the rate rises
+    peak    the largest rate, in this unit
+    total   the sum of all rates, in this unit
     """
-    return peak_rate(config) * math.sqrt(config.model.d_model)
+
+    warmup: float
+    peak: float
+    total: float
 
 
-def sum_of_rates(config: Config, n_steps: int) -> float:
-    """The sum of all learning rates, in units of d_model^-0.5: a triangle, then an integral."""
-    warmup = config.training.warmup
-    rising = min(warmup, n_steps)
-    if config.training.schedule == "cosine":
-        return relative_peak(config) * (rising**2 / 2 / warmup + 0.55 * (n_steps - rising))
-    falling = 2 * (math.sqrt(n_steps) - math.sqrt(rising))
-    return config.training.lr_factor * (rising**2 / 2 * warmup**-1.5 + falling)
+def rates(config: Config, n_steps: int) -> Rates:
+    """The rates of a training of so many steps. The sum is a triangle, then an integral."""
+    training, warmup = config.training, config.training.warmup
+    rising, peak = min(warmup, n_steps), scheduled(config, warmup) * math.sqrt(config.model.d_model)
+    if training.schedule == "cosine":
+        total = peak * (rising**2 / 2 / warmup + 0.55 * (n_steps - rising))
+    else:
+        falling = 2 * (math.sqrt(n_steps) - math.sqrt(rising))
+        total = training.lr_factor * (rising**2 / 2 * warmup**-1.5 + falling)
+    return Rates(warmup / n_steps, peak, total)
 
 
 def contradictions(config: Config, n_steps: int) -> str:
     """Say in one line with which numbers of the schedule nothing can be learned; "" if there are none."""
-    share, peak, total = warmup_share(config, n_steps), relative_peak(config), sum_of_rates(config, n_steps)
+    share, peak, total = rates(config, n_steps)
     found = []
     if share > LIMITS["warm-up"]:
         found.append(f"warm-up, {config.training.warmup:,} of {n_steps:,} steps ({share:.0%})")

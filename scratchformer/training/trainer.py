@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 from contextlib import suppress
-from dataclasses import replace
-from functools import partial
-from typing import Any, Iterator, NamedTuple, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 
@@ -27,36 +27,32 @@ from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, Examples,
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training.checkpoints import Progress
 from scratchformer.training.data_parallel import DataParallel
+from scratchformer.training.model_code import code_of
 from scratchformer.training.run import RunDirectory
 
 
-class TrainingData(NamedTuple):
+@dataclass(frozen=True)
+class TrainingData:
     """Encoded examples, and what the score of the validation data needs.
 
     val_text  the text that the task's `score` compares with
     n_empty   pairs left out because a side is blank
-    checksum  see `checksum_of`: a run cannot go on with other text
     """
 
     train: Examples
     val: Examples | None
     val_text: Any = None
     n_empty: int = 0
-    checksum: int = 0
 
-    @staticmethod
-    def of(
-        train: Examples, val: Examples | None, config: Config, val_text: Any = None, n_empty: int = 0
-    ) -> TrainingData:
-        """The data with their checksum. Each example must fit into a batch."""
-        for examples in filter(None, (train, val)):
-            examples.require_fit(config.training.tokens_per_batch)
-        return TrainingData(train, val, val_text, n_empty, checksum_of(train, val))
+    @cached_property
+    def checksum(self) -> int:
+        """CRC-32 of all examples: a run cannot go on with other text."""
+        return self.val.checksum(self.train.checksum()) if self.val else self.train.checksum()
 
-
-def checksum_of(train: Examples, val: Examples | None) -> int:
-    """CRC-32 of all examples."""
-    return val.checksum(train.checksum()) if val else train.checksum()
+    def require_fit(self, tokens_per_batch: int) -> None:
+        """Refuse an example that does not fit into a batch."""
+        for examples in filter(None, (self.train, self.val)):
+            examples.require_fit(tokens_per_batch)
 
 
 class Trainer:
@@ -84,14 +80,15 @@ class Trainer:
         progress: Progress = Progress(),
         goal: Any = None,
     ) -> None:
-        if ranks.size > 1:
-            configs.require_work_for(config, ranks.size)
-            ranks.require_agreement({"the training text's checksum": data.checksum})
         self.run, self.config, self.data, self.tokenizer = run, config, data, tokenizer
         self.goal, self.ranks, self.is_main = goal, ranks, ranks.rank == 0
         self.unit = goal.unit if goal else "examples"
         self.device = device or Device()
         settings = config.training
+        if ranks.size > 1:
+            configs.require_work_for(config, ranks.size)
+            ranks.require_agreement({"the training text's checksum": data.checksum})
+        data.require_fit(settings.tokens_per_batch)
         self.plan = BatchPlan(
             data.train, settings.tokens_per_batch, settings.accumulation, settings.seed, settings.bucket_fineness
         )
@@ -113,37 +110,16 @@ class Trainer:
                 self.model, (settings.beta1, settings.beta2), settings.eps, self.parallel.map, settings.weight_decay
             )
         n_threads = 0 if self.device.is_async else self.threads * ranks.size
-        self.progress = replace(progress, data_checksum=data.checksum, threads=n_threads)
+        self.progress = replace(
+            progress,
+            data_checksum=data.checksum,
+            tokenizer_checksum=tokenizer.checksum if tokenizer else 0,
+            threads=n_threads,
+            code=code_of(self.model),
+        )
         self.remarks = list(self._remarks(n_threads, progress.threads))
         self.n_pending = 0  # steps that have begun and not ended
         self.busy_since = 0.0
-
-    def _remarks(self, n_threads: int, n_before: int) -> Iterator[str]:
-        if n_threads and n_before and n_threads != n_before:
-            bits = "the last bits may differ from those of an uninterrupted run"
-            yield f"{n_threads} instead of {n_before} threads: {bits}"
-        elif n_threads and n_before and n_threads != share_of_cores(self.ranks) * self.ranks.size:
-            yield f"uses {n_threads} threads, as before, so that no bit differs; --threads sets another number"
-        train, val = self.data.train, self.data.val
-        if isinstance(train, EncodedPairs) and are_equal(train.source, train.target):
-            yield "source and target of the training text are the same: the model learns to copy"
-        if isinstance(train, EncodedPairs) and isinstance(val, EncodedPairs) and are_equal(train.source, val.source):
-            yield "the validation text is the training text: its loss says nothing about new sentences"
-
-    def summary(self) -> str:
-        """One line that says what is about to be trained on what."""
-        train = self.data.train
-        dropped = train.n_dropped + (self.data.val.n_dropped if self.data.val else 0)
-        processes = f"{self.ranks.size} processes, " if self.ranks.size > 1 else ""
-        unit = self.unit
-        device = "" if type(self.device) is Device else f"; {self.device.describe()}"
-        left_out = f"{dropped} {unit} longer than {train.max_length} tokens, {self.data.n_empty} with an empty side"
-        return (
-            f"{processes}{self.model.store.data.size:,} parameters, {len(train):,} {unit}, "
-            f"{train.n_targets:,} target tokens an epoch"
-            + (f" (left out: {left_out})" if dropped or self.data.n_empty else "")
-            + device
-        )
 
     @np.errstate(over="ignore", invalid="ignore")  # `finish` reports it in one line
     def step(self, epoch: int, index: int, indices: np.ndarray) -> dict[str, Any]:
@@ -155,22 +131,23 @@ class Trainer:
         settings, began = self.config.training, time.perf_counter()
         step = self.progress.step + 1
         batches = self.plan.micro_batches(indices, epoch)
-        fits = False
         with using(*self.device.ops):
+            found = None
             with suppress(MemoryError):
-                loss_sum, n_tokens = self.parallel.step_gradient(batches, settings, step)
-                fits = True
-            if not fits:  # here, outside the block above, its arrays are freed
+                found = self.parallel.step_gradient(batches, settings, step)  # forward, loss and backward
+            if found is None:  # here, outside the block above, its arrays are freed
                 raise UserError(self._too_large(step, batches))
+            loss_sum, n_tokens = found
             grad_norm = self.parallel.average_inplace(n_tokens)
             if settings.clip_norm:
                 clip_by_global_norm_inplace(self.model.store.grad, grad_norm, settings.clip_norm)
             learning_rate = scheduled(self.config, step)
             self.optimizer.step(learning_rate, grad_norm)
-            self.device.adapt_loss_scale(grad_norm)
             self.model.store.grad[...] = 0
-            read_back = partial(self.device.read_back, check=self.between_devices.check)
-            loss, norm = read_back(loss_sum / n_tokens), read_back(grad_norm)
+            self.device.adapt_loss_scale(grad_norm)
+            loss, norm = (
+                self.device.read_back(number, self.between_devices.check) for number in (loss_sum / n_tokens, grad_norm)
+            )
 
         if not self.n_pending:
             self.busy_since = began
@@ -211,7 +188,34 @@ class Trainer:
         if self.is_main:
             self.run.log(event, entry)
 
-    # Messages of a step that fails
+    # Messages
+
+    def _remarks(self, n_threads: int, n_before: int) -> Iterator[str]:
+        if n_threads and n_before and n_threads != n_before:
+            bits = "the last bits may differ from those of an uninterrupted run"
+            yield f"{n_threads} instead of {n_before} threads: {bits}"
+        elif n_threads and n_before and n_threads != share_of_cores(self.ranks) * self.ranks.size:
+            yield f"uses {n_threads} threads, as before, so that no bit differs; --threads sets another number"
+        train, val = self.data.train, self.data.val
+        if isinstance(train, EncodedPairs) and are_equal(train.source, train.target):
+            yield "source and target of the training text are the same: the model learns to copy"
+        if isinstance(train, EncodedPairs) and isinstance(val, EncodedPairs) and are_equal(train.source, val.source):
+            yield "the validation text is the training text: its loss says nothing about new sentences"
+
+    def summary(self) -> str:
+        """One line that says what is about to be trained on what."""
+        train = self.data.train
+        dropped = train.n_dropped + (self.data.val.n_dropped if self.data.val else 0)
+        processes = f"{self.ranks.size} processes, " if self.ranks.size > 1 else ""
+        unit = self.unit
+        device = "" if type(self.device) is Device else f"; {self.device.describe()}"
+        left_out = f"{dropped} {unit} longer than {train.max_length} tokens, {self.data.n_empty} with an empty side"
+        return (
+            f"{processes}{self.model.store.data.size:,} parameters, {len(train):,} {unit}, "
+            f"{train.n_targets:,} target tokens an epoch"
+            + (f" (left out: {left_out})" if dropped or self.data.n_empty else "")
+            + device
+        )
 
     def _not_finite(self, pending: dict[str, Any], loss: float, norm: float) -> str:
         epoch, index = pending["epoch"], pending["index"]

@@ -43,14 +43,6 @@ def test_they_keep_the_dtype(dtype):
     assert {each.dtype for each in (*results, FASTER.masked_softmax(x[None, None], 0.3, None, True))} == {x.dtype}
 
 
-def test_the_gradient_of_the_logits_may_take_their_place():
-    logits = np.random.default_rng(0).standard_normal((9, 7)).astype("float32")
-    targets = np.arange(9) % 7
-    loss, dlogits = FASTER.cross_entropy(logits.copy(), targets, 0.8, 0.02)
-    loss_in_place, in_place = FASTER.cross_entropy(logits, targets, 0.8, 0.02, out=logits)
-    assert in_place is logits and loss_in_place == loss and np.array_equal(in_place, dlogits)
-
-
 def test_a_transposed_weight_is_copied_when_it_has_served_some_products():
     ops, random = FrozenOps(), np.random.default_rng(0)
     x, E, W = (random.standard_normal(shape).astype("float32") for shape in ((3, 8), (11, 8), (8, 5)))
@@ -87,6 +79,9 @@ def test_they_are_in_use_where_they_are_asked_for_and_only_there(monkeypatch):
         ops_of(single.view(np.memmap))
 
 
-def test_what_is_in_use_can_be_printed():
-    assert str(FAST) == "FastOps for numpy arrays of float32"
-    assert str(REFERENCE) == "Ops for numpy arrays of all dtypes"
+def test_a_public_name_of_nn_chooses_them(monkeypatch):
+    monkeypatch.setattr(ops, "DEFAULT", [Ops(np)])
+    from scratchformer.nn import Linear
+
+    layer = Linear(2, 3, np.random.default_rng(0))
+    assert ops_of(layer.weight.data) is FAST

@@ -4,8 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import weakref
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -65,15 +63,10 @@ def test_all_parts_run_on_an_emulated_gpu(monkeypatch, tmp_path):
     folders = [tmp_path, ROOT / "tests" / "emulated_gpu", ROOT, os.environ.get("PYTHONPATH", "")]
     environment = {"PYTHONPATH": os.pathsep.join(map(str, folders)), "CUPY_CACHE_DIR": str(tmp_path)}
     script = [sys.executable, "benchmarks/gpu_first_contact.py", "--quick", "--out", tmp_path]
-    command = [*script, "--parts", "tests,kernels,steps,decode"]
+    command = [*script, "--parts", "tests,kernels,steps"]
     subprocess.run(command, check=True, cwd=ROOT, env=os.environ | environment | {"OPENBLAS_NUM_THREADS": "1"})
     parts = json.loads((tmp_path / "gpu_first_contact.json").read_text(encoding="utf-8"))["parts"]
-    assert {name: len(part["results"]) for name, part in parts.items()} == {
-        "tests": 1,
-        "kernels": 53,
-        "steps": 8,
-        "decode": 4,
-    }
+    assert {name: len(part["results"]) for name, part in parts.items()} == {"tests": 1, "kernels": 53, "steps": 8}
     for part in parts.values():
         assert part["name"] == "emulated GPU" and part["end"] == "exit code 0"
         assert not any(result.get("failed") for result in part["results"].values()), part
@@ -114,28 +107,3 @@ def test_no_byte_of_a_kernel_is_counted_twice_and_no_array_used_again(script, mo
         written = sum(each.nbytes for each in arrays_in(calls[0]())) or size  # in place, or not for NumPy
         assert size + written >= needed > size / 2, name
         assert all(each.nbytes < needed / 8 for each in read if any(each is other for other in others)), name
-
-
-def test_calls_of_a_kernel_take_turns_and_their_results_are_kept(script, monkeypatch):
-    speed, made, taken, results = script("gpu_first_contact"), [], [], []
-
-    def prepare():
-        made.append(len(made))
-        return partial(call, made[-1])
-
-    def call(number):
-        taken.append(number)
-        result = np.zeros(1)
-        results.append(weakref.ref(result))
-        return result
-
-    def seconds_of(work, scale):
-        for _ in range(5):
-            work()
-        assert [result() is not None for result in results] == 5 * [False] + 3 * [True]
-        return 1
-
-    monkeypatch.setattr(speed, "seconds_of", seconds_of)
-    monkeypatch.setattr(speed, "copying", lambda scale: 8)
-    found = speed.bandwidth(prepare, 4, speed.QUICK._replace(between=10))
-    assert taken == [0, 1, 2, 0, 1, 2, 0, 1] and found == {"bytes_per_second": 4, "share_of_copying": 0.5}

@@ -29,18 +29,13 @@ def out(tmp_path):
 EXPERIMENTS = """
 ablation
 attention_scaling
-attention_scaling --part attention_rates
 attention_scaling --part attention_without_push
 averaging
 beam_lengths
 block_of_2026
 embeddings
-faults
 feed_forward
 first_symbol
-first_symbol --part first_symbol_longer
-head_pruning
-heads
 label_smoothing
 longer
 one_file
@@ -51,11 +46,7 @@ source_worth
 stacks
 table1
 tiny_model
-training_replay
-vision
 warm_up
-warm_up --part adam_and_warmup
-warm_up --part norm_and_warmup
 wires
 """
 
@@ -67,12 +58,8 @@ def test_an_experiment(command, out):
     assert result["runs" if name == "ablation" else "results"] and "provenance" in result
 
 
-@pytest.mark.parametrize("name", ["masked_language_model", "antecedent"])
-def test_what_begins_with_a_masked_language_model(name, tmp_path, out, cli):
-    small = {"steps": 4, "d_model": 16, "d_ff": 32, "h": 2, "validate_every": 4, "score_every": 4, "threads": 1}
-    settings = [word for key, value in small.items() for word in ("--set", f"{key}={value}")]
-    assert cli("train", "bert-tiny", "--out", tmp_path / "run", *settings).code == 0
-    assert quick_run(name, out, tmp_path / "run")["results"]
+def test_training_replay(out):
+    assert [each["step"] for each in quick_run("training_replay", out)["replay"]["snapshots"]] == [0, 2, 4]
 
 
 def test_parsing_of_a_treebank(tmp_path, out):
@@ -84,12 +71,10 @@ def test_parsing_of_a_treebank(tmp_path, out):
         assert row["val"]["beam 4"]["unparsable"] == 0 <= row["val"]["beam 4, free"]["f1"]
 
 
-def test_cpu_step_keeps_other_cells(out):
+def test_cpu_step(out):
     pytest.importorskip("torch")
-    options = "--padding", "with", "--threads", "1", "--without", "pytorch_cut,bf16", "--keep", "--models"
-    quick_run("cpu_step", out, *options, "small")
-    other, cell = quick_run("cpu_step", out, *options, "tiny")["cells"]
-    assert (other["model"], cell["model"]) == ("small", "tiny")
+    options = "--padding", "with", "--threads", "1", "--without", "pytorch_cut,bf16", "--models", "tiny"
+    (cell,) = quick_run("cpu_step", out, *options)["cells"]
     assert cell["missing"].keys() == {"compile", "pytorch_cut", "bf16"}
     ours, theirs = (cell["seconds"][name]["minimum"] for name in ("scratchformer", "pytorch"))
     assert cell["time_over_ours"]["minimum"]["pytorch"] == pytest.approx(theirs / ours, rel=1e-2)
@@ -98,12 +83,10 @@ def test_cpu_step_keeps_other_cells(out):
 
 
 def test_language_model(out):
-    pytest.importorskip("torch")
     result = quick_run("language_model", out)
     (run,) = result["results"]
     assert run["steps"] == 4 and all(4 < bits < 7 for bits in run["bits_per_character"].values())
     assert len(result["n_grams"]["characters"]) == 8 and min(result["n_grams"]["characters"]) < 3
-    assert all(len(each["tokens_per_second"]) == 4 for each in result["speed"]["generation"])
 
 
 def test_cpu_tricks(out):
@@ -111,26 +94,12 @@ def test_cpu_tricks(out):
     assert entry["gain_percent"]
 
 
-def test_cpu_scaling(out):
-    for row in quick_run("cpu_scaling", out)["results"]:
-        assert row["bytes"] == pytest.approx(row["counted_bytes"], rel=0.3)
-        assert row["memory_exponent"]["measured"] == pytest.approx(row["memory_exponent"]["predicted"], abs=0.2)
-
-
 def test_cpu_decode(out):
     pytest.importorskip("torch")
     cells = quick_run("cpu_decode", out, "--models", "small", "--threads", "1")["cells"]
     assert [cell["beam"] for cell in cells] == [1, 4]
     assert all(cell["identical_share"] >= 0.99 for cell in cells)
-    assert all(len(cell["seconds"]) == 5 and cell["fastest_over_fastest"] for cell in cells)
-
-
-def test_cpu_run(corpus, out):
-    pytest.importorskip("torch")
-    result = quick_run("cpu_run", out, "--data", corpus, "--threads", "1")
-    first, *_, last = result["curve"]
-    assert first[:4] == [0, 0, 0, 0] and first[4] == pytest.approx(first[5], rel=1e-4)  # the same weights
-    assert last[4] < first[4] and last[5] < first[5] and (out / "cpu_run.png").exists()
+    assert all(len(cell["seconds"]) == 3 and cell["fastest_over_fastest"] for cell in cells)
 
 
 def test_run_curve(trained, corpus, out):
@@ -145,19 +114,7 @@ def test_scaling_on_cpus(out):
     assert rows[0]["efficiency"] == rows[2]["efficiency"] == 1 and rows[1]["efficiency"] > 0
 
 
-def test_cpu_ranks(corpus, out):
-    assert quick_run("cpu_ranks", out, "--data", corpus)["processes_have_the_losses_of_threads"]
-
-
-def test_batch_plans(corpus, out):
-    result = quick_run("batch_plans", out, "--data", corpus)
-    padding = {row["plan"]: row["padding"] for row in result["results"]}
-    assert padding["sorted, mixed steps"] < padding["buckets, mixed steps"] and str(corpus) not in json.dumps(result)
-    assert [row["plan"] for row in result["longer"]["results"]] == ["buckets", "buckets, mixed steps"]
-
-
 def test_pipeline(out):
     found = quick_run("pipeline", out)["results"]
     assert [path.name for path in out.iterdir()] == ["pipeline.json"]
-    assert found["stages"].keys() == {"clean", "vocabulary", "encode"} and found["resume"]["exact"]
-    assert found["memory"]["together_resident_mb"] >= found["memory"]["parent_resident_mb"] > 10
+    assert found["stages"].keys() == {"clean", "vocabulary", "encode"} and found["memory_mb"] > 10

@@ -48,34 +48,31 @@ def assert_same(ours, theirs):
 @pytest.mark.parametrize("extra_length", [0, 20])
 @pytest.mark.parametrize("beam", [1, 2, 4])
 @pytest.mark.parametrize("vocab_size", [20, 61, 200])  # 200 words: in two rounds
-@pytest.mark.parametrize("kind", ["Searcher", "UsualSearcher"])
-def test_the_rival_finds_the_same_translations(rival, kind, vocab_size, beam, extra_length):
+def test_the_rival_finds_the_same_translations(rival, vocab_size, beam, extra_length):
     model, sources = new_model(vocab_size), sources_of(vocab_size)
-    searcher = getattr(rival, kind)(rival.Weights(model), beam, 0.6, extra_length, len(sources), sources.shape[1])
+    searcher = rival.Searcher(rival.Weights(model), beam, 0.6, extra_length, len(sources), sources.shape[1])
     ours = [nbest[0] for nbest in search(model, sources, beam, 0.6, extra_length)]
     for _ in range(2):  # its arrays may be used again
         assert_same(ours, searcher.search(sources))
 
 
-@pytest.mark.parametrize("kind", ["Searcher", "UsualSearcher"])
-def test_in_bfloat16_it_finds_nearly_the_same(rival, kind):
+def test_in_bfloat16_it_finds_nearly_the_same(rival):
     model, sources = new_model(20), sources_of(20)
     weights = rival.Weights(model, torch.bfloat16)
-    theirs = getattr(rival, kind)(weights, 4, 0.6, 2, len(sources), sources.shape[1]).search(sources)
+    theirs = rival.Searcher(weights, 4, 0.6, 2, len(sources), sources.shape[1]).search(sources)
     ours = [nbest[0] for nbest in search(model, sources, 4, 0.6, 2)]
     assert np.mean([other.score - mine.score for mine, other in zip(ours, theirs)]) == pytest.approx(0, abs=0.05)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("beam", [1, 4])
-@pytest.mark.parametrize("kind", ["Searcher", "UsualSearcher"])
-def test_also_where_sentences_end_one_after_another(rival, kind, beam):
+def test_also_where_sentences_end_one_after_another(rival, beam):
     model = load_run(TINY_MODEL).model
     sources = sources_of(model.config.vocab_size, 40)
     ours = [nbest[0] for nbest in search(model, sources, beam, 0.6, 10)]
     lengths = np.array([len(found.ids) for found in ours])
     assert len(set(lengths)) > 5 and (lengths < (sources != PAD).sum(axis=1) + 9).mean() > 0.5
-    searcher = getattr(rival, kind)(rival.Weights(model), beam, 0.6, 10, len(sources), sources.shape[1])
+    searcher = rival.Searcher(rival.Weights(model), beam, 0.6, 10, len(sources), sources.shape[1])
     assert_same(ours, searcher.search(sources))
 
 

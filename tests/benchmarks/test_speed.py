@@ -7,11 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scratchformer import config as configs
 from scratchformer.config import ModelConfig
 from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.transformer import Transformer
-from scratchformer.text.batches import steps
 from scratchformer.text.tokenizer import EOS, PAD, UNK
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -67,11 +65,6 @@ def test_our_memory_is_measured_without_pytorch():
     subprocess.run([sys.executable, "-W", "error", "-c", script], check=True, cwd=BENCHMARKS)
 
 
-def test_memory_is_compared_with_and_without_the_imports(cpu_step):
-    alone = {"scratchformer": {"after_imports": 40, "peak": 100}, "pytorch": {"after_imports": 200, "peak": 400}}
-    assert cpu_step.memory_ratios(alone)["pytorch"] == {"whole_process": 0.25, "beyond_imports": 0.3}
-
-
 def test_rivals_must_learn_the_same(cpu_step):
     first = {cpu_step.OURS: 9.5, "pytorch": 9.6, "bf16": 9.5}
     cpu_step.assert_learned_alike(first, {cpu_step.OURS: 8.0, "pytorch": 8.1})
@@ -80,47 +73,3 @@ def test_rivals_must_learn_the_same(cpu_step):
             cpu_step.assert_learned_alike(first, {cpu_step.OURS: 8.0, **last})
     with pytest.raises(AssertionError, match="nothing was learned"):
         cpu_step.assert_learned_alike(first, first)
-
-
-# A whole run beside PyTorch: cpu_run.py -------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def cpu_run(script):
-    pytest.importorskip("torch")
-    return script("cpu_run")
-
-
-def test_our_side_takes_the_same_steps_as_training(cpu_run, begin):
-    trainer = begin(P_drop=0.3, accumulation=3, threads=1)
-    model = Transformer(trainer.config.model, trainer.config.training.seed)
-    chosen = cpu_run.first_steps(trainer.data.train, trainer.config, 300)
-    n_tokens = [len(pairs.target.ids) for pairs in chosen]
-    assert sum(n_tokens[:-1]) < 300 <= sum(n_tokens) and len(chosen) > 2
-    step = cpu_run.our_step(model, trainer.config, 3, threads=1)
-    for pairs, place in zip(chosen, steps(trainer.plan)):
-        assert step(pairs) == trainer.finish(trainer.step(*place))["loss"]
-    assert np.array_equal(model.store.data, trainer.model.store.data)
-
-
-@pytest.mark.slow
-def test_without_dropout_both_learn_the_same(cpu_run, begin):
-    trainer = begin(P_drop=0.0, steps=40)
-    config = configs.with_settings(trainer.config, {"vocab_size": trainer.config.model.vocab_size})
-    all_steps = cpu_run.first_steps(trainer.data.train, config, 2000)
-    found, models = cpu_run.run(config, all_steps, trainer.data.val, 1, 2)
-    curve = np.array(found["curve"])
-    assert len(curve) > 5 and curve[-1, 4] < 0.9 * curve[0, 4]
-    assert np.allclose(curve[:, 4], curve[:, 5], rtol=1e-3)
-    ours, theirs = (model.store.data for model in models.values())
-    assert np.median(np.abs(ours - theirs)) < 1e-4  # the weights come back from PyTorch
-
-
-def test_the_quiet_total_leaves_a_disturbance_out(cpu_run):
-    positions = np.array([[10, 20]] * 50)
-    seconds = positions * [0.2, 0.3]
-    seconds[7, 0] += 100  # another process, during our turn
-    found = cpu_run.times(seconds, positions)
-    quiet = {"scratchformer": 100, "pytorch": 300}
-    assert found["seconds"] == {"sum": {"scratchformer": 200, "pytorch": 300}, "quiet": quiet}
-    assert found["time_over_ours"] == {"sum": 1.5, "quiet": 3, "median_step": 3, "quartiles_of_steps": [3, 3]}

@@ -45,21 +45,3 @@ def run(compiled, *arguments):
     assert done.returncode == 0, done.stdout[-10_000:] + done.stderr
     assert "skipped" not in done.stdout, done.stdout
     return done.stdout
-
-
-def test_elsewhere_the_reason_is_said(monkeypatch):
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert emulation.reason_to_skip() == "the emulated GPU is for Linux on x86-64"
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(emulation.platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(emulation.shutil, "which", lambda name: None)
-    assert emulation.reason_to_skip() == "the emulated GPU needs g++ and readelf"
-    monkeypatch.setattr(emulation.shutil, "which", lambda name: name)
-    monkeypatch.setattr(emulation.metadata, "version", lambda name: "13.0")
-    assert "cupy-cuda13x==14.2.0, found: 13.0" in emulation.reason_to_skip()
-    monkeypatch.setattr(emulation.metadata, "version", lambda name: emulation.CUPY[1])
-    monkeypatch.setattr(emulation, "headers", lambda: ["-Ihere"])
-    monkeypatch.setattr(emulation.subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 1))
-    assert (
-        emulation.reason_to_skip() == "the emulated GPU needs a g++ that knows _Float16 and -fsanitize=kernel-address"
-    )

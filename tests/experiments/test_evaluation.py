@@ -2,15 +2,12 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
-from scratchformer.errors import UserError
 from scratchformer.experiments import evaluation
 from scratchformer.experiments.paper_bleu import paper_bleu_and_gap
 from scratchformer.text.bleu import corpus_scores
@@ -149,31 +146,6 @@ def test_what_is_refused_before_anything_is_translated(
     assert own_run.read_evaluations() == [] and not (tmp_path / "out").exists()
 
 
-# --- the file of translations
-
-
-def test_translations_are_written_even_if_scoring_fails(refused, own_run, named, tmp_path, monkeypatch):
-    def fail(*arguments):
-        raise UserError("no score today")
-
-    monkeypatch.setattr(evaluation, "assess", fail)
-    assert "no score today" in refused("evaluate", own_run.path, *named, "--output", tmp_path / "out")
-    lines = (tmp_path / "out").read_text(encoding="utf-8").split("\n")
-    assert lines == [*load_run(own_run.path).translate(SOURCES), ""]
-
-
-def test_an_older_file_stays_if_translating_fails(cli, own_run, named, tmp_path, monkeypatch):
-    def interrupted(*arguments):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Translator, "stream", interrupted)
-    out = tmp_path / "results" / "out"
-    out.parent.mkdir()
-    out.write_text("of last time")
-    assert cli("evaluate", own_run.path, *named, "--output", out).code == 130
-    assert [path.read_text() for path in out.parent.iterdir()] == ["of last time"]
-
-
 # --- scores
 
 
@@ -182,7 +154,7 @@ def test_the_language_decides_what_bleu_counts(cli, begin, corpus, named, tmp_pa
     trainer, out = begin(target_language="th", steps=3, **files), tmp_path / "out"
     loop.train(trainer)
     run = trainer.run.path
-    command = ["evaluate", run, *named, "--output", out, "--against", run]
+    command = ["evaluate", run, *named, "--output", out, "--against", run, "--against-checkpoint", "last"]
     evaluated = json.loads(cli(*command, "--json").out)
     expected = corpus_scores(load_run(run).translate(SOURCES), REFERENCES, "th")
     assert evaluated["bleu"] == expected.bleu != corpus_scores(out.read_text().splitlines(), REFERENCES).bleu
@@ -253,9 +225,3 @@ def test_verdicts():
         comparisons = evaluation.compare(ours, theirs, references)
         assert all(comparison.verdict("A", "B").startswith(verdict) for comparison in comparisons)
     assert [comparison.p_value for comparison in comparisons] == [1, 1]
-
-
-def test_scorers_are_imported_when_something_is_scored():
-    modules = "scratchformer.commands.evaluate, scratchformer.experiments.evaluation"
-    found = f"import sys, {modules}; print({{'sacremoses', 'sacrebleu'}} & sys.modules.keys())"
-    assert subprocess.run([sys.executable, "-c", found], capture_output=True, text=True).stdout == "set()\n"

@@ -176,12 +176,10 @@ class Browser:
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] != "INFO"]
 
     def requests(self):
-        """The addresses that the page has asked for, but for those that its policy has refused."""
+        """The addresses that the page has asked for."""
         events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
-        refused = {event["params"]["requestId"] for event in events if event["params"].get("blockedReason") == "csp"}
-        sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
-        addresses = [request["request"]["url"] for request in sent if request["requestId"] not in refused]
-        return [address for address in addresses if not address.startswith("data:")]
+        sent = [event["params"]["request"] for event in events if event["method"] == "Network.requestWillBeSent"]
+        return [request["url"] for request in sent if not request["url"].startswith("data:")]
 
     def axe(self, *rules):
         """Serious and critical findings of axe-core, by these rules or by all -> ["rule: element", ...]"""

@@ -56,9 +56,6 @@ WIDGETS = {
     "beam": ("schlafen die Kühe </s> (0.288)", "[role=toolbar] [tabindex='0']", "Arrow_Left", "Enter"),
 }
 
-IMAGE = "<img src=x onerror='hacked = 1'>"
-MARKUP = ["<script>hacked = 1</script>", IMAGE, '&amp; &lt; <b>"b"</b>']
-
 pytestmark = pytest.mark.browser
 slow = pytest.mark.slow
 
@@ -77,94 +74,34 @@ def translator():
     return load_run(TINY_MODEL)
 
 
-class Reading:
-    """Results of NumPy for a model that reads a sentence and writes its own translation of it."""
-
-    def __init__(self, translator, text):
-        self.model = translator.model
-        self.source = [*translator.tokenizer.encode([text])[0], EOS]
-        [[self.best]] = search(self.model, np.array([self.source]), extra_length=translator.extra_length)
-        self.target = [*self.best.ids, EOS]
-        self.stages, self.attention = self.passed()
-
-    def passed(self, removed=()):
-        """The stages and the weights of attention without some heads, which are named as (kind, layer, head)."""
-        target = np.array([self.target])
-        with fixtures.without(self.model, removed), fixtures.listening(self.model) as heard:
-            logits, cache = self.model.forward(np.array([self.source]), np.array([[BOS, *self.best.ids]]))
-            weights = attention_weights(cache)
-            self.model.backward(cross_entropy(logits, target)[2], cache)
-        n_layers = self.model.config.N
-        names = [f"encoder.{n}" for n in range(n_layers)]
-        names += [f"{kind}.{n}" for n in range(n_layers) for kind in ("decoder", "cross")]
-        stages = {name: value[0] for name, value, _ in fixtures.stages(self.model.config, heard)}
-        return stages, {name: heads[0] for name, heads in zip(names, weights)}
-
-    def losses(self, removed=()):
-        """−ln p of each token of the translation, in nats."""
-        logits = self.passed(removed)[0]["logits"].astype(float)
-        log_sums = np.log(np.exp(logits).sum(axis=-1))
-        return log_sums - logits[np.arange(len(self.target)), self.target]
-
-
 @pytest.fixture(scope="module")
 def reading(translator):
-    return Reading(translator, PAIR[0])
+    """Results of NumPy for a model that reads a sentence and writes its own translation: stages, attention weights."""
+    model, source = translator.model, np.array([[*translator.tokenizer.encode([PAIR[0]])[0], EOS]])
+    [[best]] = search(model, source, extra_length=translator.extra_length)
+    with fixtures.listening(model) as heard:
+        logits, cache = model.forward(source, np.array([[BOS, *best.ids]]))
+        weights = attention_weights(cache)
+        model.backward(cross_entropy(logits, np.array([[*best.ids, EOS]]))[2], cache)
+    layers = range(model.config.N)
+    names = [f"encoder.{n}" for n in layers] + [f"{kind}.{n}" for n in layers for kind in ("decoder", "cross")]
+    stages = {name: value[0] for name, value, _ in fixtures.stages(model.config, heard)}
+    return stages, {name: heads[0] for name, heads in zip(names, weights)}
 
 
 # The page -------------------------------------------------------------------------------------------------------------
 
 
-def test_one_changed_word_changes_the_pronoun(browser, explorer, translator):
-    browser.open(explorer[0])
+@pytest.mark.parametrize("served", [False, pytest.param(True, marks=slow)])
+def test_one_changed_word_changes_the_pronoun(browser, explorer, translator, served):
+    address = explorer[served]
+    browser.open(address)
     sentences = browser.texts(".pair .english")
     es, sie, *_ = translations = translator.translate(sentences)
     assert sentences[:2] == PAIR and " es " in es and " sie " in sie
     assert browser.texts(".pair .german") == translations
     assert browser.text(".output") == es
-    assert browser.requests() == [explorer[0]]
-
-
-@slow
-def test_a_served_page_runs_no_script_but_its_own(browser, explorer, translator):
-    browser.open(explorer[1])
-    assert browser.text(".output") == translator.translate(PAIR)[0]
-    browser.js("""
-        const script = document.createElement("script");
-        script.textContent = "window.hacked = 1";
-        const image = new Image();
-        image.src = "/explorer.html";
-        const button = document.createElement("button");
-        button.setAttribute("onclick", "window.hacked = 1");
-        document.body.append(script, image, button);
-        button.click();
-        window.asked = fetch("/").then(() => "an answer", () => "nothing");
-        """)
-    answer = browser.driver.execute_async_script("window.asked.then(arguments[0])")
-    assert (browser.js("return window.hacked"), answer) == (None, "nothing")
-    refused = browser.errors()
-    assert len(refused) >= 4 and all("Content Security Policy" in line for line in refused), refused
-    assert browser.requests() == [explorer[1]]
-
-
-@slow
-def test_sentences_are_text(browser, explorer, cli, tmp_path):
-    out = tmp_path / "page.html"
-    examples = [word for text in MARKUP for word in ("--sentence", text)]
-    assert cli("explore", TINY_MODEL, "--out", out, *examples).code == 0
-    browser.open(out.as_uri())
-    assert browser.texts(".examples button")[: len(MARKUP)] == MARKUP
-    shown = "return [document.scripts.length, document.querySelectorAll('main img, main b').length, window.hacked]"
-    before = browser.js(shown)
-    assert before == [2, 0, None]
-    for view in "attention", "backward", "translate":
-        browser.go(view, f"s={quote(IMAGE)}&other={quote(IMAGE)}")
-        assert browser.js("return document.querySelector('.field').value") == IMAGE
-        assert browser.js(shown) == before
-    for text in [f"{text}." for text in MARKUP]:
-        browser.type_over("main .field", text, "Enter")
-        browser.wait("return new URLSearchParams(location.hash.split('?')[1]).get('s') === arguments[0]", text)
-        assert browser.js(shown) == before
+    assert browser.requests() == [address]
 
 
 # Every view -----------------------------------------------------------------------------------------------------------
@@ -221,20 +158,6 @@ def require_access(browser):
 
 
 @slow
-def test_forced_colours_keep_what_is_chosen_visible(browser, explorer):
-    browser.open(f"{explorer[0]}#/attention")
-    browser.show(forced_colors="active")
-    looks = browser.js("""
-        return ["true", "false"].map((on) => {
-          const { borderStyle, borderWidth, borderColor, outlineStyle, backgroundColor } = getComputedStyle(
-            document.querySelector(`.chip[aria-pressed=${on}]`));
-          return [borderStyle, borderWidth, borderColor, outlineStyle, backgroundColor].join();
-        });
-        """)
-    assert looks[0] != looks[1]
-
-
-@slow
 def test_the_views_are_a_walk(browser, explorer):
     """The first Tab stops at the link that skips the views; arrow keys move among them; a new view gets the focus."""
     browser.open(explorer[0])
@@ -274,34 +197,13 @@ def test_attention_is_numpy_s(browser, explorer, reading):
     browser.open(f"{explorer[0]}#/attention")
     for kind, layer, head in ("encoder", 0, 3), ("decoder", 1, 0), ("cross", 1, 1):
         browser.go("attention", f"kind={kind}&layer={layer + 1}&head={head + 1}&q=2")
-        weights = reading.attention[f"{kind}.{layer}"][head]
+        weights = reading[1][f"{kind}.{layer}"][head]
         labels = browser.js("return [...document.querySelectorAll('.large-map td button')].map((one) => one.ariaLabel)")
         shown = [label.rpartition(": ")[2] for label in labels]
         assert len(shown) == weights.size
         assert [text for text, weight in zip(shown, weights.ravel()) if not near(text, weight)] == []
         largest = browser.texts("figure .sentence")[0].partition("looks ")[2].partition(" at")[0]
         assert near(largest.removeprefix("> "), weights[2].max())
-
-
-@slow
-def test_a_removed_head_changes_what_numpy_says(browser, explorer, reading):
-    effects = {
-        (kind, layer, head): np.exp(-reading.losses([(kind, layer, head)]).sum())
-        for kind in ("encoder", "decoder", "cross")
-        for layer in range(2)
-        for head in range(4)
-    }
-    before = np.exp(-reading.losses().sum())
-    (kind, layer, head), after = min(effects.items(), key=lambda item: abs(item[1] - before / 2))
-    browser.open(f"{explorer[0]}#/attention?kind={kind}&layer={layer + 1}&head={head + 1}&q=0")
-    browser.click("[data-key=remove]")
-    said = browser.wait("return document.querySelector('.without .sentence')?.textContent")
-    first, second = re.search(r"goes from (\S+ %) to (\S+ %)", said.replace("\u00a0", " ")).groups()
-    assert near(first, before) and near(second, after)
-    browser.click("[data-key=find]")
-    browser.wait("return document.querySelector('.without table')")
-    worst = re.search(r"to ((?:< )?\S+ %)", browser.texts(".without .sentence")[-1].replace("\u00a0", " "))[1]
-    assert worst == "< 0.1 %" and min(effects.values()) < 5e-4 or near(worst, min(effects.values()))
 
 
 @slow
@@ -314,7 +216,7 @@ def test_numbers_inside_are_numpy_s(browser, explorer, reading):
             "return [...document.querySelectorAll('.number-cell')].map((one) => [one.dataset.key, one.lastChild.data])"
         )
         shown = {tuple(key.split()): text for key, text in browser.js(cells)}
-        right = {(stage, i): reading.stages[stage][3 if step in source else 5, int(i)] for stage, i in shown}
+        right = {(stage, i): reading[0][stage][3 if step in source else 5, int(i)] for stage, i in shown}
         assert len(shown) >= 8 and [place for place, text in shown.items() if not near(text, right[place])] == []
         stage, i = list(shown)[2]
         browser.focus(f"[data-key='{stage} {i}']")

@@ -13,7 +13,8 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-import twins
+from twins import Twin
+from twins import cross_entropy as torch_cross_entropy
 
 from scratchformer.config import ModelConfig
 from scratchformer.nn.gradcheck import random_arrays
@@ -22,7 +23,7 @@ from scratchformer.nn.loss import Smoothing, batch_loss_backward, cross_entropy
 from scratchformer.nn.ops import Ops, ops_of
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
-from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
+from scratchformer.text.tokenizer import BOS, PAD, UNK
 
 torch.set_num_threads(1)  # such small arrays are not worth two
 
@@ -67,15 +68,13 @@ def greatest(numbers):
 def layer_differences(layer, inputs, rng=None):
     """Forward, and backward from a random gradient -> the differences of the output, of the gradients of all float
     inputs (`input 0`, ...), and of the gradients of all parameters, by name."""
-    twin, tensors = twins.twin_of(layer), [leaf(value) for value in inputs]
+    twin, tensors = Twin(layer), [leaf(value) for value in inputs]
     with taped_dropout() as tape:
         y, cache = layer.forward(*inputs, rng=rng)
     upstream = random_arrays(seed=0)(y.shape)
     layer.zero_grad()
     gradients = layer.backward(upstream, cache)
-
-    play(tape, twin)
-    twin_y = twin(*tensors)
+    twin_y = twin(*tensors, kept=tape)
     twin_y.backward(torch.as_tensor(upstream))
 
     of_inputs = {f"input {i}": tensor.grad for i, tensor in enumerate(tensors) if is_leaf(tensor)}
@@ -83,7 +82,7 @@ def layer_differences(layer, inputs, rng=None):
     return (
         {"output": difference(y, twin_y)}
         | differences(dict(zip(of_inputs, of_ours, strict=True)), of_inputs)
-        | differences(gradients_of(layer), twins.gradients(twin))
+        | differences(gradients_of(layer), twin.gradients())
     )
 
 
@@ -115,13 +114,6 @@ def taped_dropout():
 
     with patch.object(ops, "dropout", taped):
         yield tape
-
-
-def play(tape, twin):
-    """Give each Dropout of the twin its mask. Both lists are in the order in which data flow through the model."""
-    sites = [module for module in twin.modules() if isinstance(module, twins.Dropout)]
-    for site, kept in zip(sites, tape, strict=True):
-        site.kept = None if kept is None else torch.as_tensor(kept)
 
 
 @cache
@@ -196,22 +188,22 @@ def model_differences(config, dtype, spread):
     """Logits, loss and every gradient by forward, `cross_entropy` and backward; loss and every gradient once more by
     `batch_loss_backward`. -> name -> difference"""
     model, batch = model_and_batch(config, dtype)
-    twin = twins.twin_of(model, getattr(torch, dtype))
+    twin = Twin(model, getattr(torch, dtype))
     source_ids, target_in_ids, target_out_ids = batch.tensors()
     twin_logits = twin(source_ids, target_in_ids)
-    twin_loss = twins.cross_entropy(twin_logits, target_out_ids, SMOOTHING, spread)
+    twin_loss = torch_cross_entropy(twin_logits, target_out_ids, SMOOTHING, spread)
     twin_loss.backward()
 
     logits, cache = model.forward(batch.source_ids, batch.target_in_ids)
     loss, _, dlogits = cross_entropy(logits, batch.target_out_ids, SMOOTHING, spread)
     model.backward(dlogits, cache)
     found = {"logits": difference(logits, twin_logits), "loss": difference(loss, twin_loss)}
-    found |= differences(gradients_of(model), twins.gradients(twin))
+    found |= differences(gradients_of(model), twin.gradients())
 
     model.zero_grad()
     with patch.object(Ops, "logits_at_once", ROWS_AT_ONCE * config.vocab_size):
         loss, _ = batch_loss_backward(model, batch[:2], batch[2], SMOOTHING, spread=spread)
-    in_chunks = {"loss": difference(loss, twin_loss)} | differences(gradients_of(model), twins.gradients(twin))
+    in_chunks = {"loss": difference(loss, twin_loss)} | differences(gradients_of(model), twin.gradients())
     return found | {f"{name} by batch_loss_backward": value for name, value in in_chunks.items()}
 
 
@@ -236,9 +228,9 @@ def training_differences(config, same_eps=True):
     """
     random = np.random.default_rng(0)
     model = random_model(config, "float64", random)
-    twin = twins.twin_of(model)
+    twin = Twin(model)
     ours = Adam(model, BETAS, EPS)
-    theirs = torch.optim.Adam(twin.parameters(), lr=1.0, betas=BETAS, eps=EPS)
+    theirs = torch.optim.Adam(twin.weights.values(), lr=1.0, betas=BETAS, eps=EPS)
     schedule = torch.optim.lr_scheduler.LambdaLR(theirs, lambda steps_taken: learning_rate(steps_taken + 1, config))
     losses = []
     for step in range(1, STEPS + 1):
@@ -251,7 +243,7 @@ def training_differences(config, same_eps=True):
         if same_eps:
             theirs.param_groups[0]["eps"] = EPS / math.sqrt(1 - BETAS[1] ** step)
         source_ids, target_in_ids, target_out_ids = batch.tensors()
-        twin_loss = twins.cross_entropy(twin(source_ids, target_in_ids), target_out_ids, SMOOTHING, "others")
+        twin_loss = torch_cross_entropy(twin(source_ids, target_in_ids), target_out_ids, SMOOTHING, "others")
         twin_loss = twin_loss / target_out_ids.ne(PAD).sum()
         theirs.zero_grad()
         twin_loss.backward()
@@ -259,34 +251,12 @@ def training_differences(config, same_eps=True):
         schedule.step()
         losses.append(difference(loss / n_tokens, twin_loss))
     weights = {name: parameter.data for name, parameter in model.parameters().items()}
-    return {"loss": greatest(losses)} | differences(weights, twins.weights(twin))
+    return {"loss": greatest(losses)} | differences(weights, twin.weights)
 
 
 def learning_rate(step, config):
     """Up in a straight line to (d_model WARMUP)^-0.5, then down with the root of the step."""
     return (config.d_model * WARMUP) ** -0.5 * min(step / WARMUP, math.sqrt(WARMUP / step))
-
-
-# Decoding -------------------------------------------------------------------------------------------------------------
-
-
-@torch.no_grad()
-def greedy(twin, source_ids, extra_length):
-    """Greedy search as one would explain it: one sentence (S,) at a time, everything computed anew for each token.
-
-    -> the ids without EOS, the log probability of all that was written
-    """
-    longest = len(source_ids) + extra_length
-    if twin.config.positions == "learned":
-        longest = min(longest, twin.config.max_positions)
-    written, log_probability = [BOS], 0.0
-    while len(written) <= longest and written[-1] != EOS:
-        logits = twin(torch.as_tensor(source_ids)[None], torch.tensor([written]))
-        scores = logits[0, -1].log_softmax(dim=-1)
-        scores[[PAD, BOS]] = -math.inf
-        written.append(int(scores.argmax()))
-        log_probability += float(scores.max())
-    return [token for token in written[1:] if token != EOS], log_probability
 
 
 # The figures ----------------------------------------------------------------------------------------------------------

@@ -2,11 +2,12 @@
 
 import json
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from gpt2 import GPT2
+from published import continued, gpt2, gpt2_weights
 from safetensors.numpy import save_file
 from side_by_side import difference
 
@@ -24,9 +25,9 @@ POSITIONS = 30
 @pytest.fixture(scope="module")
 def theirs(byte_level_files):
     vocab_size = len(json.loads(byte_level_files[0].read_bytes()))
-    model = GPT2(vocab_size, POSITIONS, N=2, d_model=128, d_ff=96, h=2).requires_grad_(False)
-    model.wpe.weight *= 10  # so that what it writes changes with the position
-    return model
+    weights = gpt2_weights(vocab_size, POSITIONS, N=2, d_model=128, d_ff=96)
+    weights["wpe.weight"] *= 10  # so that what it writes changes with the position
+    return weights
 
 
 @pytest.fixture
@@ -58,10 +59,10 @@ def as_saved_with_head(tensors):
 
 @pytest.mark.parametrize("stored", [as_published, as_saved_with_head])
 def test_logits_and_greedy_continuations_are_those_of_the_twin(theirs, imported, stored):
-    ours = load_model(imported(stored(theirs.state_dict())))
-    random, vocab_size = np.random.default_rng(0), theirs.wte.num_embeddings
+    ours = load_model(imported(stored(theirs)))
+    random, vocab_size = np.random.default_rng(0), len(theirs["wte.weight"])
     ids = random.integers(0, vocab_size, (3, POSITIONS))
-    expected = theirs(torch.as_tensor(ids)).numpy()
+    expected = gpt2(theirs, 2, torch.as_tensor(ids)).numpy()
     ours_ids = np.where(ids == vocab_size - 1, BOS, ids + N_SPECIALS)
     logits, _ = ours.model.forward(ours_ids)
     assert difference(logits[..., N_SPECIALS:], expected[..., :-1]) < TOLERANCE
@@ -70,25 +71,26 @@ def test_logits_and_greedy_continuations_are_those_of_the_twin(theirs, imported,
 
     [prompt] = ours.tokenizer.encode(["The merges are learned"])
     found = [int(drawn) for drawn, in generate(ours.model, prompt, 12, Sampling(temperature=0))]
-    written = theirs.continued([i - N_SPECIALS for i in prompt], 12)[len(prompt) :]
+    written = continued(partial(gpt2, theirs, 2), [i - N_SPECIALS for i in prompt], 12)[len(prompt) :]
     assert [i - N_SPECIALS for i in found] == written and EOS not in found
     assert len(set(written)) > 5  # it has something to say
 
 
 def test_half_precision_and_another_number_of_heads(theirs, imported):
-    theirs = GPT2(theirs.wte.num_embeddings, POSITIONS, N=1, d_model=12, d_ff=20, h=3).requires_grad_(False).half()
-    ours = load_model(imported(theirs.state_dict(), "--heads", 3)).model
+    weights = gpt2_weights(len(theirs["wte.weight"]), POSITIONS, N=1, d_model=12, d_ff=20)
+    halves = {name: weight.half() for name, weight in weights.items()}
+    ours = load_model(imported(halves, "--heads", 3)).model
     ids = np.random.default_rng(0).integers(4, 400, (2, 9))
-    expected = theirs.float()(torch.as_tensor(ids - N_SPECIALS)).numpy()
+    expected = gpt2({name: half.float() for name, half in halves.items()}, 3, torch.as_tensor(ids - N_SPECIALS)).numpy()
     assert difference(ours.forward(ids)[0][..., N_SPECIALS:], expected[..., :-1]) < TOLERANCE
 
 
 def test_an_imported_run_writes_and_is_scored_as_the_twin(theirs, imported, cli, tmp_path):
-    run, text = imported(theirs.state_dict()), tmp_path / "text"
+    run, text = imported(theirs), tmp_path / "text"
     written = cli("generate", run, "--prompt", "The merges", "--tokens", 8, "--temperature", 0)
     tokenizer = load_model(run).tokenizer
     [prompt] = tokenizer.encode(["The merges"])
-    expected = theirs.continued([i - N_SPECIALS for i in prompt], 8)
+    expected = continued(partial(gpt2, theirs, 2), [i - N_SPECIALS for i in prompt], 8)
     assert written.out == tokenizer.decode([[i + N_SPECIALS for i in expected]])[0] + "\n"
 
     text.write_text("We merge pairs.\n" * 10, encoding="utf-8")  # the last line validates
@@ -96,7 +98,7 @@ def test_an_imported_run_writes_and_is_scored_as_the_twin(theirs, imported, cli,
     RunDirectory(run).write_config(configs.with_settings(config, {"data.text": [str(text)]}))
     found = json.loads(cli("evaluate", run, "--json").out)
     [ids] = tokenizer.encode(["We merge pairs.\n"])
-    end = theirs.wte.num_embeddings - 1
+    end = len(theirs["wte.weight"]) - 1
     ids = torch.tensor([end, *(i - N_SPECIALS for i in ids), end])
-    bits = torch.nn.functional.cross_entropy(theirs(ids[None, :-1])[0], ids[1:], reduction="sum") / math.log(2)
+    bits = torch.nn.functional.cross_entropy(gpt2(theirs, 2, ids[None, :-1])[0], ids[1:], reduction="sum") / math.log(2)
     assert found["bits_per_character"] == pytest.approx(bits.item() / len("We merge pairs.\n"), rel=TOLERANCE)

@@ -1,11 +1,13 @@
 """Greedy search, which keeps keys and values, writes what the twin writes, which computes everything anew."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import twins
-from side_by_side import SMALL, greedy, padded
+import torch
+from side_by_side import SMALL, padded
+from twins import Twin
 
 from scratchformer.decoding.search import greedy_search
 from scratchformer.nn.loss import batch_loss_backward
@@ -40,6 +42,25 @@ def half_taught(config, random):
     return model
 
 
+@torch.no_grad()
+def greedy(twin, source_ids, extra_length):
+    """Greedy search as one would explain it: one sentence (S,) at a time, everything computed anew for each token.
+
+    -> the ids without EOS, the log probability of all that was written
+    """
+    longest = len(source_ids) + extra_length
+    if twin.config.positions == "learned":
+        longest = min(longest, twin.config.max_positions)
+    written, log_probability = [BOS], 0.0
+    while len(written) <= longest and written[-1] != EOS:
+        logits = twin(torch.as_tensor(source_ids)[None], torch.tensor([written]))
+        scores = logits[0, -1].log_softmax(dim=-1)
+        scores[[PAD, BOS]] = -math.inf
+        written.append(int(scores.argmax()))
+        log_probability += float(scores.max())
+    return [token for token in written[1:] if token != EOS], log_probability
+
+
 @pytest.mark.parametrize(
     "config",
     [
@@ -54,7 +75,7 @@ def test_greedy_search_writes_the_words_of_the_twin(config):
     random = np.random.default_rng(0)
     model, source_ids = half_taught(config, random), sources(random, 40)
     found = greedy_search(model, source_ids, extra_length=EXTRA_LENGTH)
-    twin = twins.twin_of(model)
+    twin = Twin(model)
     expected = [greedy(twin, ids[ids != PAD], EXTRA_LENGTH) for ids in source_ids]
 
     assert [hypothesis.ids for hypothesis in found] == [ids for ids, _ in expected]

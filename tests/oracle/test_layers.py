@@ -22,14 +22,17 @@ def test_every_layer_of_the_table_has_a_twin():
 # The ruler itself -----------------------------------------------------------------------------------------------------
 
 
-def test_a_difference_is_relative_to_the_greatest_number_of_the_array():
-    assert difference(np.array([200.0, 1.0]), torch.tensor([200.0, 2.0])) == pytest.approx(1 / 200)
-    assert difference(np.array([-1.0, 0.0]), torch.tensor([-2.0, 0.0])) == pytest.approx(1 / 2)
-
-
-def test_a_difference_of_very_small_numbers_is_relative_to_the_floor():
-    assert difference(np.array([1e-17]), torch.tensor([-1e-17])) == pytest.approx(2e-15)
-    assert difference(np.zeros(3), torch.zeros(3)) == 0
+@pytest.mark.parametrize(
+    "ours, theirs, expected",
+    [
+        ([200.0, 1.0], [200.0, 2.0], 1 / 200),  # relative to the greatest number of the array
+        ([-1.0, 0.0], [-2.0, 0.0], 1 / 2),
+        ([1e-17], [-1e-17], 2e-15),  # or to FLOOR
+        ([0.0], [0.0], 0),
+    ],
+)
+def test_the_size_of_a_difference(ours, theirs, expected):
+    assert difference(np.array(ours), torch.tensor(theirs)) == pytest.approx(expected)
 
 
 def test_what_is_not_a_number_is_within_no_tolerance():

@@ -2,11 +2,12 @@
 
 import json
 import struct
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from llama import Llama
+from published import continued, llama, llama_weights
 from safetensors.torch import load_file, save_file
 from side_by_side import difference
 
@@ -47,10 +48,9 @@ def hub_directory(published, tmp_path):
         directory = tmp_path / "model"
         directory.mkdir()
         (directory / "tokenizer.json").write_bytes(published[0].read_bytes())
-        tied = theirs.lm_head is None
         fields = {
             "model_type": "llama",
-            "vocab_size": theirs.model.embed_tokens.num_embeddings,
+            "vocab_size": len(theirs["model.embed_tokens.weight"]),
             "hidden_size": SIZES["d_model"],
             "intermediate_size": SIZES["d_ff"],
             "num_hidden_layers": SIZES["N"],
@@ -60,12 +60,12 @@ def hub_directory(published, tmp_path):
             "rope_theta": 500.0,
             "rope_scaling": None,
             "max_position_embeddings": 256,
-            "tie_word_embeddings": tied,
+            "tie_word_embeddings": "lm_head.weight" not in theirs,
             "bos_token_id": 0,
             "eos_token_id": 1,
         }
         (directory / "config.json").write_text(json.dumps(fields | changes))
-        tensors = {name: tensor.to(dtype).contiguous() for name, tensor in theirs.state_dict().items()}
+        tensors = {name: tensor.to(dtype) for name, tensor in theirs.items()}
         if files == 1:
             save_file(tensors, directory / "model.safetensors")
             return directory
@@ -79,7 +79,7 @@ def hub_directory(published, tmp_path):
 
 
 def model_of(published, **changes):
-    return Llama(published[1].get_vocab_size() + 5, theta=500.0, **SIZES, **changes)
+    return llama_weights(published[1].get_vocab_size() + 5, **SIZES, **changes)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,8 @@ def model_of(published, **changes):
 def test_logits_and_greedy_continuations_are_those_of_the_twin(
     cli, published, hub_directory, tmp_path, dtype, files, tied
 ):
-    theirs = model_of(published, tied=tied).to(dtype).float()
+    theirs = {name: each.to(dtype).float() for name, each in model_of(published, tied=tied).items()}
+    logits = partial(llama, theirs, SIZES["h"], SIZES["h_kv"], theta=500.0)
     assert cli("import", "--from", "llama", hub_directory(theirs, dtype, files), "--out", tmp_path / "run").code == 0
     ours = load_model(tmp_path / "run")
     prompt = begin_text(ours.tokenizer, "The merges <|im_start|>")
@@ -96,10 +97,10 @@ def test_logits_and_greedy_continuations_are_those_of_the_twin(
     assert their_prompt[0] == 0 and SPECIAL.index("<|im_start|>") not in their_prompt  # a template is only text
 
     ids = np.random.default_rng(0).integers(1, ours.tokenizer.vocab_size, (3, 20))
-    expected = theirs(torch.as_tensor(np.array(ours.tokenizer.theirs)[ids])).numpy()[..., ours.tokenizer.theirs]
+    expected = logits(torch.as_tensor(np.array(ours.tokenizer.theirs)[ids])).numpy()[..., ours.tokenizer.theirs]
     assert difference(ours.model.forward(ids)[0], expected) < TOLERANCE
     found = [int(drawn) for drawn, in generate(ours.model, prompt, 120, Sampling(temperature=0))]
-    written = theirs.continued(their_prompt, 120)[len(their_prompt) :]
+    written = continued(logits, their_prompt, 120)[len(their_prompt) :]
     n = min([len(found), *(i for i, each in enumerate(written) if each in (0, 1))])  # ours ends at EOS, writes no BOS
     assert [ours.tokenizer.theirs[i] for i in found[:n]] == written[:n]
     assert n > 100 and len(set(written)) > 5
@@ -111,8 +112,7 @@ PIECES = [" ", "t", "h", "e", "m", "r", "g", "s", " t", "he", " the", "er", "me"
 def test_a_file_of_llama2c_is_the_same_model(cli, tmp_path):
     """The layout of its export: seven integers, float32 arrays layer by layer, the coordinates 2i and 2i + 1 paired."""
     pieces = ["<unk>", "\n<s>\n", "\n</s>\n", *(f"<0x{i:02X}>" for i in range(256)), *PIECES]
-    theirs = Llama(len(pieces), **SIZES)
-    state, d_k = theirs.state_dict(), SIZES["d_model"] // SIZES["h"]
+    state, d_k = llama_weights(len(pieces), **SIZES), SIZES["d_model"] // SIZES["h"]
 
     def paired(weight):
         """Row i and row i + d_k / 2 of each head as rows 2i and 2i + 1."""
@@ -146,40 +146,51 @@ def test_a_file_of_llama2c_is_the_same_model(cli, tmp_path):
     assert ours.tokenizer.pieces(ids) == ["▁the", "▁mer", "ges", "<0x2C>", "▁", "<0xD0>", "<0xB6>"]
     assert ours.tokenizer.decode([ids]) == ["the merges, ж"]
     ids = np.random.default_rng(0).integers(1, ours.tokenizer.vocab_size, (3, 20))
-    expected = theirs(torch.as_tensor(np.array(ours.tokenizer.theirs)[ids])).numpy()[..., ours.tokenizer.theirs]
+    their_ids = torch.as_tensor(np.array(ours.tokenizer.theirs)[ids])
+    expected = llama(state, SIZES["h"], SIZES["h_kv"], their_ids).numpy()[..., ours.tokenizer.theirs]
     assert difference(ours.model.forward(ids)[0], expected) < TOLERANCE
     assert cli("generate", tmp_path / "run", "--prompt", "the", "--tokens", 5).out.startswith("the")
 
 
 # What is refused ------------------------------------------------------------------------------------------------------
 
-
-def spoiled_header(path):
-    path.write_bytes(path.read_bytes()[:100])
-
-
-def with_integers(path):
-    return load_file(path) | {"model.norm.weight": torch.zeros(24, dtype=torch.int32)}
-
-
 BAD_FIELDS = {
     "model_type is 'mistral'": {"model_type": "mistral"},
     "rope_scaling is {'factor': 8.0}": {"rope_scaling": {"factor": 8.0}},
-    "hidden_act is 'gelu'": {"hidden_act": "gelu"},
     "hidden_size is None": {"hidden_size": None},
-    "eos_token_id is None": {"eos_token_id": None},
     "model.h=6 is not a multiple of model.h_kv=4": {"num_key_value_heads": 4},
-    "mlp.gate_proj.weight has shape (40, 24); config.json needs (48, 24)": {"intermediate_size": 48},
-    "model.layers.2.input_layernorm.weight is missing in model.safetensors": {"num_hidden_layers": 3},
+    "mlp.gate_proj.weight has shape (40, 24); in a model of its sizes it has (48, 24)": {"intermediate_size": 48},
+    "model.layers.2.input_layernorm.weight is missing": {"num_hidden_layers": 3},
     "pieces, EOS 1 and BOS 0, but the model has 20 rows": {"vocab_size": 20},
+}
+BAD_FILES = {
+    "not JSON, or damaged": ("config.json", lambda path: path.write_text("{")),
+    "not a published tokenizer": ("tokenizer.json", lambda path: path.write_text("{}")),
+    "not a sound safetensors file": ("model.safetensors", lambda path: path.write_bytes(path.read_bytes()[:100])),
+    "No such file": ("model.safetensors", lambda path: path.unlink()),
+    "is of type I32": (
+        "model.safetensors",
+        lambda path: save_file(load_file(path) | {"model.norm.weight": torch.zeros(24, dtype=torch.int32)}, path),
+    ),
 }
 
 
-@pytest.mark.parametrize("complaint", BAD_FIELDS)
-def test_another_config_is_refused(refused, published, hub_directory, tmp_path, complaint):
-    directory = hub_directory(model_of(published), **BAD_FIELDS[complaint])
+@pytest.mark.parametrize("complaint", [*BAD_FIELDS, *BAD_FILES])
+def test_bad_settings_and_files_are_refused(refused, published, hub_directory, tmp_path, complaint):
+    directory = hub_directory(model_of(published), **BAD_FIELDS.get(complaint, {}))
+    if complaint in BAD_FILES:
+        name, spoil = BAD_FILES[complaint]
+        spoil(directory / name)
     said = refused("import", "--from", "llama", directory, "--out", tmp_path / "run")
     assert complaint in said and str(directory) in said and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "content, complaint", [(b"abc", "not a file of llama2.c"), (struct.pack("<7i", 8, 8, 1, 2, 2, 9, 4), "28 bytes")]
+)
+def test_a_damaged_file_of_llama2c_is_refused(refused, tmp_path, content, complaint):
+    (tmp_path / "model.bin").write_bytes(content)
+    assert complaint in refused("import", "--from", "llama", tmp_path / "model.bin", "--out", tmp_path / "run")
 
 
 def test_a_model_that_memory_cannot_hold_is_refused_before_it_is_read(
@@ -188,35 +199,3 @@ def test_a_model_that_memory_cannot_hold_is_refused_before_it_is_read(
     monkeypatch.setattr("scratchformer.nn.sizes.machine_memory_bytes", lambda: 10_000)
     said = refused("import", "--from", "llama", hub_directory(model_of(published)), "--out", tmp_path / "run")
     assert "not enough memory" in said and not (tmp_path / "run").exists()
-
-
-BAD_FILES = {
-    "config.json": [
-        ("not JSON, or damaged", lambda path: path.write_text("{")),
-        ("No such file", lambda path: path.unlink()),
-    ],
-    "tokenizer.json": [("not a published tokenizer", lambda path: path.write_text("{}"))],
-    "model.safetensors": [
-        ("not a sound safetensors file", spoiled_header),
-        ("No such file", lambda path: path.unlink()),
-        ("is of type I32", lambda path: save_file(with_integers(path), path)),
-    ],
-}
-
-
-@pytest.mark.parametrize("name", BAD_FILES)
-def test_damaged_files_are_refused(refused, published, hub_directory, tmp_path, name):
-    directory = hub_directory(model_of(published))
-    sound = (directory / name).read_bytes()
-    for complaint, spoil in BAD_FILES[name]:
-        (directory / name).write_bytes(sound)
-        spoil(directory / name)
-        said = refused("import", "--from", "llama", directory, "--out", tmp_path / "run")
-        assert complaint in said and str(directory / name) in said and not (tmp_path / "run").exists()
-    data = tmp_path / "model.bin"
-    for content, complaint in (
-        (b"abc", "not a file of llama2.c"),
-        (struct.pack("<7i", 8, 8, 1, 2, 2, 9, 4), "28 bytes"),
-    ):
-        data.write_bytes(content)
-        assert complaint in refused("import", "--from", "llama", data, "--out", tmp_path / "run")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-import twins
 from side_by_side import TOLERANCE_OF_TRAINING, TRAINED, gradients_of, model_and_batch, training_differences, worst
+from twins import Twin
 
 from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace
@@ -30,26 +30,24 @@ def test_clipping_is_torchs(share):
     """torch divides by the norm plus 1e-6, we by the norm."""
     model, batch = model_and_batch(TRAINED[0], "float64")
     batch_loss_backward(model, batch[:2], batch[2])
-    twin = twins.twin_of(model)
-    for name, weight in twin.named_parameters():
-        weight.grad = torch.zeros_like(weight)
-    for name, gradient in twins.gradients(twin).items():
-        gradient.copy_(torch.as_tensor(gradients_of(model)[name]))
+    twin = Twin(model)
+    for name, weight in twin.weights.items():
+        weight.grad = torch.tensor(gradients_of(model)[name])
 
     max_norm = share * np.linalg.norm(model.store.grad)
     norm = float(np.linalg.norm(model.store.grad))
     clip_by_global_norm_inplace(model.store.grad, norm, max_norm)
-    twin_norm = float(torch.nn.utils.clip_grad_norm_(twin.parameters(), max_norm))
+    twin_norm = float(torch.nn.utils.clip_grad_norm_(twin.weights.values(), max_norm))
     assert norm == pytest.approx(twin_norm, rel=1e-12)
     shorter = (norm + 1e-6) / norm if share < 1 else 1.0
-    for name, gradient in twins.gradients(twin).items():
+    for name, gradient in twin.gradients().items():
         np.testing.assert_allclose(gradients_of(model)[name], gradient * shorter, rtol=1e-12, atol=0)
 
 
 def test_weight_decay_is_that_of_torchs_adamw():
     model, _ = model_and_batch(TRAINED[0], "float64")
     ours = {name: parameter.data for name, parameter in model.parameters().items()}
-    theirs = {name: torch.tensor(data, requires_grad=True) for name, data in ours.items()}
+    theirs = Twin(model).weights
     groups = [
         {"params": [weight for weight in theirs.values() if (weight.ndim > 1) == decays], "weight_decay": 0.1 * decays}
         for decays in (True, False)

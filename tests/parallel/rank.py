@@ -6,7 +6,6 @@ python rank.py launch DIRECTORY FUNCTION   both, by a launcher whose files are i
 
 import os
 import sys
-import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,15 +69,8 @@ def interrupted(ranks):
 
 
 def stubborn(ranks):
-    """Ignore the first Ctrl-C, but report it."""
-
-    def report():
-        while not stop:
-            time.sleep(0.01)
-        print("ignored", file=sys.stderr)
-
-    with handling_signals(ranks) as stop:
-        threading.Thread(target=report, daemon=True).start()
+    """Train for ever."""
+    with handling_signals(ranks):
         while True:
             ranks.barrier()
 

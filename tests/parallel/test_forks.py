@@ -32,11 +32,6 @@ def test_items_are_read_as_they_are_needed():
     assert list(results) == list(range(1, 100))
 
 
-def test_more_processes_than_items_and_no_items():
-    assert list(map_in_processes(str, [3, 4], 5)) == ["3", "4"]
-    assert list(map_in_processes(str, [], 2)) == []
-
-
 def fails(item):
     if item == 3:
         raise UserError("this item is bad")

@@ -54,19 +54,3 @@ def test_a_bucket_is_sent_as_soon_as_it_is_complete(summed):
         total.complete_from(offset)
         n_sent.append(len(ranks.sent))
     assert n_sent == [0, 0, 1, 1, 2, 2, 3, 3]
-
-
-@pytest.mark.parametrize("offsets", [[0], [], [0, 99], list(range(N))])
-def test_every_number_is_sent_once_whatever_the_offsets(offsets, summed):
-    total, _ = summed(offsets=offsets)
-    before = total.grad.copy()
-    total.finish()
-    assert np.array_equal(total.grad, 2 * before)
-
-
-def test_a_gradient_sent_in_another_dtype_returns_to_its_place(summed):
-    total, ranks = summed(np.float16)
-    before = total.grad.copy()
-    total.finish()
-    assert np.array_equal(total.grad, 2 * before.astype(np.float16).astype(np.float32))
-    assert ranks.sent == [(None, length) for _, length in BUCKETS] and not total.rounded

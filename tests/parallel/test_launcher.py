@@ -1,8 +1,5 @@
 """The launcher: exit codes, messages, signals, and that it leaves nothing behind."""
 
-import errno
-import os
-import re
 import signal
 import subprocess
 import sys
@@ -65,15 +62,6 @@ def test_exit_code_and_last_line(function, code, last, memory, monkeypatch, capf
     assert code == 1 or said.count("\n") == 1
 
 
-def test_no_room_for_shared_memory_is_reported_in_one_line(memory, refused, monkeypatch, tmp_path):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "posix_fallocate", full)
-    line = refused("train", "tiny", "--nproc", 2, "--out", tmp_path / "run")
-    assert re.search(r"no room for \d+ MiB of shared memory: No space left on device", line)
-
-
 # Signals --------------------------------------------------------------------------------------------------------------
 
 
@@ -122,18 +110,6 @@ def test_a_signal_stops_all_ranks_and_lets_rank_0_finish(number, function, said,
         until(lambda: list(job.memory.glob("*/rank1.stderr")))
     job.process.send_signal(number)
     assert job.ended() == (130, said)
-
-
-def test_a_second_interrupt_does_not_wait(start):
-    job = start("stubborn")
-    job.until_printed("both ready")
-    job.process.send_signal(signal.SIGINT)
-    job.until_printed("ignored")
-    time.sleep(0.3)
-    assert job.process.poll() is None
-    job.process.send_signal(signal.SIGINT)
-    code, stderr = job.ended()
-    assert code == 130 and "the job was ended" not in stderr
 
 
 def test_ranks_exit_when_the_launcher_is_killed(start, memory):

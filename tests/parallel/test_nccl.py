@@ -1,7 +1,6 @@
 """Communication between GPUs: with a stand-in for CuPy's module `nccl` and host memory, and on real GPUs."""
 
 import ctypes
-import sys
 import threading
 import types
 
@@ -23,20 +22,18 @@ from scratchformer.training.run import RunDirectory
 
 
 class Stream:
-    """A stream that adds its calls to a list."""
+    """A stream without a queue: every call is done at once. tests/emulated_gpu has real ones."""
 
-    def __init__(self, calls, name):
-        self.calls, self.name, self.ptr = calls, name, 0x1234
+    ptr = 0x1234
 
     def record(self):
-        self.calls.append(f"{self.name} stream: an event")
-        return f"for the {self.name}"
+        return None
 
     def wait_event(self, event):
-        self.calls.append(f"{self.name} stream: wait {event}")
+        pass
 
     def synchronize(self):
-        self.calls.append(f"{self.name} stream: synchronize")
+        pass
 
 
 class Array(np.ndarray):
@@ -62,15 +59,14 @@ class NcclError(RuntimeError):
 class World:
     """CuPy's NcclCommunicator of one rank; its numbers travel through the host's communicator."""
 
-    def __init__(self, host, calls):
-        self.host, self.calls, self.error = host, calls, None
+    def __init__(self, host):
+        self.host, self.error = host, None
 
     def abort(self):
         pass
 
     def allReduce(self, source, target, count, dtype, operation, stream):
         assert (source, operation, stream) == (target, "sum", 0x1234)
-        self.calls.append("allReduce")
         numbers = numbers_at(target, count, dtype)
         wide = numbers.astype(np.float64)
         self.host.all_reduce_inplace(wide)
@@ -78,38 +74,32 @@ class World:
 
     def broadcast(self, source, target, count, dtype, root, stream):
         assert (source, stream) == (target, 0x1234)
-        self.calls.append("broadcast")
         self.host.broadcast_inplace(numbers_at(target, count, dtype).view(np.uint8), root)
 
     def check_async_error(self):
-        self.calls.append("check_async_error")
         if self.error:
             raise self.error
 
 
 @pytest.fixture
 def connect(monkeypatch):
-    """connect(host, error=None) -> Nccl, the calls to its streams and to NCCL. The error is one of connecting."""
+    """connect(host, error=None) -> Nccl. The error is one of connecting."""
 
     def build(host, error=None):
         def communicator(size, shared_id, rank):
             assert (size, shared_id, rank) == (host.size, b"the id of rank 0", host.rank)
             if error:
                 raise error
-            return World(host, calls)
+            return World(host)
 
-        calls = []
-        current = Stream(calls, "current")
-        cuda = types.SimpleNamespace(
-            Stream=lambda non_blocking: Stream(calls, "NCCL's"), get_current_stream=lambda: current
-        )
+        cuda = types.SimpleNamespace(Stream=lambda non_blocking: Stream(), get_current_stream=Stream)
         dtypes = {name: ml_dtypes.bfloat16 if key == "bfloat16" else np.dtype(key) for key, name in TYPES.items()}
         nccl = types.SimpleNamespace(
             NcclError=NcclError, NCCL_SUM="sum", NcclCommunicator=communicator, available=True, **dtypes
         )
         nccl.get_unique_id = lambda: b"the id of rank 0"
         modules[threading.get_ident()] = nccl
-        return Nccl(host, types.SimpleNamespace(cuda=cuda)), calls
+        return Nccl(host, types.SimpleNamespace(cuda=cuda))
 
     modules = {}
     monkeypatch.setattr(module, "import_nccl", lambda: modules[threading.get_ident()])
@@ -119,7 +109,7 @@ def connect(monkeypatch):
 @pytest.mark.parametrize("size", [2, 3])
 def test_sums_and_copies_are_right(size, connect, together):
     def work(host):
-        ranks, _ = connect(host)
+        ranks = connect(host)
         for dtype in TYPES:
             whole = array(np.arange(20) + ranks.rank, dtype)
             ranks.all_reduce_inplace(whole[3:14])
@@ -142,7 +132,7 @@ def test_the_buckets_of_a_gradient_are_summed(dtype, limit, connect, together, m
 
     def work(host):
         grad = array(shares[host.rank], "float32")
-        total = GradientSum(connect(host)[0], grad, [0, 120, 150, 300], dtype and dtype_named(dtype))
+        total = GradientSum(connect(host), grad, [0, 120, 150, 300], dtype and dtype_named(dtype))
         for offset in 300, 150, 120, 0:
             total.complete_from(offset)
         total.finish()
@@ -153,36 +143,8 @@ def test_the_buckets_of_a_gradient_are_summed(dtype, limit, connect, together, m
     assert np.array_equal(one, other)
 
 
-def test_nccl_waits_for_what_is_queued_and_what_follows_waits_for_nccl(connect):
-    host = Communicator()
-    ranks, calls = connect(host)
-    host.barrier, host.check = lambda: calls.append("host: barrier"), lambda _: calls.append("host: check")
-    x = array([1, 2], "float32")
-    follows = ["current stream: an event", "NCCL's stream: wait for the current"]
-    is_followed = ["NCCL's stream: an event", "current stream: wait for the NCCL's"]
-    for call, expected in [
-        (lambda: ranks.all_reduce_inplace(x), [*follows, "allReduce"]),
-        (lambda: ranks.broadcast_inplace(x), [*follows, "broadcast", *is_followed]),
-        (ranks.wait, is_followed),
-        (ranks.check, ["host: check", "check_async_error"]),
-        (ranks.barrier, ["NCCL's stream: synchronize", "host: barrier"]),
-    ]:
-        calls.clear()
-        call()
-        assert calls == expected
-
-
-def test_arrays_that_cannot_be_sent_are_refused(connect):
-    ranks, _ = connect(Communicator())
-    with pytest.raises(ValueError, match="cannot send an array of int64, only of float32, float64, float16, bfloat16"):
-        ranks.all_reduce_inplace(array([1, 2], "int64"))
-    for call in ranks.all_reduce_inplace, ranks.broadcast_inplace:
-        with pytest.raises(ValueError, match=r"of shape \(2,\) that is not contiguous"):
-            call(array([1, 2, 3], "float32")[::2])
-
-
 def test_errors_of_nccl(connect, monkeypatch):
-    ranks, _ = connect(Communicator())
+    ranks = connect(Communicator())
     for error, expected in (NcclError("a rank is gone"), "a rank is gone"), (KeyError(9), "NCCL failed with code 9"):
         ranks.world.error = error
         with pytest.raises(RuntimeError, match=expected):
@@ -194,20 +156,6 @@ def test_errors_of_nccl(connect, monkeypatch):
             UserError, match=f"^NCCL cannot connect the GPUs: {expected}.*; for details, set NCCL_DEBUG"
         ):
             connect(Communicator(), error)
-
-
-def test_a_rank_that_exits_aborts_its_communicator(connect, monkeypatch):
-    """To destroy it, as CuPy would, may wait for other ranks."""
-    registered = []
-    monkeypatch.setattr(module.atexit, "register", registered.append)
-    ranks, _ = connect(Communicator())
-    assert registered == [ranks.world.abort]
-
-
-def test_a_missing_library_is_reported_in_one_line(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cupy.cuda.nccl", types.SimpleNamespace(available=False))
-    with pytest.raises(UserError, match="several GPUs need NCCL, which CuPy cannot find; pip install nvidia-nccl"):
-        Nccl(Communicator(), cupy=None)
 
 
 # On real GPUs: one each, with NCCL, or all on one ---------------------------------------------------------------------
@@ -231,17 +179,6 @@ def test_one_rank_keeps_its_numbers(cupy, alone, dtype):
     alone.barrier()
     alone.check()
     assert (x.get() == expected).all()
-
-
-@pytest.mark.gpu
-def test_a_gradient_is_sent_in_bf16(cupy, alone):
-    bfloat16 = dtype_named("bfloat16")
-    grad = cupy.linspace(-1, 1, 10_000, dtype="float32")
-    expected = grad.astype(bfloat16).astype("float32")
-    total = GradientSum(alone, grad, [0, 3_000, 6_000], bfloat16)
-    total.complete_from(3_000)
-    total.finish()
-    assert (grad == expected).all()
 
 
 @pytest.mark.parametrize(

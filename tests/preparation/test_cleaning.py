@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -11,19 +13,14 @@ from scratchformer.preparation.cleaning import (
 from scratchformer.preparation.prepared import Options
 from scratchformer.text.corpora import Block, ParallelFiles
 
-OPTIONS = Options()
-
 
 @pytest.mark.parametrize(
     "line, expected",
     [
         ("a b", "a b"),
         ("  a   b ", "a b"),
-        ("a\tb\x00c", "a b c"),
-        ("a\x00 \x00b", "a b"),
-        ("a\x0bb\x0cc\x85d", "a b c d"),
+        ("a\tb\x00 \x00c\x0cd\x85e", "a b c d e"),
         ("one\u2028two \u2029 three\r", "one two three"),
-        ("a\rb", "a b"),
         ("\x01 \x02", ""),
         ("", ""),
         ("Prix\u00a0: 3\u202f€", "Prix\u00a0: 3\u202f€"),
@@ -43,8 +40,7 @@ def test_every_program_sees_a_normalized_line_as_one_line(line, expected):
         ("a", "", "empty"),
         (" ".join("w" * 80), " ".join("w" * 80), "kept"),
         (" ".join("w" * 81), " ".join("w" * 80), "too_long"),
-        (" ".join("w" * 80), " ".join("w" * 81), "too_long"),
-        (" ".join("w" * 79) + " ok.", "b " * 70, "too_long"),
+        (" ".join("w" * 80), " ".join("w" * 79) + " ok.", "too_long"),
         (" ".join("w" * 9), "w", "kept"),
         (" ".join("w" * 10), "w", "ratio"),
         ("w", " ".join("w" * 10), "ratio"),
@@ -54,16 +50,16 @@ def test_every_program_sees_a_normalized_line_as_one_line(line, expected):
     ],
 )
 def test_the_rule_of_clean_corpus_n(source, target, reason):
-    assert reason_to_drop(source, target, OPTIONS) == reason
+    assert reason_to_drop(source, target, Options()) == reason
 
 
-def block_of(*pairs, first_line=1):
+def block_of(*pairs):
     source, target = ("".join(pair[side] + "\n" for pair in pairs).encode() for side in (0, 1))
-    return Block(source, target, first_line)
+    return Block(ParallelFiles(Path("a"), Path("b")), source, target, 1)
 
 
 @pytest.mark.parametrize("drop", [False, True])
-def test_a_block_is_cleaned_and_counted(tmp_path, drop):
+def test_a_block_is_cleaned_and_counted(drop):
     pairs = [
         ("a\x0bb", "x  y"),
         (" ", "z"),
@@ -74,10 +70,9 @@ def test_a_block_is_cleaned_and_counted(tmp_path, drop):
         ("", "bekannt"),
         ("last", "letzte"),
     ]
-    files = ParallelFiles(tmp_path / "a", tmp_path / "b")
-    found = clean_block(block_of(*pairs), files, Options(drop_overlap=drop), {"Known .", "bekannt"})
+    found = clean_block(block_of(*pairs), Options(drop_overlap=drop), {"Known .", "bekannt"})
     kept = [("a b", "x y"), *([] if drop else [("Known .", "q"), ("r", "bekannt")]), ("last", "letzte")]
-    assert (found.source, found.target) == block_of(*kept)[:2]
+    assert (found.source, found.target) == block_of(*kept)[1:3]
     assert found.counts == dict(lines=8, empty=2, too_long=1, ratio=1, held_out=2, kept=len(kept))
     assert np.array_equal(found.hashes, hashes_of(kept))
 

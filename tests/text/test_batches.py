@@ -40,26 +40,13 @@ def same(some, others):
     return len(some) == len(others) and all(np.array_equal(a, b) for a, b in zip(some, others))
 
 
-def same_batches(some, others):
-    return len(some) == len(others) and all(
-        same((*a.inputs, a.targets, a.indices), (*b.inputs, b.targets, b.indices)) for a, b in zip(some, others)
-    )
-
-
-def assert_each_once(groups, n):
-    assert np.array_equal(np.sort(np.concatenate(groups)), np.arange(n))
-
-
 # --- bucket_boundaries
-
-
-def test_boundaries_of_the_papers_base_model():
-    assert bucket_boundaries(256) == [8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256]
 
 
 @pytest.mark.parametrize(
     "longest, fineness, boundaries",
     [
+        (256, 1, [8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256]),
         (64, 2, [8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64]),
         (20, 3, [8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20]),
         (100, 1, [8, 12, 16, 24, 32, 48, 64, 96, 100]),
@@ -67,7 +54,7 @@ def test_boundaries_of_the_papers_base_model():
         (5, 1, [5]),
     ],
 )
-def test_finer_boundaries_up_to_the_longest(longest, fineness, boundaries):
+def test_boundaries_of_the_papers_base_model(longest, fineness, boundaries):
     assert bucket_boundaries(longest, fineness) == boundaries
 
 
@@ -76,15 +63,12 @@ def test_finer_boundaries_up_to_the_longest(longest, fineness, boundaries):
 
 def test_ids_are_stored_flat_with_eos():
     encoded = encode_pairs(encode, pairs_of(["10 11", "12"], ["20", "21 22 23"]), MAX_LENGTH, BUDGET)
-    assert len(encoded) == 2
-    assert encoded.source.ids.dtype == encoded.target.ids.dtype == np.int32
-    assert encoded.source.offsets.dtype == np.int64
+    assert encoded.source.ids.dtype == np.int32 and encoded.source.offsets.dtype == np.int64
     assert encoded.source.ids.tolist() == [10, 11, EOS, 12, EOS]
     assert encoded.source.offsets.tolist() == [0, 3, 5]
     assert encoded.target.ids.tolist() == [20, EOS, 21, 22, 23, EOS]
     assert encoded.target.offsets.tolist() == [0, 2, 6]
-    assert encoded.lengths.tolist() == [3, 4]
-    assert encoded.n_dropped == 0
+    assert encoded.lengths.tolist() == [3, 4] and encoded.n_dropped == 0
 
 
 def test_long_corpora_are_encoded_in_parts(monkeypatch):
@@ -101,9 +85,7 @@ def test_pairs_over_the_maximal_length_are_dropped():
     encoded = encode_pairs(encode, pairs_of_lengths([4, 5, 1, 4], [1, 1, 5, 4]), max_length=5, tokens_per_batch=BUDGET)
     assert encoded.n_dropped == 2
     assert encoded.line_numbers.tolist() == [1, 4]
-    assert encoded.source.lengths.tolist() == [5, 5]
-    assert encoded.target.lengths.tolist() == [2, 5]
-    assert encoded.target.ids[-1] == EOS
+    assert (encoded.source.lengths.tolist(), encoded.target.lengths.tolist()) == ([5, 5], [2, 5])
 
 
 def test_pairs_that_are_too_long_are_refused():
@@ -127,9 +109,7 @@ def test_a_batch_written_out():
     assert batch.inputs[1].tolist() == [[BOS, 21, 22, 23], [BOS, 20, PAD, PAD]]
     assert batch.targets.tolist() == [[21, 22, 23, EOS], [20, EOS, PAD, PAD]]
     assert batch.indices.tolist() == [1, 0]
-    assert batch.n_source_tokens == 2 + 3
-    assert batch.n_target_tokens == 4 + 2
-    assert batch.n_positions == 2 * 3 + 2 * 4
+    assert (batch.n_source_tokens, batch.n_target_tokens, batch.n_positions) == (2 + 3, 4 + 2, 2 * 3 + 2 * 4)
     assert batch.inputs[0].dtype == batch.inputs[1].dtype == batch.targets.dtype == np.int32
 
 
@@ -148,7 +128,7 @@ def test_every_pair_is_in_one_step_of_one_bucket_within_the_budget(encoded, accu
         assert len(step) <= full
         if len(step) < full:
             smaller_steps.append(bucket)
-    assert_each_once(epoch, len(encoded))
+    assert sorted(np.concatenate(epoch)) == list(range(len(encoded)))
     assert len(smaller_steps) == len(set(smaller_steps))  # at most one remainder a bucket
 
 
@@ -170,6 +150,22 @@ def test_the_order_depends_on_seed_and_epoch_alone(encoded):
 def test_steps_come_in_no_order_of_length(encoded):
     longest = [encoded.lengths[step].max() for step in BatchPlan(encoded, BUDGET, 1, seed=0).epoch(0)]
     assert abs(np.corrcoef(longest, np.arange(len(longest)))[0, 1]) < 0.3
+
+
+def test_the_order_of_an_epoch_is_that_of_numpy_s_permutation():
+    """Pairs are numbered in 32 bits, which changes nothing."""
+    encoded = encode_pairs(encode, pairs_of_lengths([1, 5, 9, 20] * 10, [2, 3, 8, 9] * 10), MAX_LENGTH, BUDGET)
+    rng = np.random.Generator(np.random.PCG64([3, 1]))
+    shuffled = rng.permutation(40)
+    bounds = np.array(bucket_boundaries(MAX_LENGTH))
+    buckets = np.searchsorted(bounds, encoded.lengths)
+    expected = []
+    for bucket, bound in enumerate(bounds):
+        members, size = shuffled[buckets[shuffled] == bucket], max(BUDGET // bound, 1) * 2
+        expected += [members[i : i + size] for i in range(0, len(members), size)]
+    expected = [expected[i] for i in rng.permutation(len(expected))]
+    found = BatchPlan(encoded, BUDGET, accumulation=2, seed=3).epoch(1)
+    assert [step.tolist() for step in found] == [step.tolist() for step in expected]
 
 
 # --- BatchPlan.micro_batches
@@ -206,7 +202,8 @@ def test_micro_batches_do_not_depend_on_the_order_of_the_step(encoded):
     plan = BatchPlan(encoded, BUDGET, accumulation=3, seed=0)
     step = max(plan.epoch(0), key=len)
     assert len(set(encoded.lengths[step])) < len(step)  # there are ties
-    assert same_batches(plan.micro_batches(step), plan.micro_batches(step[::-1]))
+    one, other = ([batch.indices for batch in plan.micro_batches(pairs)] for pairs in (step, step[::-1]))
+    assert same(one, other)
 
 
 # --- steps
@@ -236,33 +233,10 @@ def test_the_first_step_may_be_the_end_of_an_epoch_and_no_later_one(encoded):
 # --- batches_in_order
 
 
-def test_batches_in_order_hold_everything_once_shortest_first(encoded):
-    batches = list(batches_in_order(encoded, BUDGET))
-    lengths = np.concatenate([encoded.lengths[batch.indices] for batch in batches])
-    assert_each_once([batch.indices for batch in batches], len(encoded))
-    assert np.all(np.diff(lengths) >= 0)
-    assert same_batches(batches, list(batches_in_order(encoded, BUDGET)))
-
-
-def test_batches_in_order_are_as_large_as_the_budget_allows(encoded):
-    batches = list(batches_in_order(encoded, BUDGET))
+def test_batches_in_order_hold_everything_once_shortest_first_as_the_budget_allows(encoded):
+    batches = [batch.indices for batch in batches_in_order(encoded, BUDGET)]
+    lengths = encoded.lengths[np.concatenate(batches)]
+    assert sorted(np.concatenate(batches)) == list(range(len(encoded))) and np.all(np.diff(lengths) >= 0)
     for batch, following in itertools.pairwise(batches):
-        longest = encoded.lengths[batch.indices].max()
-        assert len(batch.indices) * longest <= BUDGET
-        assert (len(batch.indices) + 1) * encoded.lengths[following.indices[0]] > BUDGET
-
-
-def test_the_order_of_an_epoch_is_that_of_numpy_s_permutation():
-    """Runs from before pairs were numbered in 32 bits continue with the same batches."""
-    encoded = encode_pairs(encode, pairs_of_lengths([1, 5, 9, 20] * 10, [2, 3, 8, 9] * 10), MAX_LENGTH, BUDGET)
-    rng = np.random.Generator(np.random.PCG64([3, 1]))
-    shuffled = rng.permutation(40)
-    bounds = np.array(bucket_boundaries(MAX_LENGTH))
-    buckets = np.searchsorted(bounds, encoded.lengths)
-    expected = []
-    for bucket, bound in enumerate(bounds):
-        members, size = shuffled[buckets[shuffled] == bucket], max(BUDGET // bound, 1) * 2
-        expected += [members[i : i + size] for i in range(0, len(members), size)]
-    expected = [expected[i] for i in rng.permutation(len(expected))]
-    found = BatchPlan(encoded, BUDGET, accumulation=2, seed=3).epoch(1)
-    assert [step.tolist() for step in found] == [step.tolist() for step in expected]
+        assert len(batch) * encoded.lengths[batch[-1]] <= BUDGET
+        assert (len(batch) + 1) * encoded.lengths[following[0]] > BUDGET

@@ -6,8 +6,8 @@ import pytest
 from test_trees import one, random_tree
 
 from scratchformer.errors import UserError
-from scratchformer.text.bracket_score import brackets, count_brackets, score_parses
-from scratchformer.text.trees import Parse, Tree, tree_of
+from scratchformer.text.bracket_score import count_brackets, score_parses
+from scratchformer.text.trees import Parse, tree_of
 
 GOLD = "(S (NP (DT the) (NN dog)) (VP (VBD saw) (NP (DT a) (NN cat))) (. .))"
 
@@ -22,10 +22,8 @@ def test_a_parse_worked_out_by_hand():
     parse = "(S (NP (DT the) (NN dog)) (VP (VBD saw) (NP (DT a))) (VB cat) (. .))"
     scores = score_parses([Parse(one(parse), True), Parse(one(GOLD), False)], [one(GOLD)] * 2)
     assert counts(parse, GOLD) == (2, 4, 4)
-    assert scores.precision == scores.recall == scores.f1 == 100 * 6 / 8
-    assert scores.complete_match == scores.unparsable == 50
-    assert scores.tagging_accuracy == 90, "one of ten words; the full stop is none"
-    assert (scores.n_errors, scores.n_sentences) == (0, 2)
+    expected = {"f1": 75, "precision": 75, "recall": 75, "complete_match": 50, "unparsable": 50, "n_errors": 0}
+    assert scores == expected | {"tagging_accuracy": 90, "n_sentences": 2}, "of ten words, one; the full stop is none"
 
 
 @pytest.mark.parametrize(
@@ -61,28 +59,12 @@ def test_cases_worked_out_by_hand(parse, gold, expected):
     assert counts(gold, parse) == (expected[0], expected[2], expected[1]) or "(. a)" in parse
 
 
-def test_words_are_numbered_without_punctuation():
-    assert brackets(one("(S (`` ``) (NP (NN a) (, ,) (NN b)) (VP (VB c)) (. .))")) == {
-        (0, 3, "S"): 1,
-        (0, 2, "NP"): 1,
-        (2, 3, "VP"): 1,
-    }
-
-
 def test_precision_and_recall_are_not_the_same():
     # Two brackets of three were found in the first sentence, one of one in the second, with two too many.
     parses = ["(S (NP (NN a)) (VB b))", "(S (NP (NP (NN a))))"]
     gold = ["(S (NP (NN a)) (VP (VB b)))", "(S (NN a))"]
     scores = score_parses([Parse(one(parse), False) for parse in parses], list(map(one, gold)))
-    assert (scores.precision, scores.recall, scores.f1) == (100 * 3 / 5, 100 * 3 / 4, 100 * 6 / 9)
-    assert scores.f1 == pytest.approx(2 * scores.precision * scores.recall / (scores.precision + scores.recall))
-
-
-def test_a_tree_against_itself():
-    rng = random.Random(0)
-    trees = [Tree("S", (Tree("VP", (Tree("VB", (), "go"), random_tree(rng))),)) for _ in range(300)]
-    scores = score_parses([Parse(tree, False) for tree in trees], trees)
-    assert scores.f1 == scores.complete_match == scores.tagging_accuracy == 100 and scores.unparsable == 0
+    assert (scores["precision"], scores["recall"], scores["f1"]) == (100 * 3 / 5, 100 * 3 / 4, 100 * 6 / 9)
 
 
 def test_any_output_of_a_model_is_scored():
@@ -100,7 +82,7 @@ def test_any_output_of_a_model_is_scored():
 
 def test_other_words_are_an_error():
     scores = score_parses([Parse(one("(S (NN a))"), False)] * 2, [one("(S (NN a))"), one("(S (NN b))")])
-    assert (scores.n_errors, scores.f1) == (1, 100)
+    assert (scores["n_errors"], scores["f1"]) == (1, 100)
 
 
 def test_nothing_to_score():

@@ -60,12 +60,9 @@ def test_a_missing_plain_file_is_read_from_its_archive(tmp_path):
     assert read_lines(tmp_path / "train.en") == ["plain"]
 
 
-def test_invalid_utf8_names_file_and_line(tmp_path):
+def test_invalid_utf8_names_file_and_line_and_a_missing_file_is_named(tmp_path):
     with pytest.raises(UserError, match=r"latin1\.de, line 2: not valid UTF-8"):
         read_lines(write(tmp_path / "latin1.de", b"\xef\xbb\xbfgut\nStra\xdfe\n"))
-
-
-def test_a_missing_file(tmp_path):
     with pytest.raises(UserError, match=r"cannot read .*nowhere.*No such file"):
         read_lines(tmp_path / "nowhere")
 
@@ -84,17 +81,10 @@ def test_a_broken_archive(tmp_path, damage, read):
 def test_pairs_without_blank_lines_keep_their_line_numbers(tmp_path):
     source = write(tmp_path / "en", "one\n\nthree\nfour\n \t\nsix\n")
     target = write_gz(tmp_path / "de.gz", "eins\nzwei\n\u3000\nvier\n\nsechs\n")
-    pairs = read_pairs(source, target)
-    assert pairs.source == ["one", "four", "six"]
-    assert pairs.target == ["eins", "vier", "sechs"]
-    assert pairs.line_numbers == [1, 4, 6]
-    assert pairs.n_empty == 3
-
-
-@pytest.mark.parametrize("source, target", [("", ""), ("\n\n", "\n\n"), ("a\n\n", "\nb\n")])
-def test_only_blank_lines(tmp_path, source, target):
-    with pytest.raises(UserError, match=r"no sentence pairs in .*text\.en and .*text\.de"):
-        read_pairs(write(tmp_path / "text.en", source), write(tmp_path / "text.de", target))
+    assert read_pairs(source, target) == (["one", "four", "six"], ["eins", "vier", "sechs"], [1, 4, 6], 3)
+    for one, other in (("", ""), ("a\n\n", "\nb\n")):
+        with pytest.raises(UserError, match=r"no sentence pairs in .*en and .*de"):
+            read_pairs(write(tmp_path / "en", one), write(tmp_path / "de", other))
 
 
 # --- stream_blocks

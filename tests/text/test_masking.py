@@ -45,14 +45,6 @@ def test_of_the_pieces_15_percent_are_chosen_and_80_percent_of_those_hidden():
         assert abs(count / total - share) < 4 * (share * (1 - share) / total) ** 0.5
 
 
-def test_every_piece_of_a_text_is_chosen_equally_often():
-    texts = Sequences.of([[BOS, *range(5, 15), EOS]] * 4000)
-    _, targets = mask_tokens(texts, VOCAB, np.random.default_rng(0))
-    share = np.count_nonzero(targets.padded(np.arange(4000)), axis=0)[1:-1] / 4000
-    assert np.abs(share - 0.15).max() < 4 * (0.15 * 0.85 / 4000) ** 0.5
-    assert set(np.count_nonzero(targets.padded(np.arange(4000)), axis=1)) == {1, 2}
-
-
 def test_no_special_token_is_chosen_and_every_text_has_a_target():
     masked = examples()
     assert len(masked) == 4  # of "3" nothing can be hidden
@@ -67,10 +59,7 @@ def test_no_special_token_is_chosen_and_every_text_has_a_target():
 def test_each_epoch_hides_other_pieces_and_a_repeated_one_the_same():
     masked = examples()
     first, again, later = all_of(masked), all_of(examples()), all_of(masked, epoch=1)
-    assert all(
-        np.array_equal(one, other)
-        for one, other in zip(first.inputs + (first.targets,), again.inputs + (again.targets,))
-    )
+    assert np.array_equal(first.inputs[0], again.inputs[0]) and np.array_equal(first.targets, again.targets)
     assert not np.array_equal(first.targets, later.targets)
     assert not np.array_equal(first.targets, all_of(examples(seed=1)).targets)
 
@@ -124,4 +113,5 @@ def test_a_pair_is_one_sequence_of_two_types_with_one_target():
     assert ids.tolist() == [[BOS, 5, 6, 7, EOS, 9, EOS], [BOS, 8, EOS, 10, 11, EOS, PAD]]
     assert types.tolist() == [[0, 0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1, 0]]
     assert targets.tolist() == [[2], [1]]
-    assert labelled_pairs(encode, ["5 6 7", "8"], ["9", "10 11"], [2, 1], max_length=6).n_dropped == 1
+    with pytest.raises(UserError, match="max_length=6: 1 pairs of segments are longer"):
+        labelled_pairs(encode, ["5 6 7", "8"], ["9", "10 11"], [2, 1], max_length=6)

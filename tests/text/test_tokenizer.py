@@ -4,18 +4,8 @@ import numpy as np
 import pytest
 
 from scratchformer.errors import UserError
-from scratchformer.text.tokenizer import (
-    BOS,
-    EOS,
-    N_SPECIALS,
-    PAD,
-    UNK,
-    Tokenizer,
-    TokenizerPair,
-    UnknownTokens,
-    WordTokenizer,
-    spellings,
-)
+from scratchformer.text.tokenizer import BOS, EOS, N_SPECIALS, PAD, UNK, Tokenizer, UnknownTokens
+from scratchformer.text.words import TokenizerPair, WordTokenizer, spellings
 
 ENGLISH = [
     f"the {size} {animal} sees a {color} house"
@@ -49,11 +39,9 @@ def test_round_trip(tokenizer):
     ids = tokenizer.encode(TEXT)
     assert tokenizer.decode(ids) == TEXT
     assert all(UNK < i < 90 for sentence in ids for i in sentence)
-
-
-def test_pieces_spell_the_sentence(tokenizer):
-    [ids] = tokenizer.encode(["größere Äpfel"])
-    assert "".join(tokenizer.pieces(ids)) == "▁größere▁Äpfel"
+    assert "".join(tokenizer.pieces(tokenizer.encode(["größere Äpfel"])[0])) == "▁größere▁Äpfel"
+    assert tokenizer.encode([]) == tokenizer.decode([]) == []
+    assert tokenizer.encode(["", "dog"])[0] == [] and tokenizer.decode([[], [EOS]]) == ["", ""]
 
 
 def test_pairs_merge_in_the_order_they_were_learned():
@@ -67,38 +55,20 @@ def test_text_is_not_normalized_but_for_runs_of_spaces(tokenizer):
     assert learned.decode(learned.encode([" ﬁ  ² u\u0308 ü   ｆ "])) == ["ﬁ ² u\u0308 ü ｆ"]
 
 
-def test_nothing_and_empty_sentences(tokenizer):
-    assert tokenizer.encode([]) == tokenizer.decode([]) == []
-    assert tokenizer.encode(["", "dog"])[0] == [] and tokenizer.decode([[], [EOS]]) == ["", ""]
-
-
 def test_decode_stops_at_eos_and_ignores_pad_and_bos(tokenizer):
     [dog, cat] = tokenizer.encode(["the dog", "a cat"])
     assert tokenizer.decode([[BOS, PAD] + dog + [PAD, EOS] + cat, cat + [PAD]]) == ["the dog", "a cat"]
-
-
-def test_ids_may_be_numpy_integers(tokenizer):
-    ids = np.array(tokenizer.encode(["the dog"])[0] + [EOS], dtype=np.int32)
+    ids = np.array([*dog, EOS], dtype=np.int32)
     assert tokenizer.decode([ids]) == ["the dog"] and tokenizer.pieces(ids)[-1] == "</s>"
     assert tokenizer.pieces([PAD, EOS, BOS, UNK]) == ["<pad>", "</s>", "<s>", "<unk>"]
 
 
-def test_an_unknown_character_is_unk(tokenizer):
+def test_an_unknown_character_is_unk_or_its_bytes(tokenizer, byte_tokenizer):
     [ids] = tokenizer.encode(["dog 🙂 dog"])
-    assert ids.count(UNK) == 1
-    assert tokenizer.decode([ids]) == ["dog  ⁇  dog"]
-
-
-def test_byte_fallback_spells_an_unknown_character(byte_tokenizer):
+    assert ids.count(UNK) == 1 and tokenizer.decode([ids]) == ["dog  ⁇  dog"]
     [ids] = byte_tokenizer.encode(["dog 🙂 dog"])
-    assert UNK not in ids
-    assert [piece for piece in byte_tokenizer.pieces(ids) if len(piece) == 6] == [
-        "<0xF0>",
-        "<0x9F>",
-        "<0x99>",
-        "<0x82>",
-    ]
-    assert byte_tokenizer.decode([ids]) == ["dog 🙂 dog"]
+    assert UNK not in ids and byte_tokenizer.decode([ids]) == ["dog 🙂 dog"]
+    assert "<0xF0> <0x9F> <0x99> <0x82>" in " ".join(byte_tokenizer.pieces(ids))
 
 
 def test_control_symbols_in_the_text_are_text(tokenizer, byte_tokenizer):
@@ -148,14 +118,16 @@ def test_every_other_character_is_learnt():
     assert UNK not in Tokenizer.train(text, 15).encode(text)[0]
 
 
-def test_an_error_of_sentencepiece_is_one_line():
-    with pytest.raises(UserError, match="^sentencepiece cannot learn a vocabulary from this text: INTERNAL: .*$"):
-        Tokenizer.train(["▁▁"], 10)
-
-
-@pytest.mark.parametrize("sentences", [[], ["", " \t"]])
-def test_no_text(sentences):
-    with pytest.raises(UserError, match="no text"):
+@pytest.mark.parametrize(
+    "sentences, complaint",
+    [
+        (["▁▁"], "^sentencepiece cannot learn a vocabulary from this text: INTERNAL: .*$"),
+        ([], "no text"),
+        (["", " \t"], "no text"),
+    ],
+)
+def test_text_that_teaches_nothing(sentences, complaint):
+    with pytest.raises(UserError, match=complaint):
         Tokenizer.train(sentences, vocab_size=10)
 
 
@@ -250,10 +222,6 @@ def test_rare_words_share_the_narrowest_class_that_is_frequent():
     assert tokenizer.encode(["the king wrong dog strange Ada"]) == [[4, 5, 6, UNK, UNK, UNK]]
     few = WordTokenizer.train_words(["a a a a b b b b b c c c"], most=2)
     assert few.pieces([4, 5]) == ["b", "a"] and few.encode(["c"]) == [[UNK]]
-    twice = (
-        "in " * 10 + "abin cein dzin exin fyin gwin hvin iuin jtin ksin " + "the " * 11
-    )  # of "in", both classes are one
-    assert WordTokenizer.train_words([twice], most=1).pieces([4, 5]) == ["the", "[word -in]"]
     for too_little in ([], [" ", ""], ["a b", "a b c"]):
         with pytest.raises(UserError, match="too little text for a vocabulary: no word occurs 3 times"):
             WordTokenizer.train_words(too_little, most=5)

@@ -37,6 +37,7 @@ def random_tree(rng, depth=0):
 def test_the_symbols_of_a_tree():
     assert " ".join(one(JOHN).symbols()) == "S NP NNP /NP VP VBZ /VP . /S"
     assert one(JOHN).words == ["John", "sleeps", "."] and one(JOHN).tags == ["NNP", "VBZ", "."]
+    assert str(Tree("NN", (), "f(x)")) == "(NN f-LRB-x-RRB-)"
 
 
 def test_brackets_and_symbols_give_the_tree_back():
@@ -57,10 +58,6 @@ def test_trees_may_be_spread_over_lines(tmp_path):
     path.write_text(f"\n( (S\n    (NP-SBJ (NNP John) )\n  (VP (VBZ sleeps))\n(. .) )) {JOHN}\n\n{JOHN}\n", "utf-8")
     trees = read_trees(path)
     assert [str(cleaned(tree)) for tree in trees] == [JOHN] * 3
-
-
-def test_a_bracket_in_a_word_is_escaped():
-    assert str(Tree("NN", (), "f(x)")) == "(NN f-LRB-x-RRB-)"
 
 
 @pytest.mark.parametrize(
@@ -108,14 +105,11 @@ def test_the_deepest_tree():
         ("(ADVP|PRT (RP up))", "(PRT (RP up))"),
         ("(VP (TO to) (NP=1-2 (PRP$ my)))", "(VP (TO to) (NP (PRP$ my)))"),
         ("( (NN a))", "(NN a)"),
+        ("( (S (NP-SBJ (-NONE- *))))", "None"),
     ],
 )
 def test_cleaning(raw, clean):
     assert str(cleaned(one(raw))) == clean
-
-
-def test_a_tree_of_empty_elements_is_nothing():
-    assert cleaned(one("( (S (NP-SBJ (-NONE- *))))")) is None
 
 
 @pytest.mark.parametrize(
@@ -152,8 +146,3 @@ def test_any_symbols_give_a_tree_over_the_words():
         assert repaired == (tree.symbols() != symbols)
     tree, _ = tree_of(["S"] * 1000 + ["NN"], ["a"], {"S"})
     assert one(str(tree)) == tree, "as deep as a tree that is read"
-
-
-def test_a_tree_needs_words():
-    with pytest.raises(ValueError, match="words"):
-        tree_of(["S", "NN", "/S"], [], PHRASES)

@@ -53,17 +53,6 @@ def test_a_crash_before_the_renaming_leaves_the_old_one(path, same, monkeypatch,
     assert os.listdir(path.parent) == [path.name]
 
 
-def test_a_full_disk_is_told_and_leaves_nothing_behind(path, monkeypatch):
-    def full(descriptor):
-        assert os.fstat(descriptor).st_size  # there is something by now
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match=r"step_00000007\.safetensors: cannot write: .*No space left"):
-        save(path, new_checkpoint())
-    assert os.listdir(path.parent) == []
-
-
 def test_damage_anywhere_never_changes_a_weight_and_never_crashes(path, same):
     checkpoint = new_checkpoint()
     save(path, checkpoint)
@@ -118,15 +107,6 @@ def test_the_last_are_kept_in_order_of_their_steps(directory):
     directory.keep_last(3)
     assert steps_in(directory) == [25, 30, 100_000_000]
     assert directory.best.exists()
-
-
-def test_the_newest_sound_one_is_found(directory):
-    directory.of_step(30).write_bytes(b"")
-    directory.of_step(25).write_bytes(directory.of_step(25).read_bytes()[:-1])
-    path, found, complaints = directory.newest_sound()
-    assert path == directory.of_step(20) and found.progress.step == 20
-    of_30, of_25 = complaints
-    assert "step_00000030" in of_30 and "step_00000025" in of_25
 
 
 def test_what_is_set_aside_is_not_deleted(directory):

@@ -5,7 +5,7 @@ import pytest
 
 from scratchformer import config as configs
 from scratchformer.tasks import start
-from scratchformer.tasks.digits import Images, LabelledImages, nearest_neighbour, read_digits, read_images
+from scratchformer.tasks.digits import Images, nearest_neighbour, read_digits, read_images
 from scratchformer.tasks.task import Z, share
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory, load_model
@@ -34,13 +34,6 @@ def test_each_image_is_in_one_test_set_and_in_one_part():
     assert len({image.tobytes() for parts in folds for image in parts["test"].pixels}) == 1797
 
 
-def test_a_batch_counts_classes_from_1():
-    images = Images(np.zeros((4, 8, 8), np.float32), np.array([7, 0, 9, 1]))
-    batch = LabelledImages(images, 17).batch(np.array([1, 2]))
-    assert batch.targets.tolist() == [[1], [10]] and batch.inputs[0].shape == (2, 8, 8)
-    assert (batch.n_target_tokens, batch.n_source_tokens, batch.n_positions) == (2, 128, 128)
-
-
 # Runs -----------------------------------------------------------------------------------------------------------------
 
 
@@ -59,19 +52,6 @@ def test_train_and_evaluate(cli, task_settings, tmp_path):
     assert [entry["step"] for entry in scores] == [6, 12] and scores[-1]["accuracy"] == pytest.approx(100 * right)
     printed = cli("evaluate", run).out
     assert model.config.patch_size == 4 and "40 test images" in printed and "nearest training image" in printed
-
-
-@pytest.mark.parametrize(
-    "setting, complaint",
-    [
-        ("image_size=16", "model.image_size=16: the digits have 8 x 8 pixels"),
-        ("patch_size=3", "model.image_size=8 is not a multiple of model.patch_size=3"),
-        ("data.directory=text", "data.task=digits reads the images of scikit-learn, and no files"),
-    ],
-)
-def test_impossible_settings_are_refused(refused, tmp_path, setting, complaint):
-    assert complaint in refused("train", "vit-digits", "--out", tmp_path / "run", "--set", setting)
-    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from safetensors.numpy import save_file
 
 from scratchformer import config as configs
 from scratchformer.nn.sizes import parameter_counts
-from scratchformer.training.gpt2_format import layout
+from scratchformer.training.published import GPT2, of_all_layers
 from scratchformer.training.run import load_model
 
 
@@ -17,7 +17,11 @@ def tensors(byte_level_files):
     """Random weights of a model of one layer under GPT-2's names."""
     sizes = {"V": len(json.loads(byte_level_files[0].read_bytes())), "P": 12, "D": 64, "A": 3 * 64, "F": 16}
     random = np.random.default_rng(0)
-    shapes = {name: [sizes[letter] for letter in letters] for name, (_, letters) in layout(1).items()}
+    shapes = {
+        name: [sizes[letter] for letter in letters]
+        for theirs in of_all_layers(GPT2, 1).values()
+        for name, letters in theirs.items()
+    }
     return {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
 
 
@@ -66,11 +70,3 @@ def test_an_imported_model_of_any_size_learns_on_with_its_own_configuration(cli,
     before, after = (load_model(each).model.store.data for each in (run, out))
     assert before.shape == after.shape and 0 < np.abs(after - before).max() < 1e-3  # two small steps from its weights
     assert "model.h=1, but here 12" in refused("train", "gpt2", *train[:-1], "steps=1", "--out", tmp_path / "other")
-
-
-def test_impossible_options_are_refused(refused, tensors, command, tmp_path):
-    save_file(tensors, tmp_path / "model.safetensors")
-    assert "d_model=64 is not a multiple of --heads 5" in refused(*command, "--heads", 5)
-    assert "needs its tokenizer, too" in refused(*command[:4], *command[6:])
-    said = refused("import", tmp_path / "model.safetensors", "--out", tmp_path / "run", "--heads", 3)
-    assert "--heads are for --from gpt2" in said

@@ -81,14 +81,6 @@ def test_every_micro_batch_of_every_step_draws_masks_of_its_own(begin, monkeypat
     assert len(set(drawn)) == len(drawn)
 
 
-def test_the_same_seed_makes_the_same_run_and_another_does_not(begin, same_run):
-    one, two, three = (begin(name, seed=seed, steps=6) for name, seed in (("one", 3), ("two", 3), ("three", 4)))
-    for trainer in (one, two, three):
-        train(trainer)
-    same_run(one.run, two.run)
-    assert not np.array_equal(one.model.store.data, three.model.store.data)
-
-
 def test_a_change_after_the_trainer_was_made_reaches_all_threads(begin):
     trainer = begin(steps=1, threads=2)
     trainer.model.encoder.layers[0].feed_forward.sublayer.activation = "gelu"
@@ -169,15 +161,15 @@ def test_the_tokenizer_learns_from_the_training_text_alone(small_config):
     assert train_tokenizer(corpus, config).serialized == alone.serialized
 
 
+# When to stop ---------------------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("settings, expected", [("warmup=20", "warm-up, 20 of 12 steps (167%)"), ("warmup=6", "")])
 def test_what_doctor_would_fail_is_said_once_when_a_training_begins(cli, small_settings, tmp_path, settings, expected):
     result = cli("train", "tiny", *small_settings, "--set", settings, "--set", "lr_factor=0.7", "--out", tmp_path / "r")
     remarks = [line for line in result.err.splitlines() if "`scratchformer doctor`" in line]
     assert result.code == 0 and len(remarks) == bool(expected)
     assert all(f"doctor` would fail this configuration: {expected}" in line for line in remarks)
-
-
-# When to stop ---------------------------------------------------------------------------------------------------------
 
 
 def test_steps_are_the_end(trained):

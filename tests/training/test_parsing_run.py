@@ -66,11 +66,9 @@ def test_the_papers_settings():
 @pytest.mark.parametrize(
     "name, content, complaint",
     [
-        ("val.trees", None, "neither val.trees nor val.trees.gz in"),
         ("train.trees", "\n\n", "train.trees: holds no trees"),
         ("val.trees", "(S (NN a))\n(S (NN b)", "val.trees, line 2: the tree that begins here does not end"),
         ("train.trees", "(S (NN a) (NN b))", "too little text for a vocabulary: no word occurs 3 times"),
-        ("train.trees", "(UH yes)\n" * 9, "the training trees have words with tags, but no phrase"),
         ("train.trees", "(S (S I) (VP (VB go)))\n" * 9, "have S as a tag and as the label of a phrase"),
     ],
 )
@@ -82,12 +80,6 @@ def test_bad_trees(refused, treebank, task_settings, tmp_path, name, content, co
     train = ["train", "parsing-tiny", "--out", tmp_path / "run", *task_settings("parsing-tiny")]
     assert complaint in refused(*train, "--data", directory)
     assert not (tmp_path / "run").exists()
-
-
-def test_bad_settings(refused, treebank, tmp_path):
-    train = ["train", "parsing-tiny", "--out", tmp_path / "run"]
-    assert "has at most max_length = 3 tokens" in refused(*train, "--data", treebank, "--set", "max_length=3")
-    assert "give --data DIR" in refused(*train, "--train-source", "a", "--train-target", "b")
 
 
 def test_a_pretrained_run_knows_the_symbols_of_the_trees(task_config, task_run, treebank, tmp_path):

@@ -19,7 +19,7 @@ from scratchformer.tasks import start
 from scratchformer.training import checkpoints, loop
 from scratchformer.training import trainer as trainer_module
 from scratchformer.training.model_code import code_of
-from scratchformer.training.run import RunDirectory, checkpoint_file, load_run
+from scratchformer.training.run import RunDirectory, load_run
 
 LONG = {"steps": 90, "save_every": 7, "validate_every": 10, "accumulation": 3}
 
@@ -51,28 +51,6 @@ def test_a_resumed_run_is_an_uninterrupted_run(begin, trained, small_config, sam
     before_any_checkpoint = ["there is no checkpoint, so it begins anew"] if n_steps == 1 else []
     assert finish(trainer.run, small_config()) == before_any_checkpoint
     same_run(trainer.run, trained)
-
-
-def test_planned_stops_leave_no_trace(begin, trained, small_config, same_run):
-    run = begin(steps=2).run
-    for steps in (2, 5, 7, 12):
-        finish(run, small_config(steps=steps))
-    for extra in (2, 5, 7):
-        run.checkpoints.of_step(extra).unlink()  # saved at the stops
-    same_run(run, trained)
-
-
-def test_an_average_is_used_until_training_has_gone_on(own_run, small_config, capsys, files_of):
-    checkpoints.save(own_run.checkpoints.average, checkpoints.average(own_run.checkpoints.steps()))
-    before = files_of(own_run.path)
-    finish(own_run, small_config())
-    assert files_of(own_run.path) == before  # a finished run stays as it is
-    assert checkpoint_file(own_run.checkpoints, None) == own_run.checkpoints.average
-    finish(own_run, small_config(steps=13))
-    capsys.readouterr()
-    assert checkpoint_file(own_run.checkpoints, None) == own_run.checkpoints.best
-    assert "average.safetensors: older than the last checkpoint; best.safetensors is used" in capsys.readouterr().err
-    assert checkpoint_file(own_run.checkpoints, "average") == own_run.checkpoints.average
 
 
 def test_half_written_files_of_ours_are_removed_and_others_are_not(own_run, small_config):
@@ -238,25 +216,12 @@ class Own(Linear):
 """
 
 
-def test_constants_and_helpers_are_code_and_docstrings_and_layout_are_not(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    found = []
-    for number, (scale, power, docstring) in enumerate(
-        [(1, "", ""), (1, "", "'''f.'''  # f"), (2, "", ""), (1, "**2", "")]
-    ):
-        text = LAYER.format(scale=scale, power=power, docstring=docstring)
-        (tmp_path / f"own_layer_{number}.py").write_text(text, encoding="utf-8")
-        own = importlib.import_module(f"own_layer_{number}").Own(2, 2, np.random.default_rng(0), "float32")
-        found.append(code_of(own)["Own"])
-    assert found[0] == found[1] and len(set(found)) == 3
-
-
 # Real processes -------------------------------------------------------------------------------------------------------
 
 KILLED = """
 import os, signal, sys, threading
 from scratchformer import cli
-from scratchformer.training.run import RunDirectory, checkpoint_file, load_run
+from scratchformer.training.run import RunDirectory, load_run
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
@@ -273,6 +238,19 @@ RunDirectory.log = log
 cli.main(sys.argv[1:])
 """
 """`scratchformer` that kills itself, so many seconds after so many lines of the log: the test might come too late."""
+
+
+def test_constants_and_helpers_are_code_and_docstrings_and_layout_are_not(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    found = []
+    for number, (scale, power, docstring) in enumerate(
+        [(1, "", ""), (1, "", "'''f.'''  # f"), (2, "", ""), (1, "**2", "")]
+    ):
+        text = LAYER.format(scale=scale, power=power, docstring=docstring)
+        (tmp_path / f"own_layer_{number}.py").write_text(text, encoding="utf-8")
+        own = importlib.import_module(f"own_layer_{number}").Own(2, 2, np.random.default_rng(0), "float32")
+        found.append(code_of(own)["Own"])
+    assert found[0] == found[1] and len(set(found)) == 3
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,6 @@ def test_messages_and_hidden_files_are_no_obstacle(small_settings, tmp_path):
 def test_what_a_run_leaves_that_was_killed_before_it_began_is_no_obstacle(tmp_path, small_config):
     run = RunDirectory(tmp_path / "run")
     run.checkpoints.directory.mkdir(parents=True)
-    run.figures.mkdir()
     for path in (run.tokenizer_file, run.path / ".config.toml.partial"):
         path.write_text("left over")
     assert loop.train(start.begin(run, small_config(steps=1))) == "1 steps done"
@@ -44,11 +43,4 @@ def test_a_run_begins_only_in_a_directory_without_foreign_files(tmp_path, small_
     (tmp_path / "theirs" / name).write_text("theirs")
     with pytest.raises(UserError, match=f"theirs: holds {name}, which no training wrote; choose another --out"):
         start.begin(RunDirectory(tmp_path / "theirs"), small_config())
-    assert files_of(tmp_path) == {tmp_path / "theirs" / name: b"theirs"}
-
-
-def test_figures_are_no_reason_to_fail(cli, own_run):
-    own_run.figures.rename(own_run.path / "elsewhere")
-    own_run.figures.write_text("a file")
-    outcome = cli("train", "--resume", own_run.path, "--set", "steps=13")
-    assert outcome.code == 0 and "no figures: " in outcome.err
+    assert files_of(tmp_path / "theirs") == {tmp_path / "theirs" / name: b"theirs"}

@@ -100,9 +100,7 @@ def test_text_that_has_changed_is_not_scored(task_run, texts, refused, preset):
     [
         (["tiny", "--text", "{text}"], "first.txt: --text is for language models"),
         (["gpt-tiny", "--text", "{text}", "{text}"], "first.txt: named as text 1 and as text 2"),
-        (["gpt-tiny", "--text", "{text}", "--train-source", "x"], "(--text) names the files of a language model"),
         (["--resume", "{run}", "--pretrained", "{run}"], "no --pretrained"),
-        (["gpt-tiny", "--set", "target_vocab_size=9"], "two vocabularies need an encoder and a decoder"),
     ],
 )
 def test_options_that_contradict_each_other(refused, task_run, texts, arguments, complaint):

@@ -33,14 +33,6 @@ def test_there_and_back_is_bit_equal(changes, same, tmp_path):
     assert same(from_torch(to_torch(weights, config), config, tmp_path), weights)
 
 
-def test_a_model_without_attention_bias_takes_none_back(tmp_path):
-    weights, config = random_weights(attention_bias=False)
-    tensors = to_torch(weights, config)
-    tensors["decoder.layers.0.multihead_attn.in_proj_bias"][5] = 1
-    with pytest.raises(UserError, match="in_proj_bias is not zero, but model.attention_bias is false"):
-        from_torch(tensors, config, tmp_path)
-
-
 def test_heads_that_pytorch_cannot_have_are_refused():
     with pytest.raises(UserError, match="d_k = d_v = d_model / h.*model.d_k=5"):
         to_torch(*random_weights(d_k=5))
@@ -69,26 +61,13 @@ def changed(exported):
 
 
 def test_an_imported_run_is_the_exported_one_bit_for_bit(cli, refused, trained, exported, same, tmp_path):
-    said = cli("import", exported, "--out", tmp_path / "again")
-    assert said.code == 0 and "changed" not in said.err
+    assert cli("import", exported, "--out", tmp_path / "again").code == 0
     run = RunDirectory(tmp_path / "again")
     mine, theirs = (checkpoints.load(each.checkpoints.preferred()).weights for each in (run, trained))
     assert same(mine, theirs)
     assert run.tokenizer_file.read_bytes() == trained.tokenizer_file.read_bytes()
     assert run.config_file.read_bytes() == trained.config_file.read_bytes()
     assert "without the optimizer's state" in refused("train", "--resume", run.path)
-
-
-def test_nothing_is_imported_over_a_run(refused, exported, own_run, files_of):
-    before = files_of(own_run.path)
-    assert f"{own_run.path}: holds " in refused("import", exported, "--out", own_run.path)
-    assert files_of(own_run.path) == before
-
-
-def test_weights_that_changed_are_told(cli, changed, tmp_path):
-    path = changed(lambda tensors: tensors["encoder.layers.0.norm1.weight"].__iadd__(0.5))
-    said = cli("import", path, "--out", tmp_path / "tuned")
-    assert said.code == 0 and "have changed since it was exported" in said.err
 
 
 def test_files_that_are_no_export_are_refused(refused, exported, changed, trained, tmp_path):

@@ -8,6 +8,7 @@ import functools
 import types
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 waits = []
 """The names of the operations that made the host wait, oldest first."""
@@ -25,7 +26,7 @@ METHODS = set(
 """The attributes of CuPy arrays that the library uses."""
 
 
-class Array:
+class Array(NDArrayOperatorsMixin):
     """Wraps a NumPy array. NumPy would accept a subclass as one of its own arrays."""
 
     __hash__ = None
@@ -37,9 +38,10 @@ class Array:
         raise TypeError("implicit conversion to a NumPy array is not allowed")
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **options):
-        if out is not None:
-            options["out"] = tuple(unwrapped(each) for each in out)
-        return wrapped(getattr(ufunc, method)(*map(unwrapped, inputs), **options))
+        if out is None:
+            return call(getattr(ufunc, method), *inputs, **options)
+        call(getattr(ufunc, method), *inputs, out=out, **options)
+        return out[0]
 
     def __array_function__(self, function, _, arguments, options):
         return call(function, *arguments, **options)
@@ -67,8 +69,6 @@ class Array:
         return wrapped(self.inside[index_of(index)])
 
     def __setitem__(self, index, value):
-        if isinstance(value, (np.ndarray, list)):
-            raise TypeError(f"cannot assign a {type(value).__name__} of the host")
         self.inside[index_of(index)] = unwrapped(value)
 
     def __getattr__(self, name):
@@ -76,9 +76,6 @@ class Array:
             raise AttributeError(f"do CuPy arrays have {name}? Look it up, then add it to METHODS")
         value = getattr(self.inside, name)
         return functools.partial(call, value) if callable(value) else wrapped(value)
-
-    def __divmod__(self, other):
-        return wrapped(divmod(self.inside, unwrapped(other)))
 
 
 def unwrapped(value):
@@ -114,37 +111,6 @@ def index_of(index):
     return unwrapped(index)
 
 
-def operator(name):
-    def method(self, other):
-        if not isinstance(other, (Array, int, float, np.generic, np.ndarray, list)):
-            return NotImplemented
-        return wrapped(getattr(self.inside, name)(unwrapped(other)))
-
-    return method
-
-
-def inplace(name):
-    def method(self, other):
-        getattr(self.inside, name)(unwrapped(other))
-        return self
-
-    return method
-
-
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor"):
-    setattr(Array, f"__{_name}__", operator(f"__{_name}__"))
-    setattr(Array, f"__r{_name}__", operator(f"__r{_name}__"))
-    setattr(Array, f"__i{_name}__", inplace(f"__i{_name}__"))
-for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
-    setattr(Array, f"__{_name}__", operator(f"__{_name}__"))
-for _name in ("neg", "abs", "invert"):
-    setattr(
-        Array,
-        f"__{_name}__",
-        functools.partialmethod(lambda self, name: wrapped(getattr(self.inside, name)()), f"__{_name}__"),
-    )
-
-
 class Module(types.ModuleType):
     """The functions that NumPy and CuPy have in common, on the arrays of this file."""
 
@@ -160,22 +126,12 @@ class Module(types.ModuleType):
         if name not in IN_CUPY:
             raise AttributeError(f"does CuPy have {name}? Look it up, then add it to IN_CUPY")
         value = getattr(np, name)
+        if isinstance(value, type) or not callable(value):
+            return value
+        function = functools.partial(call, value)
         if isinstance(value, np.ufunc):
-            return Ufunc(value)
-        return functools.partial(call, value) if callable(value) and not isinstance(value, type) else value
-
-
-class Ufunc:
-    """np.add and the like, with `at`."""
-
-    def __init__(self, ufunc):
-        self.ufunc = ufunc
-
-    def __call__(self, *arguments, **options):
-        return call(self.ufunc, *arguments, **options)
-
-    def at(self, *arguments):
-        call(self.ufunc.at, *arguments)
+            function.at = functools.partial(call, value.at)
+        return function
 
 
 xp = Module("strict_array")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from scratchformer.backends.cuda import gemm as module
-from scratchformer.backends.cuda.gemm import CuBlas, Gemm, gemm_call, layout_of, shape_and_strides
+from scratchformer.backends.cuda.gemm import CuBlas, Gemm, gemm_call, shape_and_strides
 from scratchformer.backends.device import dtype_named
 
 
@@ -121,25 +121,6 @@ def test_if_cublas_finds_no_memory_the_pool_gives_some_back(errors, raised, empt
     with pytest.raises(raised) if raised else nullcontext():
         blas(gemm_call(*3 * [shape_and_strides(x)]), array, array, array, False)
     assert len(pool) == emptied and done == ([] if raised else ["handle"])
-
-
-@pytest.mark.parametrize(
-    "shape, strides, expected",
-    [
-        ((3, 4), (4, 1), (False, 4, 0)),
-        ((3, 4), (9, 1), (False, 9, 0)),
-        ((3, 4), (1, 3), (True, 3, 0)),
-        ((3, 4), (0, 1), None),
-        ((3, 4), (8, 2), None),
-        ((2, 3, 4), (12, 4, 1), (False, 4, 12)),
-        ((2, 3, 4), (0, 4, 1), (False, 4, 0)),
-        ((2, 2, 3, 4), (24, 12, 4, 1), (False, 4, 12)),
-        ((2, 2, 3, 4), (12, 24, 4, 1), None),
-        ((1, 2, 3, 4), (99, 12, 4, 1), (False, 4, 12)),
-    ],
-)
-def test_layouts_that_cublas_can_read(shape, strides, expected):
-    assert layout_of(shape, strides) == expected
 
 
 @pytest.mark.gpu

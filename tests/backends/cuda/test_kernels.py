@@ -15,7 +15,7 @@ from operation_cases import called, disagreements, overridden, signatures_that_d
 from scratchformer.backends.cuda import fused_ops
 from scratchformer.backends.cuda.fused_ops import FusedOps, group_by_id
 from scratchformer.backends.cuda.gemm import CuBlas, Gemm
-from scratchformer.backends.cuda.kernels import KERNELS, SOURCE, CupyKernels, parse_argument
+from scratchformer.backends.cuda.kernels import KERNELS, SOURCE, CupyKernels
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
 
@@ -198,16 +198,3 @@ def test_ids_are_grouped_without_padding():
 def test_wrong_arguments_are_refused(arguments, message):
     with pytest.raises(TypeError, match=f"add_to_rows_inplace: .*{message}" if "1 arg" not in message else message):
         CpuKernels()("add_to_rows_inplace", (1,), (1,), *arguments)
-
-
-@pytest.mark.parametrize("text", ["long x", "const half* x", "int", "float** x", "T x"])
-def test_an_argument_of_an_unsupported_type_is_refused(text):
-    with pytest.raises(ValueError, match="is not a supported kernel argument"):
-        parse_argument(text)
-
-
-@needs_compiler
-def test_a_row_too_long_for_the_kernels_is_refused():
-    x, gamma = np.zeros((1, 2049), "float32"), np.ones(2049, "float32")
-    with pytest.raises(ValueError, match="d_model=2049: the kernels normalise rows of at most 2048"):
-        fused().layer_norm(x, gamma, gamma, 1e-6)
