@@ -7,7 +7,7 @@ from pathlib import Path
 
 from scratchformer import config as configs
 from scratchformer.commands.configuration import adapt_to_data, load_config, require_effect, with_options
-from scratchformer.commands.options import Commands, add_command, add_data, add_pretrained, add_settings, word
+from scratchformer.commands.options import Commands, add_command, add_data, add_settings, word
 from scratchformer.errors import UserError
 
 
@@ -16,7 +16,6 @@ def add(commands: Commands) -> None:
     preset = "as for train, or a run's directory: then its weights and its log are examined, too"
     parser.add_argument("preset", type=word, nargs="?", default="tiny", metavar="PRESET|FILE.toml|RUN", help=preset)
     add_data(parser)
-    add_pretrained(parser)
     only_code = "examine only the code, not the configuration, the text and the machine"
     parser.add_argument("--code", action="store_true", help=only_code)
     records = "print one JSON object per probe, and one for the diagnosis"

@@ -64,7 +64,6 @@ def import_(args: argparse.Namespace) -> None:
     else:
         from scratchformer.training import torch_format
 
-        if not torch_format.import_run(args.file, run):
-            tell(f"{args.file}: its weights have changed since it was exported")
+        torch_format.import_run(args.file, run)
         command = "translate"
     print(f"{args.out}: a run with the weights of {args.file}; try scratchformer {command} {args.out}")

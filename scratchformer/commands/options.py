@@ -126,9 +126,6 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         add_option(parser, f"--{name} F", word, "a UTF-8 file, one sentence a line, instead of --data")
     text = "plain text for a language model (default: the English of the bundled corpus)"
     parser.add_argument("--text", type=word, nargs="+", metavar="FILE", help=text)
-
-
-def add_pretrained(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--pretrained RUN", word, "begin with the weights and the vocabulary of this run")
 
 
@@ -144,10 +141,6 @@ def add_machine(parser: argparse.ArgumentParser, precision: str, resumed: str = 
     of_gpu = f"on a GPU fp32, tf32, bf16 or fp16 (default: {precision}{resumed}); on the CPU fp32"
     add_option(parser, "--precision P", word, of_gpu)
     add_option(parser, "--threads N", setting("threads"), f"cores to use, 0 for all (default: all{resumed})")
-
-
-def add_nproc(parser: argparse.ArgumentParser, summary: str) -> None:
-    add_option(parser, "--nproc N", number_from(1, 1000), summary, 1)
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:

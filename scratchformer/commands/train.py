@@ -15,9 +15,7 @@ from scratchformer.commands.options import (
     add_command,
     add_data,
     add_machine,
-    add_nproc,
     add_option,
-    add_pretrained,
     add_settings,
     number_from,
     path,
@@ -39,7 +37,6 @@ def add(commands: Commands) -> None:
     preset = f"{', '.join(configs.PRESETS)}, {row}, or a TOML file (default: tiny)"
     parser.add_argument("preset", type=word, nargs="?", metavar="PRESET|FILE.toml", help=preset)
     add_data(parser)
-    add_pretrained(parser)
     own = (
         "a Python file of yours: with layers that --set chooses (sf.register), or FILE:CLASS with a model; "
         "sf.gradcheck checks their gradients (docs/extending.md)"
@@ -51,7 +48,7 @@ def add(commands: Commands) -> None:
     add_option(parser, "--minutes M", setting("minutes"), "stop after this much wall time")
     add_machine(parser, "tf32", resumed="; with --resume as before")
     share = "each with its own GPU or its share of the cores"
-    add_nproc(parser, f"train with N processes on this machine, {share}")
+    add_option(parser, "--nproc N", number_from(1, 1000), f"train with N processes on this machine, {share}", 1)
     timeout = (
         "end the job when one of its processes exchanges nothing for S seconds; S must be more than it takes "
         "to read the text, to train the tokenizer, to validate or to save (default: 1800; 0: never)"

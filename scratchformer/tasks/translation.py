@@ -13,7 +13,7 @@ from scratchformer.errors import UserError
 from scratchformer.preparation import MANIFEST, is_prepared
 from scratchformer.tasks.task import Corpus, Task
 from scratchformer.text.batches import encode_pairs
-from scratchformer.text.corpora import CorpusFiles, ParallelFiles, find_split, read_pairs, require_distinct
+from scratchformer.text.corpora import ParallelFiles, find_split, read_pairs, require_distinct
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training.trainer import Trainer, TrainingData
 
@@ -49,10 +49,12 @@ def read_corpus(data: DataConfig) -> Corpus:
         val = ParallelFiles(Path(data.val_source), Path(data.val_target)) if data.val_source else None
     else:
         train, val = (find_split(Path(data.directory), split, *languages) for split in ("train", "val"))
-    roles = CorpusFiles([train], val, None).roles
-    if data.task != "translation":  # it reads the source side only
-        roles = [(role.split()[0], path) for role, path in roles]
-    require_distinct(roles)
+    by_side = data.task == "translation"  # other tasks read the source side only
+    require_distinct(
+        (f"{split} {side}" if by_side else split, path)
+        for split, files in (("train", train), ("val", val))
+        for side, path in (files._asdict().items() if files else ())
+    )
     return Corpus(read_pairs(*train), read_pairs(*val) if val else None)
 
 

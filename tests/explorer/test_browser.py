@@ -158,20 +158,6 @@ def require_access(browser):
 
 
 @slow
-def test_forced_colours_keep_what_is_chosen_visible(browser, explorer):
-    browser.open(f"{explorer[0]}#/attention")
-    browser.show(forced_colors="active")
-    looks = browser.js("""
-        return ["true", "false"].map((on) => {
-          const { borderStyle, borderWidth, borderColor, outlineStyle, backgroundColor } = getComputedStyle(
-            document.querySelector(`.chip[aria-pressed=${on}]`));
-          return [borderStyle, borderWidth, borderColor, outlineStyle, backgroundColor].join();
-        });
-        """)
-    assert looks[0] != looks[1]
-
-
-@slow
 def test_the_views_are_a_walk(browser, explorer):
     """The first Tab stops at the link that skips the views; arrow keys move among them; a new view gets the focus."""
     browser.open(explorer[0])

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from scratchformer.nn.transformer import Transformer
-from scratchformer.parallel.cores import available_cores
 from scratchformer.training import loop
 from scratchformer.training import trainer as trainer_module
 from scratchformer.training import validation
@@ -68,12 +67,6 @@ def test_the_micro_batches_are_divided_among_all_threads(begin, monkeypatch):
     monkeypatch.setattr(Transformer, "states", meet)
     trainer.step(0, 0, indices)
     assert len(seen) == 2
-
-
-def test_there_are_no_more_replicas_than_micro_batches(begin):
-    for accumulation, threads, size in ((2, 8, 2), (64, 3, 3), (64, 0, min(64, available_cores()))):
-        trainer = begin(f"run{accumulation}{threads}", accumulation=accumulation, threads=threads)
-        assert len(trainer.parallel.replicas) == size
 
 
 @pytest.mark.parametrize("accumulation, of_blas", [(1, 2), (2, 1)])

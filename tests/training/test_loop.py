@@ -81,14 +81,6 @@ def test_every_micro_batch_of_every_step_draws_masks_of_its_own(begin, monkeypat
     assert len(set(drawn)) == len(drawn)
 
 
-def test_the_same_seed_makes_the_same_run_and_another_does_not(begin, same_run):
-    one, two, three = (begin(name, seed=seed, steps=6) for name, seed in (("one", 3), ("two", 3), ("three", 4)))
-    for trainer in (one, two, three):
-        train(trainer)
-    same_run(one.run, two.run)
-    assert not np.array_equal(one.model.store.data, three.model.store.data)
-
-
 def test_a_change_after_the_trainer_was_made_reaches_all_threads(begin):
     trainer = begin(steps=1, threads=2)
     trainer.model.encoder.layers[0].feed_forward.sublayer.activation = "gelu"

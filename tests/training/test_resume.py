@@ -19,7 +19,7 @@ from scratchformer.tasks import start
 from scratchformer.training import checkpoints, loop
 from scratchformer.training import trainer as trainer_module
 from scratchformer.training.model_code import code_of
-from scratchformer.training.run import RunDirectory, checkpoint_file, load_run
+from scratchformer.training.run import RunDirectory, load_run
 
 LONG = {"steps": 90, "save_every": 7, "validate_every": 10, "accumulation": 3}
 
@@ -51,19 +51,6 @@ def test_a_resumed_run_is_an_uninterrupted_run(begin, trained, small_config, sam
     before_any_checkpoint = ["there is no checkpoint, so it begins anew"] if n_steps == 1 else []
     assert finish(trainer.run, small_config()) == before_any_checkpoint
     same_run(trainer.run, trained)
-
-
-def test_an_average_is_used_until_training_has_gone_on(own_run, small_config, capsys, files_of):
-    checkpoints.save(own_run.checkpoints.average, checkpoints.average(own_run.checkpoints.steps()))
-    before = files_of(own_run.path)
-    finish(own_run, small_config())
-    assert files_of(own_run.path) == before  # a finished run stays as it is
-    assert checkpoint_file(own_run.checkpoints, None) == own_run.checkpoints.average
-    finish(own_run, small_config(steps=13))
-    capsys.readouterr()
-    assert checkpoint_file(own_run.checkpoints, None) == own_run.checkpoints.best
-    assert "average.safetensors: older than the last checkpoint; best.safetensors is used" in capsys.readouterr().err
-    assert checkpoint_file(own_run.checkpoints, "average") == own_run.checkpoints.average
 
 
 def test_half_written_files_of_ours_are_removed_and_others_are_not(own_run, small_config):
@@ -234,7 +221,7 @@ class Own(Linear):
 KILLED = """
 import os, signal, sys, threading
 from scratchformer import cli
-from scratchformer.training.run import RunDirectory, checkpoint_file, load_run
+from scratchformer.training.run import RunDirectory, load_run
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
