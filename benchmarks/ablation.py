@@ -5,7 +5,7 @@
     python benchmarks/ablation.py --on wmt14 --data DIR --runs runs/table3 --out DIR2 --set device=gpu
 
 Each row with each seed is an ordinary run in --runs. After a stop the same command resumes the unfinished run and skips
-the finished ones. The result, ablations.json and ablations.png, has all finished rows.
+the finished ones. The result has all finished rows.
 
 Perplexities are compared by their logarithm, the loss in nats per token. A value is modelled as the effect of its row,
 plus the effect of its seed, plus chance (a two-way analysis of variance, which assumes equal chance in each row). The
@@ -32,8 +32,6 @@ from scratchformer import cli
 from scratchformer import config as configs
 from scratchformer.backends.device import open_device
 from scratchformer.config import BASE, BIG, PRESETS, TABLE3, Config
-from scratchformer.experiments import figures
-from scratchformer.experiments.figures import Figure
 from scratchformer.experiments.paper import PAPER_TABLE3
 from scratchformer.files import replace_text
 from scratchformer.tasks.translation import follow_preparation
@@ -285,28 +283,6 @@ def judge_claims(results: dict[str, Any]) -> list[dict[str, Any]]:
     return judgements
 
 
-@figures.as_default_style
-def differences_figure(results: dict[str, Any]) -> Figure:
-    """Each row's difference from the base model, with its interval, and the paper's difference as a ring."""
-    figure = Figure(figsize=(9, 0.32 * len(results["rows"]) + 1.4), layout="constrained")
-    rows = [row for row in results["rows"] if row != "base"]
-    at = np.arange(len(rows))
-    for axes, (metric, unit) in zip(figure.subplots(1, 2, sharey=True), METRICS.items()):
-        effects = fit_effects(results["runs"], metric)
-        ours, margins = np.array([effects.difference(row, "base") for row in rows]).reshape(-1, 2).T
-        theirs = [paper_value(row, metric) - paper_value("base", metric) for row in rows]
-        name, better = ("Loss", "lower") if metric == "loss" else ("BLEU", "higher")
-        axes.axvline(0, color="0.6", linewidth=1)
-        bars, here = margins if effects.freedom else None, f"here ({results['task']}), 95 %"
-        axes.errorbar(ours, at, xerr=bars, fmt="o", color=figures.DARK, capsize=3, label=here)
-        axes.plot(theirs, at, "o", markerfacecolor="none", markersize=9, color=figures.ACCENT, label="the paper")
-        axes.set_yticks(at, rows)
-        figures.label(axes, f"{name}: distance from the base model", x=f"{unit} ({better} is better)")
-    axes.invert_yaxis()
-    axes.legend(loc="best")
-    return figure
-
-
 # The whole experiment -------------------------------------------------------------------------------------------------
 
 
@@ -348,7 +324,6 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         described[row] = {"changes": changes, "parameters": parameters}
     shared = {key: value for key, value in base.items() if not key.startswith("data.") and key != "training.seed"}
     found = {"seeds": list(seeds), "task": arguments.on, "config": shared, "runs": runs, "rows": described}
-    figures.save(differences_figure(found), arguments.out / "ablations.png")
     for judgement in judge_claims(found):
         print("{claim} ({metric}): {difference:+.3f} ± {margin:.3f}, {verdict}".format(**judgement))
     return found

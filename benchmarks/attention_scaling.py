@@ -11,22 +11,17 @@ The models have one head of 128. The control has no gradient through any score: 
 come from a missing push.
 """
 
-import math
 from functools import partial
 from typing import Any, Iterable, Iterator, NamedTuple
 
-import numpy as np
-from harness import rounded
-from small_training import Part, adam_of, add_gradient, conduct, equal_lengths, read_text, row, schedule_of, trained
+from small_training import Part, adam_of, conduct, read_text, row, schedule_of, trained
 
 from scratchformer.config import Config
 from scratchformer.nn.attention import CrossAttention, Mask, ScaledDotProductAttention, SelfAttention
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.ops import by_head, transposed
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
-from scratchformer.text.batches import Batch
 from scratchformer.training.trainer import TrainingData
 
 EXPERIMENT = {
@@ -69,21 +64,16 @@ class DotProductAttention(ScaledDotProductAttention):
     """Attention with any factor before its scores, softmax(factor Q K^T) V.
 
     The factor's ratio to 1/sqrt(d_k) goes into the queries: q' = ratio q, hence dq = ratio dq'. Without `push` the
-    weights count as constants in backward: dq = dk = 0. `score_std` is the spread of one query's scores in the last
-    forward pass: their standard deviation over the keys (those that a causal mask hides, too), root mean square over
-    queries and heads.
+    weights count as constants in backward: dq = dk = 0.
     """
 
     def __init__(self, ratio: float, push: bool = True) -> None:
         super().__init__()
-        self.ratio, self.push, self.score_std = ratio, push, 0.0
+        self.ratio, self.push = ratio, push
 
     def forward(
         self, q: Array, k: Array, v: Array, mask: Mask = Mask(), rng: DropoutKey | None = None
     ) -> tuple[Array, Any]:
-        if rng is None:
-            scores = by_head(self.ratio * q) @ transposed(by_head(k)) / math.sqrt(q.shape[-1])
-            self.score_std = math.sqrt(scores.var(axis=-1).mean())
         return super().forward(self.ratio * q, k, v, mask, rng)
 
     def backward(self, dy: Array, cache: Any) -> tuple[Array, Array, Array]:
@@ -91,28 +81,25 @@ class DotProductAttention(ScaledDotProductAttention):
         return self.push * self.ratio * dq, self.push * dk, dv
 
 
-def attention_layers(model: Transformer) -> dict[str, SelfAttention | CrossAttention]:
-    encoder = {f"encoder.{i}.self": layer.self_attention for i, layer in enumerate(model.encoder.layers)}
-    decoder = {f"decoder.{i}.self": layer.self_attention for i, layer in enumerate(model.decoder.layers)}
-    cross = {f"decoder.{i}.cross": layer.cross_attention for i, layer in enumerate(model.decoder.layers)}
-    return {name: residual.sublayer for name, residual in (encoder | decoder | cross).items()}
+def attention_layers(model: Transformer) -> list[SelfAttention | CrossAttention]:
+    residuals = [layer.self_attention for layer in (*model.encoder.layers, *model.decoder.layers)]
+    return [each.sublayer for each in (*residuals, *(layer.cross_attention for layer in model.decoder.layers))]
 
 
-def query_key_parameters(model: Transformer) -> Iterator[tuple[Array, Array]]:
-    """W_Q and W_K, which lie beside W_V, and their biases, as views; each with its gradient."""
-    for layer in attention_layers(model).values():
+def query_key_parameters(model: Transformer) -> Iterator[Array]:
+    """W_Q and W_K, which lie beside W_V, and their biases, as views."""
+    for layer in attention_layers(model):
         for name, n_projections in (("qkv", 2), ("q", 1), ("kv", 1)):
             for parameter in (layer.parameters().get(f"{name}.{kind}") for kind in ("weight", "bias")):
                 if parameter:
-                    width = n_projections * layer.h * layer.d_k
-                    yield parameter.data[..., :width], parameter.grad[..., :width]
+                    yield parameter.data[..., : n_projections * layer.h * layer.d_k]
 
 
 def model_of(variant: Variant, config: Config) -> Transformer:
     model = Transformer(config.model, config.training.seed)
-    for layer in attention_layers(model).values():
+    for layer in attention_layers(model):
         layer.attention = DotProductAttention(config.model.d_k ** (variant.factor + 1 / 2), variant.push)
-    for weight, _ in query_key_parameters(model):
+    for weight in query_key_parameters(model):
         weight *= config.model.d_k**variant.start
     return model
 
@@ -133,26 +120,13 @@ class AdamWithOtherSteps(Adam):
 def optimizer_of(model: Transformer, variant: Variant, config: Config) -> AdamWithOtherSteps:
     optimizer = adam_of(model, config, AdamWithOtherSteps)
     optimizer.ratio = config.model.d_k**variant.step
-    optimizer.arrays = [array for array, _ in query_key_parameters(model)]
+    optimizer.arrays = list(query_key_parameters(model))
     return optimizer
 
 
-def look(model: Transformer, batch: Batch, config: Config) -> dict[str, Any]:
-    """Look at the scores of each attention on a batch without padding, the length of the gradient, and the share of
-    W_Q, W_K and their biases in it."""
-    model.forward(*batch.inputs)
-    scores = {name: layer.attention.score_std for name, layer in attention_layers(model).items()}
-    add_gradient(model, batch, config, step=1)
-    norm = float(np.linalg.norm(model.store.grad))
-    squares = sum(float((gradient**2).sum()) for _, gradient in query_key_parameters(model))
-    return rounded({"score_std": scores, "gradient_norm": norm, "query_key_share": math.sqrt(squares) / norm})
-
-
 def run(variant: Variant, data: TrainingData, config: Config) -> dict[str, Any]:
-    model, batch = model_of(variant, config), equal_lengths(data.train, 64)
-    start = look(model, batch, config)
-    found = trained(model, data, config, schedule_of(config), optimizer_of(model, variant, config))
-    return found | {"start": start, "end": look(model, batch, config)}
+    model = model_of(variant, config)
+    return trained(model, data, config, schedule_of(config), optimizer_of(model, variant, config))
 
 
 def measure(names: Iterable[str], config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:

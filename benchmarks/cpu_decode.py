@@ -2,7 +2,7 @@
 
     python benchmarks/cpu_decode.py [--models multi30k,small] [--run DIR --data DIR] [--sentences 1000] [--beams 1,4]
                                     [--threads 1,2] [--without pytorch_bf16] [--repetitions 20] [--out DIR]
-                                    [--keep] [--quick]
+                                    [--quick]
 
 A translation is the whole way from the source's ids to the best hypothesis' ids: the encoder and the search, no text.
 A cell is a model, a number of threads and a beam (1 is greedy search). Scratchformer and PyTorch (rival_decoding.py)
@@ -210,7 +210,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=counts, default=[1, 2], help="for all programs (default: 1,2)")
     parser.add_argument("--without", type=names_from(optional), default=[], help=f"some of {', '.join(optional)}")
     parser.add_argument("--repetitions", type=int, default=20, help="of every batch (default: %(default)s)")
-    parser.add_argument("--keep", action="store_true", help="keep the other cells of an earlier result")
 
 
 def measure_all(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -227,7 +226,7 @@ def measure_all(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         return found
 
     cells = [(name, n, beam) for name in arguments.models for n in arguments.threads for beam in arguments.beams]
-    yield from cell_by_cell(arguments, "cpu_decode", ("model", "threads", "beam"), cells, measured)
+    yield from cell_by_cell(("model", "threads", "beam"), cells, measured)
 
 
 if __name__ == "__main__":

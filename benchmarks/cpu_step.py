@@ -1,7 +1,7 @@
 """Time and memory of a training step on a CPU, here and in PyTorch.
 
     python benchmarks/cpu_step.py [--models tiny,multi30k,small,base] [--padding without,with] [--threads 1,2]
-                                  [--without bf16] [--repetitions 20] [--out DIR] [--keep] [--quick]
+                                  [--without bf16] [--repetitions 20] [--out DIR] [--quick]
 
 A step is forward, label-smoothed loss, backward, Adam and clearing the gradients, with dropout. A cell is a model, with
 or without padding, on so many threads. Each cell is measured in a process of its own, in which scratchformer and
@@ -214,8 +214,7 @@ def measure(cell: Cell, repetitions: int, without: list[str]) -> dict[str, Any]:
         "threads_pinned": pinned,
         "config": asdict(config.model),
         "cut": cut,
-        "padding_share": padding_share(pairs, 1),
-        "padding_share_when_cut": padding_share(pairs, cut),
+        "padding_share": padding_share(pairs),
         "seconds": spread,
         "time_over_ours": over_ours(spread),
         "target_tokens_per_second": {name: round(tokens / spread[name]["minimum"]) for name in spread},
@@ -227,11 +226,10 @@ def measure(cell: Cell, repetitions: int, without: list[str]) -> dict[str, Any]:
     }
 
 
-def padding_share(pairs: EncodedPairs, cut: int) -> float:
-    """The share of padding in all positions of both sides."""
-    batches = micro_batches(pairs, cut)
-    real = sum(batch.n_source_tokens + batch.n_target_tokens for batch in batches)
-    return round(1 - real / sum(batch.n_positions for batch in batches), 4)
+def padding_share(pairs: EncodedPairs) -> float:
+    """The share of padding in all positions of both sides, if all pairs are one batch."""
+    (batch,) = micro_batches(pairs, 1)
+    return round(1 - (batch.n_source_tokens + batch.n_target_tokens) / batch.n_positions, 4)
 
 
 def assert_learned_alike(first: dict[str, float], last: dict[str, float], tolerance: float = 0.05) -> None:
@@ -299,18 +297,6 @@ def resident_bytes(field: str) -> int:
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
 
 
-def memory_ratios(alone: dict[str, dict[str, int]]) -> dict[str, dict[str, float]]:
-    """Our peak over each program's: of the whole process, and of what the model and its steps add to the imports."""
-    beyond = {name: each["peak"] - each["after_imports"] for name, each in alone.items()}
-    return {
-        name: {
-            "whole_process": round(alone[OURS]["peak"] / theirs["peak"], 3),
-            "beyond_imports": round(beyond[OURS] / beyond[name], 3),
-        }
-        for name, theirs in alone.items()
-    }
-
-
 # All cells ------------------------------------------------------------------------------------------------------------
 
 
@@ -320,7 +306,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=counts, default=[1, 2], help="for all programs (default: 1,2)")
     parser.add_argument("--without", type=names_from(RIVALS), default=[], help="columns to leave out")
     parser.add_argument("--repetitions", type=int, default=20, help="of every batch (default: %(default)s)")
-    parser.add_argument("--keep", action="store_true", help="keep the other cells of an earlier result")
 
 
 def measure_all(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -331,8 +316,7 @@ def measure_all(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         found = in_own_process(measure, cell, repetitions, arguments.without)
         alone = {name: in_own_process(measure_alone, cell, name) for name in found["seconds"]}
         print(*names, "PyTorch's time over ours:", found["time_over_ours"]["minimum"], flush=True)
-        memory = {"alone": alone, "our_memory_over_theirs": memory_ratios(alone)}
-        return {**found, **memory, "repetitions": repetitions}
+        return {**found, "alone": alone, "repetitions": repetitions}
 
     cells = [
         (model, padding, threads)
@@ -340,7 +324,7 @@ def measure_all(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         for padding in arguments.padding
         for threads in arguments.threads
     ]
-    yield from cell_by_cell(arguments, "cpu_step", ("model", "padding", "threads"), cells, measured)
+    yield from cell_by_cell(("model", "padding", "threads"), cells, measured)
 
 
 if __name__ == "__main__":

@@ -5,16 +5,14 @@
 The text of the preset tiny, and a small model. In the paper one matrix E turns source and target words into vectors,
 times sqrt(d_model), and vectors into the scores of words. The factor makes the words large before the first step, lets
 them move further in each, and multiplies the share that reading has in the gradient of E. Variants of the size: each
-of these three with and without the other two; and with none, beside positions that are smaller by as much. Variants
-of the sharing: three matrices; and one whose rows have been exchanged at random for the target language, so that hardly
-a word has the same row on both sides.
+of these three with and without the other two; and with none, beside positions that are smaller by as much. One variant
+has three matrices.
 """
 
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from harness import rounded, spread
 from small_training import Part, conduct, read_text, row, trained
 
 from scratchformer import config as configs
@@ -23,8 +21,7 @@ from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Embedding, PositionalEncoding
 from scratchformer.nn.parameter import Array, Parameter
 from scratchformer.nn.transformer import Transformer
-from scratchformer.text.batches import EncodedPairs, Sequences
-from scratchformer.text.tokenizer import N_SPECIALS, PAD
+from scratchformer.text.tokenizer import PAD
 from scratchformer.training.trainer import TrainingData
 
 EXPERIMENT = {
@@ -47,7 +44,6 @@ class Variant(NamedTuple):
     gradient: float = 1 / 2
     positions: float = 0
     tied: str = "all"
-    dealt_anew: bool = False
 
 
 VARIANTS = {
@@ -61,7 +57,6 @@ VARIANTS = {
     "gradient alone": Variant(start=0, steps=0),
     "no factor, small positions": Variant(start=0, steps=0, gradient=0, positions=-1 / 2),
     "three matrices": Variant(tied="none"),
-    "target rows dealt anew": Variant(dealt_anew=True),
 }
 
 
@@ -107,41 +102,18 @@ def model_of(variant: Variant, config: Config) -> Transformer:
     return model
 
 
-def dealt_anew(pairs: EncodedPairs, vocab_size: int) -> EncodedPairs:
-    """The same pairs with other ids for the words of the target, always the same for a word; special symbols stay."""
-    new_ids = np.arange(vocab_size, dtype=pairs.target.ids.dtype)
-    np.random.default_rng(0).shuffle(new_ids[N_SPECIALS:])
-    target = Sequences(new_ids[pairs.target.ids], pairs.target.offsets)
-    return EncodedPairs(pairs.source, target, pairs.line_numbers, pairs.max_length, pairs.n_dropped)
-
-
-def input_size(model: Transformer, data: TrainingData) -> float:
-    """Root mean square of the numbers that stand for the words of 500 sources, positions not yet added."""
-    ids = np.concatenate([data.train.source.padded(np.array([i]))[0] for i in range(min(500, len(data.train)))])
-    vectors, _ = model.source_embedding.forward(ids[None])
-    return float(np.sqrt((vectors.astype(np.float64) ** 2).mean()))
-
-
 def run(variant: Variant, data: TrainingData, config: Config) -> dict[str, Any]:
-    model = model_of(variant, config)
-    before = input_size(model, data)
-    return trained(model, data, config) | {"input_size": rounded([before, input_size(model, data)])}
+    return trained(model_of(variant, config), data, config)
 
 
 def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
     _, data = read_text(config)
-    other = data._replace(
-        **{
-            split: dealt_anew(pairs, config.model.vocab_size)
-            for split, pairs in (("train", data.train), ("val", data.val))
-        }
-    )
-    rows = []
-    for name, variant in VARIANTS.items():
-        text = other if variant.dealt_anew else data
-        rows.append(row({"variant": name, **variant._asdict()}, partial(run, variant, text), config, seeds))
-        rows[-1]["first_loss"] = spread(each["curve"][0][1] for each in rows[-1]["runs"])
-    return {"results": rows}
+    return {
+        "results": [
+            row({"variant": name, **variant._asdict()}, partial(run, variant, data), config, seeds)
+            for name, variant in VARIANTS.items()
+        ]
+    }
 
 
 if __name__ == "__main__":

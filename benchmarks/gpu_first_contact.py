@@ -275,36 +275,29 @@ def pytorchs(compiled: bool, config: Config, precision: str, scale: Scale) -> di
 def measured(step: Callable[[], Any], synchronize: Callable[[], Any], batch: Batch, scale: Scale) -> dict[str, Any]:
     """step  -> the sum of the losses of all target tokens, in nats, on the GPU
 
-    -> seconds of a step in the fastest and the slowest round; of the first step, with all that is compiled in it; and
-    until a step is launched; the mean loss of a target token in the first and in the last step.
+    -> seconds of a step in the fastest round, and of the first step, with all that is compiled in it; the mean loss of
+    a target token in the first and in the last step.
     """
 
-    def timed(repetitions: int) -> tuple[float, float, Any]:
-        """-> seconds of a step until it is launched, and until it is done; the last one's loss"""
+    def timed(repetitions: int) -> tuple[float, Any]:
+        """-> seconds of a step, and the last one's loss"""
         began = time.perf_counter()
         for _ in range(repetitions):
             loss = step()
-        launched = time.perf_counter()
         synchronize()
-        return (launched - began) / repetitions, (time.perf_counter() - began) / repetitions, loss
+        return (time.perf_counter() - began) / repetitions, loss
 
     synchronize()
-    _, first_step, first_loss = timed(1)
+    first_step, first_loss = timed(1)
     timed(WARM_UP)
-    launching = min(timed(1)[0] for _ in range(ROUNDS))
     rounds = [timed(scale.repetitions) for _ in range(ROUNDS)]
-    seconds = min(each[1] for each in rounds)
-    losses = [float(loss) / batch.n_target_tokens for loss in (first_loss, rounds[-1][2])]
+    seconds = min(each[0] for each in rounds)
+    losses = [float(loss) / batch.n_target_tokens for loss in (first_loss, rounds[-1][1])]
     if not np.isfinite(losses).all():
         raise FloatingPointError(f"the loss of the first and the last step: {losses}")
-    return {
-        "seconds": seconds,
-        "target_tokens_per_second": round(batch.n_target_tokens / seconds),
-        "seconds_slowest_round": max(each[1] for each in rounds),
-        "seconds_first_step": first_step,
-        "seconds_to_launch": launching,
-        "losses": [round(loss, 4) for loss in losses],
-    }
+    rate = round(batch.n_target_tokens / seconds)
+    times = {"seconds": seconds, "target_tokens_per_second": rate, "seconds_first_step": first_step}
+    return times | {"losses": [round(loss, 4) for loss in losses]}
 
 
 # The parts ------------------------------------------------------------------------------------------------------------

@@ -85,25 +85,11 @@ def earlier(arguments: argparse.Namespace, name: str) -> Result:
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
-def cell_by_cell(
-    arguments: argparse.Namespace,
-    name: str,
-    keys: Sequence[str],
-    cells: Iterable[tuple],
-    measured: Callable[..., Result],
-) -> Iterator[Result]:
-    """Measure one cell after another -> the result after each. A cell is known by its values of `keys`.
-
-    With --keep, cells of an earlier result that are not measured again stay.
-    """
-    cells, commit = list(cells), surroundings()["commit"]
-    rows = [
-        row
-        for row in (earlier(arguments, name).get("cells", []) if arguments.keep else [])
-        if tuple(row[key] for key in keys) not in cells
-    ]
+def cell_by_cell(keys: Sequence[str], cells: Iterable[tuple], measured: Callable[..., Result]) -> Iterator[Result]:
+    """Measure one cell after another -> the result after each. A cell is known by its values of `keys`."""
+    rows: list[Result] = []
     for cell in cells:
-        rows.append({**dict(zip(keys, cell)), **measured(*cell), "commit": commit})
+        rows.append({**dict(zip(keys, cell)), **measured(*cell)})
         yield {"cells": rows}
 
 

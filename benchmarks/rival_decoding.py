@@ -14,19 +14,11 @@ best is returned. Nothing loops over sentences or hypotheses.
 - Logits go to an array made once, and queries come scaled by 1/sqrt(d_k) from their weights.
 - With several threads, each may take batches of its own (`search_over_batches`).
 
-What the alternatives cost in whole batches, on one core with AVX-512, models `multi30k` and `small`, a few per cent of
-noise:
-
-                                                                    greedy      beam 4
-    hypotheses copied by index_select, all layers in one call         -         0-6 %
-    F.scaled_dot_product_attention in the decoder                   7-25 %      3-11 %
-    log_softmax instead of log_sum_exp below                        3-7 %       0-2 %
-    topk (greedy: max) over the whole vocabulary                    3-8 %      11-18 %
-    torch.softmax in `attend`                                       0-5 %       0-2 %
-
+Measured in whole batches, each of these was slower: hypotheses copied by index_select (0 to 6 %),
+F.scaled_dot_product_attention in the decoder (3 to 25 %), log_softmax (0 to 7 %), topk over the whole vocabulary (3 to
+18 %), torch.softmax in `attend` (0 to 5 %), and torch.compile(dynamic=True) of `step` (3 to 8 times).
 F.scaled_dot_product_attention was no faster in the encoder, nor was nn.TransformerEncoder with its fast path. Weights
-packed for oneDNN or MKL, or a ReLU fused into the product, gained next to nothing. torch.compile(dynamic=True) of
-`step` took two minutes and made it 3 to 8 times slower: every number of positions has other shapes.
+packed for oneDNN or MKL, or a ReLU fused into the product, gained next to nothing.
 
 In bfloat16 the weights, and all that is computed from them up to the logits, have that dtype. Under autocast in
 inference mode, PyTorch rounds every weight again in each step.

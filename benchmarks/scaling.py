@@ -47,33 +47,30 @@ def work(ranks: Communicator, preset: str, device_name: str, pairs: int, repetit
     with using(*device.ops):
         parallel, optimizer = DataParallel(model, 1, between, ops=device.ops), Adam(model)
     batches = micro_batches(pairs_of(pairs, LENGTH, LENGTH, config.model.vocab_size, 1), ranks.size)
-    seconds: dict[str, list[float]] = {"step": [], "forward and backward": [], "sum": []}
+    seconds: list[float] = []
     with using(*device.ops):
         for _ in range(repetitions + 1):  # the first one warms up
             ranks.barrier()
             began = time.perf_counter()
-            loss, n_tokens = parallel.step_gradient(batches, settings, optimizer.t + 1)
-            device.read_back(loss)()
-            seconds["forward and backward"].append(time.perf_counter() - began)
+            _, n_tokens = parallel.step_gradient(batches, settings, optimizer.t + 1)
             norm = parallel.average_inplace(n_tokens)
             optimizer.step(noam(optimizer.t + 1, config.model.d_model, settings.warmup), norm)
             device.read_back(norm)()
-            seconds["step"].append(time.perf_counter() - began)
+            seconds.append(time.perf_counter() - began)
             model.zero_grad()
-            ranks.barrier()
-            began = time.perf_counter()
-            between.all_reduce_inplace(model.store.grad)
-            between.wait()
-            device.read_back(model.store.grad[0])()
-            seconds["sum"].append(time.perf_counter() - began)
     if ranks.rank == 0:
-        found = {name: min(each[1:]) for name, each in seconds.items()}
-        found |= {"processes": ranks.size, "tokens": n_tokens, "device": device.describe(), "preset": preset}
+        found = {
+            "step": min(seconds[1:]),
+            "processes": ranks.size,
+            "tokens": n_tokens,
+            "device": device.describe(),
+            "preset": preset,
+        }
         Path(file).write_text(json.dumps(found))
 
 
 def measured(preset: str, device: str, processes: int, times: int, quick: bool) -> dict[str, Any]:
-    """Seconds of a step, of its forward and backward, and of a sum by itself; it is `times` the work of one device."""
+    """Seconds of a step, which is `times` the work of one device."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "result.json"
         task = preset, device, (2 if quick else TOKENS[preset] // LENGTH) * times, 2 if quick else 12, str(file)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections import Counter
 from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple
 
@@ -20,7 +19,7 @@ from scratchformer.nn.ops import using
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.tasks.translation import encode_corpus, read_corpus, train_tokenizer
-from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, steps
+from scratchformer.text.batches import Batch, BatchPlan, steps
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training.run import RunDirectory
 from scratchformer.training.trainer import TrainingData
@@ -99,13 +98,6 @@ def trained(
     """Train a model -> its run, as results record it"""
     curve = train(model, optimizer or adam_of(model, config), data, config, learning_rate or schedule_of(config))
     return {"seed": config.training.seed, "final_loss": number(curve[-1][1]), "curve": rounded(curve)}
-
-
-def equal_lengths(pairs: EncodedPairs, count: int) -> Batch:
-    """Up to `count` pairs without any padding: of the lengths of source and target that occur most often together."""
-    lengths = list(zip(pairs.source.lengths.tolist(), pairs.target.lengths.tolist()))
-    ((commonest, _),) = Counter(lengths).most_common(1)
-    return pairs.batch(np.array([i for i, pair in enumerate(lengths) if pair == commonest][:count]))
 
 
 # Experiments ----------------------------------------------------------------------------------------------------------

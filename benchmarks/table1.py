@@ -22,11 +22,10 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from itertools import product
 from typing import Any, Callable, Iterator, NamedTuple
 
 import numpy as np
-from harness import number, record, rounded, take_turns
+from harness import record, rounded, take_turns
 
 from scratchformer.backends.cpu import FAST, keep_freed_memory
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention, SelfAttention
@@ -39,14 +38,14 @@ from scratchformer.nn.sequence_layers import (
     RestrictedSelfAttention,
     SeparableConvolution,
 )
-from support.recurrent import LSTM, RNN
+from support.recurrent import RNN
 
 D_K = 64  # as in the paper, a wider layer has more heads, not wider ones
 K, R, DILATION = 3, 32, 8  # of the layers whose time is measured
 
 
 class Settings(NamedTuple):
-    """The sizes to measure. `crossing`: B, widths, and the logarithm of the greatest of the lengths 16, 32, 64, ..."""
+    """The sizes to measure."""
 
     counted: list[tuple[int, int, int]]  # n, d, h
     waiting: list[int]
@@ -54,8 +53,6 @@ class Settings(NamedTuple):
     lengths: list[int]
     widths: list[int]
     rounds: int
-    crossing: list[tuple[int, list[int], int]]
-    crossing_rounds: int
 
 
 FULL = Settings(
@@ -65,10 +62,8 @@ FULL = Settings(
     lengths=[64, 128, 256, 512, 1024, 2048, 4096],
     widths=[64, 128, 256, 384, 512, 768, 1024],
     rounds=16,
-    crossing=[(1, [64, 128, 256], 12), (1, [512], 11), (16, [64, 128, 256], 10)],
-    crossing_rounds=7,
 )
-QUICK = Settings([(5, 4, 2)], [8, 16], [8, 16], [32, 64, 128, 256], [64, 128, 192, 256], 3, [(1, [64], 6)], 2)
+QUICK = Settings([(5, 4, 2)], [8, 16], [8, 16], [32, 64, 128, 256], [64, 128, 192, 256], 3)
 OTHER_WIDTH, OTHER_LENGTH = 128, 512  # d while n grows, n while d grows
 
 # The layers -----------------------------------------------------------------------------------------------------------
@@ -162,12 +157,8 @@ KINDS = {
     ),
     "restricted self-attention, no projections": Kind(core(lambda: RestrictedAttention(R)), restricted_core, (1, 1)),
     "recurrent, all steps at once": Kind(lambda d, h, init, dtype: AtOnce(d, init, dtype), products(2)),
-    "recurrent (LSTM)": Kind(of_width(LSTM), products(8, 9)),
 }
-"""In Table 1 and, at the end, two controls: a recurrent layer's products, and another cell."""
-GROWING = [name for name in KINDS if name != "recurrent (LSTM)"]
-ATTENTIONS = [name for name in KINDS if name.startswith("self-attention")]
-RECURRENT = [name for name in KINDS if name.startswith("recurrent")]
+"""In Table 1 and, at the end, a control: a recurrent layer's products."""
 
 
 def random() -> np.random.Generator:
@@ -276,7 +267,7 @@ def operations(settings: Settings) -> list[dict[str, Any]]:
 def waiting(settings: Settings) -> list[dict[str, Any]]:
     """Multiplications in the longest chain to any output of one layer of each kind."""
     rows = []
-    for name in GROWING:
+    for name in KINDS:
         layer, chain = on_counted_numbers(KINDS[name].make(2, 1, random(), "float64")), []
         for n in settings.waiting:
             with using(CountedOps(np)):
@@ -357,13 +348,13 @@ def path(settings: Settings) -> list[dict[str, Any]]:
 RESAMPLES = 2000
 
 
-def in_turns(cells: list[tuple[str, int, int]], rounds: int, B: int = 1) -> np.ndarray:
+def in_turns(cells: list[tuple[str, int, int]], rounds: int) -> np.ndarray:
     """Seconds of processor time of forward and backward of layers (name, n, d): (rounds, cells)."""
 
     def work_of(name: str, n: int, d: int) -> Callable[[Any], None]:
         kind = KINDS[name]
         layer = kind.make(d, d // D_K, random(), "float32")
-        x, dy = random().standard_normal((2, B, n, d), np.float32)
+        x, dy = random().standard_normal((2, 1, n, d), np.float32)
 
         def work(_: Any) -> None:
             with using(FAST):
@@ -398,8 +389,8 @@ def growth(settings: Settings) -> list[dict[str, Any]]:
     rows = []
     for axis, sizes in (("n", settings.lengths), ("d", settings.widths)):
         cells = [(size, OTHER_WIDTH) if axis == "n" else (OTHER_LENGTH, size) for size in sizes]
-        seconds = in_turns([(name, n, d) for name in GROWING for n, d in cells], settings.rounds)
-        for name, of_layer in zip(GROWING, np.split(seconds, len(GROWING), axis=1)):
+        seconds = in_turns([(name, n, d) for name in KINDS for n, d in cells], settings.rounds)
+        for name, of_layer in zip(KINDS, np.split(seconds, len(KINDS), axis=1)):
             least, kind = of_layer.min(axis=0), KINDS[name]
             multiplications = [kind.multiplications(n, d, d // D_K) for n, d in cells]
             interval = percentiles([exponent(sizes, each) for each in resampled(of_layer)])
@@ -419,54 +410,10 @@ def growth(settings: Settings) -> list[dict[str, Any]]:
     return rows
 
 
-# Where self-attention becomes dearer ----------------------------------------------------------------------------------
-
-
-def crossing(lengths: list[int], dearer: np.ndarray) -> float:
-    """The n from which on `dearer`, a ratio for each length, stays above 1, on a line between logarithms; 0 if it is
-    above 1 at all lengths, infinite if not at the last."""
-    below = np.flatnonzero(dearer <= 1)
-    if not below.size:
-        return 0
-    last = int(below[-1])
-    if last == len(lengths) - 1:
-        return math.inf
-    (x0, x1), (y0, y1) = np.log(lengths[last : last + 2]), np.log(dearer[last : last + 2])
-    return math.exp(x0 + (x1 - x0) * (0 - y0) / (y1 - y0))
-
-
-def crossings(settings: Settings) -> list[dict[str, Any]]:
-    rows = []
-    for B, widths, longest in settings.crossing:
-        lengths, names = [2**i for i in range(4, longest + 1)], [*ATTENTIONS, *RECURRENT]
-        cells = [(name, n, d) for name in names for d in widths for n in lengths]
-        seconds = in_turns(cells, settings.crossing_rounds, B).reshape(-1, len(names), len(widths), len(lengths))
-        for attention, recurrent in product(ATTENTIONS, RECURRENT):
-            dearer, cheaper = KINDS[attention].multiplications, KINDS[recurrent].multiplications
-            for i, d in enumerate(widths):
-                pair = seconds[:, [names.index(attention), names.index(recurrent)], i]
-                ratio = np.divide(*pair.min(axis=0))
-                h, found = d // D_K, [crossing(lengths, a / b) for a, b in resampled(pair)]
-                row = {
-                    "attention": attention,
-                    "recurrent": recurrent,
-                    "B": B,
-                    "d": d,
-                    "lengths": lengths,
-                    "ratio": rounded(ratio),
-                    "counted": next(n for n in range(1, 100 * d) if dearer(n, d, h) > cheaper(n, d, h)),
-                    "measured": number(crossing(lengths, ratio)),
-                    "rounds": percentiles(found),
-                }
-                rows.append(row)
-                print({name: row[name] for name in row if name not in ("lengths", "ratio")}, flush=True)
-    return rows
-
-
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     settings = QUICK if arguments.quick else FULL
     keep_freed_memory()  # as the command line does
-    parts = {"operations": operations, "waiting": waiting, "path": path, "growth": growth, "crossings": crossings}
+    parts = {"operations": operations, "waiting": waiting, "path": path, "growth": growth}
     results = {name: part(settings) for name, part in parts.items()}
     config = {"d_k": D_K, "k": K, "r": R, "dilation": DILATION, "batch": 1, **settings._asdict()}
     return {"config": config, "results": results}

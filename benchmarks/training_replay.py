@@ -6,7 +6,7 @@ Trains with the settings of data/tiny_model on the bundled corpus, on one thread
 validation loss, the translation of one sentence, and one head of cross-attention while the model reads this sentence
 and its reference. The head is the one that, after the last step, looks from "es" at "it" the most.
 
-Writes data/tiny_model/replay.json as well, which `scratchformer explore` shows beside that model; not with --quick.
+Writes data/tiny_model/replay.json, which `scratchformer explore` shows beside that model.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import number, record
+from harness import number
 from small_training import WRITTEN_TEXT
+from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
 from scratchformer.config import Config
@@ -66,47 +67,32 @@ def bleu(translator: Translator, examples: list[bundled.Example]) -> float:
     return corpus_scores(translations, [example.target for example in examples]).bleu
 
 
-def replayed(run: RunDirectory, config: Config, steps: tuple[int, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Train and look back -> the results, and what replay.json holds."""
+def replayed(run: RunDirectory, config: Config, steps: tuple[int, ...]) -> dict[str, Any]:
+    """Train and look back -> what replay.json holds."""
     trainer = start.begin(run, config)
     weights = {0: trainer.model.store.data.copy()}
     loop.train(trainer)
     for step in steps[1:]:
         weights[step] = load_run(run.path, run.checkpoints.of_step(step)).model.store.data
-    settings, last = config.training, translator_of(trainer, weights[steps[-1]])
-    head = chosen_head(last)
-    snapshots = []
+    settings, head, snapshots = config.training, chosen_head(translator_of(trainer, weights[steps[-1]])), []
     for step in steps:
         translator = translator_of(trainer, weights[step])
         loss = validation_loss(translator.model, trainer.data.val, settings.tokens_per_batch)
         snapshots.append(snapshot(translator, config.decoding, SENTENCE, REFERENCE, head, step, loss))
 
     every = configs.load(SHIPPED.config_file).training.save_every if steps == STEPS else settings.save_every
-    saved = range(settings.steps, 0, -every)[: settings.average_last]
-    average = checkpoints.average([run.checkpoints.of_step(step) for step in sorted(saved)])
+    saved = sorted(range(settings.steps, 0, -every)[: settings.average_last])
+    average = checkpoints.average([run.checkpoints.of_step(step) for step in saved])
     checkpoints.save(run.checkpoints.average, average)
     ours, shipped = load_run(run.path), load_run(SHIPPED.path)
-    examples = bundled.read("test")[: None if steps == STEPS else 4]
     is_same = np.array_equal(ours.model.store.data, shipped.model.store.data)
-    results = {
-        "same_weights_as_shipped": is_same,
-        "seconds_in_steps": number(trainer.progress.seconds),
-        "average_of_steps": sorted(saved),
-        "validation_loss": number(validation_loss(ours.model, trainer.data.val, settings.tokens_per_batch)),
-        "test_bleu": number(bleu(ours, examples)),
-        "attention": head_id(head),
-        "snapshots": [{name: each[name] for name in ("step", "loss", "translation")} for each in snapshots],
-    }
-    record = {
+    which = "while this model was trained" if is_same else "in a second run with the settings of this model"
+    return {
         "weights_crc32": zlib.crc32(shipped.model.store.data.astype("<f4").tobytes()),
-        "bleu": number(bleu(shipped, examples)),
+        "bleu": number(bleu(shipped, bundled.read("test")[: None if steps == STEPS else 4])),
         "log": thinned(run),
         "replay": {
-            "caption": (
-                "recorded while this model was trained"
-                if is_same
-                else "recorded in a second run with the settings of this model"
-            ),
+            "caption": f"recorded {which}",
             "same_weights": is_same,
             "sentence": SENTENCE,
             "reference": REFERENCE,
@@ -114,20 +100,22 @@ def replayed(run: RunDirectory, config: Config, steps: tuple[int, ...]) -> tuple
             "snapshots": snapshots,
         },
     }
-    return results, record
 
 
-def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a few steps of a smaller model, to see that it runs")
+    parser.add_argument(
+        "--out", type=Path, default=SHIPPED.path, help="directory of replay.json (default: data/tiny_model)"
+    )
+    arguments = parser.parse_args()
     quick = QUICK | WRITTEN_TEXT if arguments.quick else {"training.save_every": 50}
     settings = {"training.threads": 1, "training.keep": 100, **quick}
     config = configs.with_settings(configs.load(SHIPPED.config_file), settings)
-    steps = (0, 2, 4) if arguments.quick else STEPS
-    with tempfile.TemporaryDirectory() as directory:
-        results, replay = replayed(RunDirectory(Path(directory) / "run"), config, steps)
-    if not arguments.quick:
-        replace_text(SHIPPED.path / "replay.json", json.dumps(replay, ensure_ascii=False, separators=(",", ":")) + "\n")
-    return {"config": configs.to_dict(config), "seeds": {"training": config.training.seed}, "results": results}
+    with threadpool_limits(1), tempfile.TemporaryDirectory() as directory:
+        replay = replayed(RunDirectory(Path(directory) / "run"), config, (0, 2, 4) if arguments.quick else STEPS)
+    replace_text(arguments.out / "replay.json", json.dumps(replay, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
 if __name__ == "__main__":
-    record("training_replay", __doc__, measure)
+    main()

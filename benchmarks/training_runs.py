@@ -1,12 +1,10 @@
-"""Whole training runs in directories: begin or resume one, average its checkpoints, load its weights."""
-
-from pathlib import Path
+"""Whole training runs in directories: begin or resume one, average its checkpoints."""
 
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.tasks import start
 from scratchformer.training import checkpoints, loop
-from scratchformer.training.run import RunDirectory, Trained, load_model
+from scratchformer.training.run import RunDirectory
 from scratchformer.training.trainer import Trainer
 
 
@@ -23,8 +21,3 @@ def average_of_last(run: RunDirectory, config: Config) -> None:
     """Average the last checkpoints, as `scratchformer average` does."""
     last = run.checkpoints.steps()[-config.training.average_last :]
     checkpoints.save(run.checkpoints.average, checkpoints.average(last))
-
-
-def trained(config: Config, directory: Path) -> Trained:
-    """Train a new run in this directory -> its last weights"""
-    return load_model(finished(RunDirectory(directory), config).run.path, "last")

@@ -1,22 +1,15 @@
-"""The entry point of `python -m scratchformer` and of the command `scratchformer`.
-
-Other modules are imported inside its guard, so that Ctrl-C ends the program with one line while they are imported, too.
-"""
+"""The entry point of `python -m scratchformer` and of the command `scratchformer`."""
 
 import os
 import sys
 
 
 def main() -> int:
-    """Run the command -> its exit code, 130 if it is interrupted"""
+    """Run the command -> its exit code"""
     os.environ["MPLBACKEND"] = "Agg"  # figures go into files; a notebook's backend may not be installed here
-    try:
-        from scratchformer.cli import main as run
+    from scratchformer.cli import main as run
 
-        return run()
-    except KeyboardInterrupt:
-        print("scratchformer: interrupted", file=sys.stderr)
-        return 130
+    return run()
 
 
 if __name__ == "__main__":

@@ -80,18 +80,17 @@ def tell_error(error: Exception) -> int:
         if str(error):
             tell(f"scratchformer: {error}")
         return code
-    of_gpu = type(error).__module__.startswith("cupy")
+    if type(error).__module__.startswith("cupy"):
+        where = f"{TRACEBACK}=1 and CUDA_LAUNCH_BLOCKING=1 in the environment show where"
+        tell(f"scratchformer: the GPU failed: {in_one_line(error)}; {where}")
+        return code
     frames, registry = traceback.extract_tb(error.__traceback__), sys.modules.get("scratchformer.nn.registry")
     own = list(map(str, registry.LOADED)) if registry else []  # files of the user's layers
     last = ([frame for frame in frames if frame.filename in own] or frames)[-1]
-    reason = f"unexpected {type(error).__name__} in {os.path.basename(last.filename)}, line {last.lineno}"
-    where = (
-        f"{TRACEBACK}=1 and CUDA_LAUNCH_BLOCKING=1 in the environment show where"
-        if of_gpu
-        else f"{'sf.gradcheck checks a layer of yours; ' if own else ''}{TRACEBACK}=1 shows all of it"
-    )
-    tell(f"scratchformer: {'the GPU failed' if of_gpu else reason}: {in_one_line(error)}; {where}")
-    return code if of_gpu or job.is_rank() else 2
+    place = f"{os.path.basename(last.filename)}, line {last.lineno}"
+    hint = f"{'sf.gradcheck checks a layer of yours; ' if own else ''}{TRACEBACK}=1 shows all of it"
+    tell(f"scratchformer: unexpected {type(error).__name__} in {place}: {in_one_line(error)}; {hint}")
+    return code if job.is_rank() else 2
 
 
 def parse(words: list[str]) -> argparse.Namespace:

@@ -1,5 +1,4 @@
 import re
-from dataclasses import asdict
 from typing import get_args, get_type_hints
 
 import pytest
@@ -58,7 +57,7 @@ def test_the_four_runs_of_table_2():
     assert PRESETS["wmt14-en-de-base"] == BASE and PRESETS["wmt14-en-de-big"] == PRESETS["big"]
     for size in ("base", "big"):
         german, french = (PRESETS[f"wmt14-en-{language}-{size}"] for language in ("de", "fr"))
-        changed = {key: value for key, value in values_of(french).items() if value != values_of(german)[key]}
+        changed = {key: value for key, value in configs.flat(french).items() if value != configs.flat(german)[key]}
         no_overfitting = {"model.P_drop": 0.1} if size == "big" else {}  # paper §6.1: 0.1 instead of 0.3
         assert changed == {"model.vocab_size": 32000, "data.target_language": "fr"} | no_overfitting
         assert german.training.tokens_per_batch * german.training.accumulation == 8 * 4096
@@ -68,15 +67,11 @@ def test_the_four_runs_of_table_2():
         assert (training.save_every, training.average_last) == (spacing, last) and training.keep >= last
 
 
-def values_of(config):
-    return {f"{part}.{name}": value for part, values in asdict(config).items() for name, value in values.items()}
-
-
 @pytest.mark.parametrize("row", TABLE3)
 def test_a_row_of_table_3_changes_what_it_names_and_nothing_else(row):
-    config = values_of(preset(row))
+    config = configs.flat(preset(row))
     changes = {configs.full_key(key): value for key, value in TABLE3[row].items()}
-    assert config == values_of(BASE) | changes
+    assert config == configs.flat(BASE) | changes
 
 
 # --- settings
@@ -85,12 +80,8 @@ def test_a_row_of_table_3_changes_what_it_names_and_nothing_else(row):
 def test_settings_by_short_and_full_name():
     changed = with_settings(BASE, {"P_drop": 0.3, "training.warmup": 8000, "directory": "there"})
     assert (changed.model.P_drop, changed.training.warmup, changed.data.directory) == (0.3, 8000, "there")
-    assert values_of(with_settings(changed, {"P_drop": 0.1, "warmup": 4000, "directory": ""})) == values_of(BASE)
-    assert BASE.model.P_drop == 0.1
-
-
-def test_every_short_name_is_of_one_setting():
-    assert len(configs.KEYS) == 2 * len(configs.ALL_KEYS)
+    assert with_settings(changed, {"P_drop": 0.1, "warmup": 4000, "directory": ""}) == BASE
+    assert BASE.model.P_drop == 0.1 and len(configs.KEYS) == 2 * len(configs.ALL_KEYS), "short names are unique"
 
 
 def test_key_and_value_sizes_follow_d_model_and_h():
@@ -106,12 +97,9 @@ def test_key_and_value_sizes_follow_d_model_and_h():
     "text, expected",
     [
         ("P_drop=0.3", ("model.P_drop", 0.3)),
-        (" steps = 5", ("training.steps", 5)),
-        ("norm=pre", ("model.norm", "pre")),
         ('norm="pre"', ("model.norm", "pre")),
         ("attention_bias=false", ("model.attention_bias", False)),
         ("directory=a=b", ("data.directory", "a=b")),
-        ("directory=", ("data.directory", "")),
         ("steps=1e3", ("training.steps", 1e3)),
     ],
 )
@@ -151,9 +139,7 @@ def test_only_numbers_have_a_range():
 
 
 IMPOSSIBLE = [
-    ("base", "N = 6.0", "model.N must be of type int, not 6.0"),
     ("base", "N = '6'", "model.N must be of type int, not '6'"),
-    ("base", "N = true", "model.N must be of type int, not True"),
     ("base", "P_drop = '0.1'", "model.P_drop must be of type float"),
     (
         "base",
@@ -161,8 +147,6 @@ IMPOSSIBLE = [
         "training.spread must be one of others, uniform, not 'Others'; did you mean 'others'?",
     ),
     ("base", "attention_bias = 1", "model.attention_bias must be of type bool"),
-    ("base", "d_k = 1.5", "model.d_k must be of type int"),
-    ("base", "seed = {}", "training.seed must be of type int"),
     ("base", "device = 'tpu'", "training.device='tpu' must be cpu, gpu or gpu:N"),
     ("base", "precision = 'bf16'", "training.precision=bf16 is for a GPU"),
     ("base", "h = 7", "model.d_model=512 is not a multiple of model.h=7: set model.d_k"),
@@ -173,7 +157,6 @@ IMPOSSIBLE = [
     ("vit-digits", "patch_size = 3", "model.image_size=8 is not a multiple of model.patch_size=3"),
     ("base", "P_dorp = 0.1", "no setting 'P_dorp'; did you mean 'P_drop'"),
     ("base", "model.warmup = 3", "no setting 'model.warmup'"),
-    ("base", "training.wamrup = 3", "did you mean 'training.warmup'"),
     ("bsae", "N = 6", "no preset 'bsae'; did you mean 'base'?; there are tiny, multi30k, "),
 ]
 
@@ -208,11 +191,9 @@ def test_what_a_file_leaves_out_is_that_of_the_base_model(write):
     "text, message",
     [
         ("[model]\nh = ", "not a TOML file"),
-        (b"\xff\xfe[\0", "not a TOML file"),
         ("[modle]\n", r"no table \[modle\]; did you mean 'model'"),
         ("model = 3\n", "model must be a table, not 3"),
         ("[model]\nwarmup = 5\n", "no setting 'model.warmup'"),
-        ("[data]\ndirectory = 3\n", "data.directory must be of type str"),
         ("[model]\nd_modell = 5\n", "no setting 'model.d_modell'; did you mean 'model.d_model'"),
     ],
 )

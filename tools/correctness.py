@@ -28,10 +28,10 @@ MARKS = "<!-- written by `make correctness` -->\n", "<!-- end of what it writes 
 sys.path += [str(ROOT / folder) for folder in ("tests/mutants", "tests/oracle", "benchmarks")]
 
 from mutants import CLASSIC, MUTANTS, Mutant  # noqa: E402
+from tables import table  # noqa: E402
 
 from scratchformer.config import preset, tomllib  # noqa: E402
 from scratchformer.doctor.diagnosis import code_probes  # noqa: E402
-from scratchformer.experiments.markdown import markup_table as table  # noqa: E402
 
 # Measuring ------------------------------------------------------------------------------------------------------------
 

@@ -50,12 +50,18 @@ def with_title(text: str, alt: str) -> str:
     return f'{start}{tag[:-1]} role="img" aria-labelledby="title"><title id="title">{escape(alt)}</title>{rest}'
 
 
+@figures.as_default_style
+def encoded(figure: Figure) -> bytes:
+    """Draw an SVG, byte for byte the same for the same figure."""
+    file = io.BytesIO()
+    with rc_context({"svg.hashsalt": "scratchformer"}):
+        figure.savefig(file, format="svg", dpi=150, facecolor="white", metadata={"Date": None})
+    return file.getvalue()
+
+
 def of_matplotlib(figure: Figure) -> str:
     mark_what_lies_on_images(figure)
-    drawn = io.BytesIO()
-    with rc_context({"svg.hashsalt": "scratchformer"}):  # the same names of elements each time
-        figure.savefig(drawn, format="svg", dpi=150, facecolor="white")
-    root = ElementTree.fromstring(drawn.getvalue())
+    root = ElementTree.fromstring(encoded(figure))
     for element in root.findall(f"{{{SVG}}}metadata"):
         root.remove(element)
     used = {"#000000": INK}

@@ -16,7 +16,6 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Callable, Iterable, Sequence
 
-from scratchformer.experiments.markdown import markup_table as table
 from scratchformer.experiments.paper import PAPER_TABLE3
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,6 +26,13 @@ from ablation import INCONCLUSIVE, METRICS, judge_claims  # noqa: E402
 RESULTS = ROOT / "benchmarks" / "results"
 PAGES = [ROOT / "docs" / f"{name}.md" for name in ("performance", "ablations", "reproduction", "table1")]
 OURS, EAGER = "scratchformer", "pytorch"
+
+
+def table(header: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
+    """Write a Markdown table whose cells are Markdown; only a | in them is escaped."""
+    lines = [[str(cell).replace("|", r"\|") for cell in row] for row in (header, *rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def number(value: float | None, form: str = ".2f") -> str:
@@ -82,15 +88,18 @@ def step_time(result: dict[str, Any]) -> str:
 
 
 def step_memory(result: dict[str, Any]) -> str:
+    """Peaks of whole processes; and of ours beside the others, without what the imports take."""
     rivals = EAGER, "pytorch_cut"
+
+    def beyond_imports(cell: dict[str, Any], name: str) -> float:
+        return cell["alone"][name]["peak"] - cell["alone"][name]["after_imports"]
+
     columns = key("model", "padding", "threads")
     for name in (OURS, *rivals):
         columns.append((f"{name}, MB", lambda cell, name=name: number(cell["alone"][name]["peak"] / 1e6, ",.0f")))
     for name in rivals:
-        over = "our_memory_over_theirs", name
-        ratios = list(result["cells"][0][over[0]][name])
-        heads = (f"ours / {name}", f"ours / {name}, beyond imports")
-        columns += [(head, at(*over, ratio, form=".2f")) for head, ratio in zip(heads, ratios)]
+        ratio: Callable = lambda cell, name=name: number(beyond_imports(cell, OURS) / beyond_imports(cell, name))
+        columns.append((f"ours / {name}, beyond imports", ratio))
     return table_of(result["cells"], columns)
 
 
@@ -171,37 +180,6 @@ def table1_path(result: dict[str, Any]) -> str:
     return table(["", *(f"n = {n}" for n in rows[0]["sizes"])], ([row["layer"], *row["layers"]] for row in rows))
 
 
-def table1_crossings(result: dict[str, Any]) -> str:
-    rows = result["results"]["crossings"]
-    cells = {(row["attention"], row["recurrent"], row["B"], row["d"]): row for row in rows}
-    columns = sorted({(row["B"], row["d"]) for row in rows})
-
-    def where(row: dict[str, Any], n: float | None) -> str:
-        longest, shortest = row["lengths"][-1], row["lengths"][0]
-        return f"> {longest:,}" if n is None else f"< {shortest}" if n < shortest else f"{n:,.0f}"
-
-    def measured_in(row: dict[str, Any]) -> str:
-        low, high = (where(row, n) for n in row["rounds"])
-        measured = where(row, row["measured"])
-        return f"{measured} ({low} to {high})" if (low, high) != (measured, measured) else measured
-
-    alone = "self-attention, no projections"
-    pairs = [(attention, cell) for attention in ("self-attention", alone) for cell in ("recurrent", "recurrent (LSTM)")]
-    pairs.append((alone, "recurrent, all steps at once"))
-    return table(
-        ["", "", *(f"B = {B}, d = {d}" for B, d in columns)],
-        (
-            entry
-            for attention, recurrent in pairs
-            for of_pair in [[cells[(attention, recurrent) + column] for column in columns]]
-            for entry in (
-                [f"{attention}; {recurrent}", "counted", *(f"{row['counted']:,}" for row in of_pair)],
-                ["", "measured", *map(measured_in, of_pair)],
-            )
-        ),
-    )
-
-
 def ablations_rows(results: dict[str, Any]) -> str:
     """Table 3 with our columns beside the paper's: means over the seeds, and the range."""
     rows = []
@@ -277,7 +255,6 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "tricks": ("cpu_tricks", tricks),
     "table1_growth": ("table1", table1_growth),
     "table1_path": ("table1", table1_path),
-    "table1_crossings": ("table1", table1_crossings),
     "pipeline": ("pipeline", pipeline),
     "block_of_2026": ("block_of_2026", block_of_2026),
     "ablations_rows": ("ablations", ablations_rows),

@@ -11,12 +11,10 @@ import math
 
 import numpy as np
 
-from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.ops import ops_of
 from support.calibration import loss_floor, smoothed_target
-from support.calibration_pictures import diagram
-from support.lesson import measure, recorded, same, show, table
+from support.lesson import measure, recorded, same, table
 
 # %% [markdown]
 # ## Experiment 1: which side to compute
@@ -95,8 +93,7 @@ measure("ln (0.9 · 36,999 / 0.1)", math.log(0.9 * (V - 1) / 0.1), 12.71, 12.72)
 #
 # Two layers, $d_{model} = 64$, no dropout, 600 steps, with 1,000 pairs or all 20,000 of the bundled corpus. Runs of
 # the same number begin with the same weights and see the same batches, so we compare them in pairs. All losses are
-# plain, on 500 new sentences. BLEU is that of greedy translations. *T* is the model's own **temperature**: all logits
-# are divided by it, and it's chosen for the lowest loss on validation text. Recorded by
+# plain, on 500 new sentences. BLEU is that of greedy translations. Recorded by
 # [benchmarks/label_smoothing.py](../../benchmarks/label_smoothing.py).
 
 # %% All runs
@@ -113,7 +110,7 @@ def of_errors(pairs, smoothing):
 
 
 COLUMNS = {"nats": "loss", "accuracy": "accuracy", "confidence": "confidence",
-           "bleu": "BLEU", "temperature": "T", "nats_at_temperature": "loss at T"}
+           "bleu": "BLEU"}
 table(["pairs", "smoothing", *COLUMNS.values(), "calibration error"],
       [[f"{pairs:,}", smoothing,
         *(f"{of_runs(pairs, smoothing, name).mean():.3f}" for name in COLUMNS),
@@ -126,12 +123,8 @@ def differences(pairs, smoothing, name):
 
 COMPARED = [                # pairs, smoothing, what, bounds of all three differences
     (20_000, 0.1, "nats", 0.09, 0.125), (20_000, 0.1, "accuracy", 0, 0.01),
-    (20_000, 0.1, "bleu", 0, 2.5), (20_000, 0.3, "bleu", -3, 3),
-    (1_000, 0.1, "nats", -0.2, -0.14), (1_000, 0.1, "bleu", -1, 2),
-    (1_000, 0.3, "bleu", 0.5, 3.5), (20_000, 0.1, "nats_at_temperature", -0.03, 0),
-    (1_000, 0.1, "nats_at_temperature", 0.03, 0.08),
-    (20_000, 0.3, "nats_at_temperature", -0.05, 0.05),
-    (1_000, 0.3, "nats_at_temperature", -0.2, 0.2)]
+    (20_000, 0.1, "bleu", 0, 2.5), (1_000, 0.1, "nats", -0.2, -0.14),
+    (1_000, 0.1, "bleu", -1, 2)]
 rows = []
 for pairs, smoothing, name, lo, hi in COMPARED:
     found = differences(pairs, smoothing, name)
@@ -146,39 +139,21 @@ table(["pairs", "smoothing", "difference in", "the three runs"], rows)
 for pairs, lo, hi in (1_000, 0.35, 0.5), (20_000, 3.5, 5):
     over = (of_errors(pairs, 0.1) / of_errors(pairs, 0)).mean()
     measure(f"{pairs:,} pairs: calibration error, 0.1 over 0", over, lo, hi)
-measure("1,000 pairs, 0: loss on 500 of these pairs",
-        of_runs(1_000, 0, "known_nats").mean(), 0.05, 0.1)
 falls = [run["curve"][-2][1] - run["curve"][-1][1] for run in runs[20_000, 0]]
 measure("20,000 pairs, 0: smallest fall of the loss, last 100 steps", min(falls),
         0.05, 0.1)
 measure("20,000 pairs, 0: BLEU, highest − lowest of three runs",
         np.ptp(of_runs(20_000, 0, "bleu")), 7, 9)
 
-# %% Three strengths of smoothing
-figure = diagram(runs, [(0, "o-", ACCENT), (0.1, "s--", DARK), (0.3, "^:", LIGHT)])
-show(figure, "14_lab_calibration",
-     alt="Share of guesses that are right against their probability, two panels, one "
-     "line for each smoothing, with a diagonal. Trained on 1,000 pairs: 0 lies below "
-     "the diagonal, 0.1 close above it, 0.3 far above. Trained on 20,000 pairs: 0 lies "
-     "close above the diagonal, 0.1 farther, 0.3 farthest.",
-     caption="The more smoothing, the higher the line: with 0.3, both models are far "
-     "too unsure.")
-
 # %% [markdown]
 # **Plenty of text.** With 0.1 the loss rises in all three runs, by 0.10 to 0.11 nats. Accuracy and BLEU are higher in
-# all three, which chance alone would give once in eight. With 0.3 BLEU has both signs.
+# all three, which chance alone would give once in eight.
 #
-# **Little text.** With 0.1 the loss falls in all three runs. BLEU has both signs. With 0.3 BLEU is higher in all
-# three.
+# **Little text.** With 0.1 the loss falls in all three runs. BLEU has both signs.
 #
 # **Calibration.** With 0.1 the error of the models of little text falls to 0.42 of what it was, and that of the
 # models of plenty grows to 4.2 times. Smoothing moves a model in one direction, and the result depends on where the
 # model was.
-#
-# **Temperature.** With $\epsilon = 0.1$ and plenty of text, each model's own temperature brings the loss back, and a
-# little more: it is lower than the plain model's at *its* temperature, in three runs of three. With little text it is
-# the other way round. There, one number chosen after training repairs more than smoothing does. With 0.3 the runs
-# don't agree.
 #
 # The two cases differ in more than the amount of text. One reads its pairs again and again, the other was stopped
 # while its loss was still falling. We haven't tested which of these matters. Nor have we tested dropout together with
@@ -202,11 +177,10 @@ show(figure, "14_lab_calibration",
 rows = []
 for pairs, smoothing, by_hand_band, trained_band in (
     (20_000, 0.1, (0.92, 0.95), (1, 1.05)),
-    (20_000, 0.3, (0.95, 0.98), (1.15, 1.22)),
     (1_000, 0.1, (-1.5, -1.3), (-1.75, -1.55)),
 ):
     tax = -math.log(1 - smoothing)
-    by_hand = np.mean([run["mixed_nats"][str(smoothing)] - run["nats"]
+    by_hand = np.mean([run["mixed_nats"] - run["nats"]
                        for run in runs[pairs, 0]]) / tax
     trained = differences(pairs, smoothing, "nats").mean() / tax
     assert by_hand_band[0] < by_hand < by_hand_band[1]
@@ -222,8 +196,7 @@ table(["runs", "smoothing", "tax, nats", "smoothed by hand: rise over the tax",
        "trained with it: rise over the tax"], rows)
 
 # %% [markdown]
-# With plenty of text, training with 0.1 costs about the tax. With 0.3 it costs about 1.2 times the tax, more than
-# this way of being unsure can. In the paper the rise is about half and 0.7 of the tax.
+# With plenty of text, training with 0.1 costs about the tax. In the paper the rise is about half and 0.7 of the tax.
 #
 # With little text the loss falls, and it falls for the models smoothed by hand, too, by most of what training with
 # smoothing gained. Only words with $p$ below $\frac{1}{V}$ can bring that about. Where a model is confident and wrong,

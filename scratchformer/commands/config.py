@@ -4,13 +4,13 @@ import argparse
 
 from scratchformer import config as configs
 from scratchformer.commands.configuration import load_config, with_options
-from scratchformer.commands.options import Commands, add_command, add_option, add_settings, number_from, word
+from scratchformer.commands.options import Commands, add_command, add_option, add_settings, within, word
 
 
 def add(commands: Commands) -> None:
     parser = add_command(commands, "config", show_config)
     parser.add_argument("preset", type=word, metavar="PRESET|FILE.toml")
-    add_option(parser, "--nproc N", number_from(1, 1000), "also show how N processes would share a step", 1)
+    add_option(parser, "--nproc N", within(1, 1000), "also show how N processes would share a step", 1)
     add_settings(parser)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scratchformer import config as configs
-from scratchformer.commands.options import Commands, add_command, add_option, number_from, path, setting, word
+from scratchformer.commands.options import Commands, add_command, add_option, path, setting, within, word
 from scratchformer.commands.terminal import tell
 from scratchformer.errors import UserError
 
@@ -21,13 +21,13 @@ NUMBERS = {
         setting("vocab_size"),
         "pieces of the vocabulary (default: 37000; for a public data set the usual number)",
     ),
-    "max_words": (number_from(1, 10**6), "drop longer training pairs (default: 80)"),
+    "max_words": (within(1, 10**6), "drop longer training pairs (default: 80)"),
     "max_ratio": (
-        number_from(1, 10**6, float),
+        within(1, 10**6, float),
         "drop training pairs if a side has more than N times the words of the other (default: 9)",
     ),
     "max_length": (setting("max_length"), "drop pairs with more tokens than this on a side (default: 256)"),
-    "sample": (number_from(1, 10**9), "pairs to train the vocabulary on (default: 1000000)"),
+    "sample": (within(1, 10**9), "pairs to train the vocabulary on (default: 1000000)"),
 }
 SWITCHES = {
     "byte_fallback": "spell characters that are not in the sample as bytes, instead of <unk>",
@@ -58,7 +58,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("--languages", type=word, nargs=2, metavar=("SOURCE", "TARGET"), help=endings)
     for name, (kind, summary) in NUMBERS.items():
         add_option(parser, f"{option(name)} N", kind, summary)
-    add_option(parser, "--workers N", number_from(1, 1024), "processes (default: one for each core)")
+    add_option(parser, "--workers N", within(1, 1024), "processes (default: one for each core)")
     for name, summary in SWITCHES.items():
         parser.add_argument(option(name), action="store_true", default=None, help=summary)
 

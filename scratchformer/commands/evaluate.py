@@ -43,7 +43,7 @@ def add(commands: Commands) -> None:
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    """Score a run: translations of a test set by sacreBLEU and chrF, what other runs do by the score of their task.
+    """Score runs: translators by sacreBLEU and chrF on a test set, others by the score of their task. Compare them.
 
     scratchformer evaluate runs/m30k --paper
     scratchformer evaluate runs/wsj --output trees.txt
@@ -73,11 +73,13 @@ def evaluate(args: argparse.Namespace) -> None:
         tell(remark)
     texts = [each.text for each in found]
     records = [{"run": str(run.path)} | each.record for (run, _), each in zip(runs, found)]
-    result = records[0]
+    result: dict[str, Any] = records[0]
     if pair:
         names = [f"{record['run']} ({Path(record['checkpoint']).stem})" for record in records]
         result = records[0] | {"against": records[1], "comparison": [each._asdict() for each in comparisons]}
-        texts += [evaluation.comparison_as_text(comparisons, *map(printable, names)), groups.TWO_RUNS]
+        texts.append(evaluation.comparison_as_text(comparisons, *map(printable, names)))
+        if not args.against_checkpoint:
+            texts.append(groups.TWO_RUNS)
     elif len(runs) > 1:
         if not args.checkpoint and len({each["checkpoint"].split("_")[0] for each in records}) > 1:
             tell("the runs are scored by different kinds of checkpoints; choose one, such as --checkpoint best")

@@ -4,7 +4,7 @@ import argparse
 from contextlib import suppress
 from pathlib import Path
 
-from scratchformer.commands.options import Commands, add_command, add_option, number_from, path, sentence, word
+from scratchformer.commands.options import Commands, add_checkpoint, add_command, add_option, path, sentence, within
 from scratchformer.commands.terminal import tell
 from scratchformer.errors import UserError
 
@@ -14,9 +14,7 @@ DEMO = Path("runs/demo")
 def add(commands: Commands) -> None:
     parser = add_command(commands, "explore", explore)
     parser.add_argument("path", nargs="?", type=path, metavar="RUN", help=f"a run's directory (default: {DEMO})")
-    add_option(
-        parser, "--checkpoint C", word, "average, best, last or a file (default: the first of these that exists)"
-    )
+    add_checkpoint(parser)
     add_option(parser, "--out FILE", path, "the page (default: RUN/explorer.html)")
     example = "a sentence to begin with; may be given several times"
     parser.add_argument(
@@ -24,7 +22,7 @@ def add(commands: Commands) -> None:
     )
     serve = "then show the page to browsers on this machine, until Ctrl-C (exit code 0)"
     parser.add_argument("--serve", action="store_true", help=serve)
-    add_option(parser, "--port N", number_from(0, 65535), "for --serve (default: 0, which takes a free port)")
+    add_option(parser, "--port N", within(0, 65535), "for --serve (default: 0, which takes a free port)")
 
 
 def explore(args: argparse.Namespace) -> None:

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from scratchformer.commands.options import (
-    Commands,
-    add_command,
-    add_machine,
-    add_option,
-    add_run,
-    number_from,
-    sentence,
-)
+from scratchformer.commands.options import Commands, add_command, add_machine, add_option, add_run, sentence, within
 from scratchformer.commands.terminal import tell
 from scratchformer.commands.translate import STANDARD_INPUT, InputLines, machine_of
 from scratchformer.errors import UserError, printable
@@ -23,7 +15,7 @@ def add(commands: Commands) -> None:
     add_run(parser)
     text = "text with one [MASK] or more, each for one piece of the vocabulary (default: the lines of standard input)"
     parser.add_argument("texts", nargs="*", type=sentence, metavar="TEXT", help=text)
-    add_option(parser, "--top K", number_from(1, 1000), "how many fillings of each [MASK] to print (default: 5)", 5)
+    add_option(parser, "--top K", within(1, 1000), "how many fillings of each [MASK] to print (default: 5)", 5)
     add_machine(parser, "fp32")
 
 

@@ -11,9 +11,9 @@ from scratchformer.commands.options import (
     add_machine,
     add_option,
     add_run,
-    number_from,
     sentence,
     setting,
+    within,
 )
 from scratchformer.commands.terminal import tell
 from scratchformer.commands.translate import machine_of
@@ -23,16 +23,14 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, "generate", generate)
     add_run(parser)
     add_option(parser, "--prompt TEXT", sentence, "what to continue (default: begin a text)")
-    add_option(parser, "--tokens N", number_from(1, 10**6), "how many tokens to write at most (default: 200)", 200)
+    add_option(parser, "--tokens N", within(1, 10**6), "how many tokens to write at most (default: 200)", 200)
     temperature = "below 1 likely tokens become likelier; 0 always takes the most likely one (default: 1)"
-    add_option(parser, "--temperature T", number_from(0, 100, float), temperature, 1.0)
-    add_option(
-        parser, "--top-k K", number_from(0, 2**24), "choose among the K most likely tokens; 0: all (default: 0)", 0
-    )
+    add_option(parser, "--temperature T", within(0, 100, float), temperature, 1.0)
+    add_option(parser, "--top-k K", within(0, 2**24), "choose among the K most likely tokens; 0: all (default: 0)", 0)
     top_p = "choose among the most likely tokens that have this probability together (default: 1)"
-    add_option(parser, "--top-p P", number_from(1e-6, 1, float), top_p, 1.0)
+    add_option(parser, "--top-p P", within(1e-6, 1, float), top_p, 1.0)
     add_option(parser, "--seed N", setting("seed"), "the same seed draws the same tokens (default: 0)", 0)
-    add_option(parser, "--samples N", number_from(1, 1000), "write so many texts at once (default: 1)", 1)
+    add_option(parser, "--samples N", within(1, 1000), "write so many texts at once (default: 1)", 1)
     add_machine(parser, "fp32")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from scratchformer.commands.options import Commands, add_command, add_option, add_run, number_from, path
+from scratchformer.commands.options import Commands, add_command, add_option, add_run, path, within
 from scratchformer.errors import UserError
 
 N_SENTENCES = 100
@@ -22,7 +22,7 @@ def add(commands: Commands) -> None:
     )
     add_option(parser, "--reference F", path, "its translation, line by line")
     fewer = f"use the first N sentence pairs (default: {N_SENTENCES})"
-    add_option(parser, "--sentences N", number_from(FEWEST, 10**6), fewer, N_SENTENCES)
+    add_option(parser, "--sentences N", within(FEWEST, 10**6), fewer, N_SENTENCES)
     parser.add_argument("--json", action="store_true", help="print one JSON object, and draw no figures")
 
 

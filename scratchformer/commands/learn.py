@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scratchformer.commands.options import Commands, add_command, add_option, number_from, path, word
+from scratchformer.commands.options import Commands, add_command, add_option, path, within, word
 from scratchformer.commands.terminal import tell
 from scratchformer.errors import UserError
 
@@ -19,7 +19,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("action", choices=ACTIONS, metavar="ACTION", help=", ".join(ACTIONS))
     name = "an exercise, for check also a lesson's number or a file (default for check: all); for start the directory"
     parser.add_argument("name", nargs="?", type=word, metavar="ID", help=name)
-    parser.add_argument("number", nargs="?", type=number_from(1, 3), metavar="1|2|3", help="which hint (default: 1)")
+    parser.add_argument("number", nargs="?", type=within(1, 3), metavar="1|2|3", help="which hint (default: 1)")
     where = "the directory (default: exercises, or the current one if the exercises are in it)"
     add_option(parser, "--dir DIR", path, where)
 

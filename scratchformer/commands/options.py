@@ -36,7 +36,7 @@ class Version(argparse.Action):
 # Types of values: functions that check a word of the command line, and raise ArgumentTypeError with what is wrong.
 
 
-def number_from(low: float, high: float, kind: type = int) -> Callable[[str], Any]:
+def within(low: float, high: float, kind: type = int) -> Callable[[str], Any]:
     """A number from `low` to `high`, whole unless `kind` is float."""
 
     def read(text: str) -> Any:
@@ -53,7 +53,7 @@ def number_from(low: float, high: float, kind: type = int) -> Callable[[str], An
 
 def setting(name: str) -> Callable[[str], Any]:
     """A value for this setting, a number."""
-    return number_from(*configs.RANGES[name], type(configs.flat(configs.BASE)[configs.full_key(name)]))
+    return within(*configs.RANGES[name], type(configs.flat(configs.BASE)[configs.full_key(name)]))
 
 
 def word(text: str) -> str:

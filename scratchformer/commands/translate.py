@@ -16,8 +16,6 @@ from scratchformer.config import Config, TrainingConfig
 from scratchformer.errors import UserError
 
 STANDARD_INPUT = Path("-")
-MAX_LINE_BYTES = 2**24
-"""A longer line has too many tokens anyway; without a limit, an endless one would fill the memory."""
 
 if TYPE_CHECKING:
     from scratchformer.backends.device import Device
@@ -92,9 +90,7 @@ class InputLines:
 def standard_input() -> Iterator[str]:
     if sys.stdin is None:
         raise UserError("standard input is closed")
-    for number, line in enumerate(iter(lambda: sys.stdin.buffer.readline(MAX_LINE_BYTES), b""), 1):
-        if len(line) == MAX_LINE_BYTES:
-            raise UserError(f"standard input, line {number}: longer than {MAX_LINE_BYTES} bytes")
+    for number, line in enumerate(iter(sys.stdin.buffer.readline, b""), 1):
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError:

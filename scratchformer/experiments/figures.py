@@ -90,10 +90,10 @@ def loss_figure(run: RunDirectory) -> Figure:
     loss_axes, *bleu_axes = figure.subplots(len(ratios), sharex=True, squeeze=False, height_ratios=ratios)[:, 0]
     losses, window = column(steps, "loss"), max(1, len(steps) // 50)
     loss_axes.plot(millions(steps), losses, color=LIGHT, linewidth=0.8, label="training, each step")
-    mean = running_mean(losses, column(steps, "target_tokens"), window)
+    mean = np.convolve(losses, np.full(window, 1 / window), "valid")
     name = f"training, running mean, window {window} (smoothed objective, with dropout)"
     line = "o-" if len(steps) == 1 else "-"  # a single point makes no line
-    loss_axes.plot(millions(steps), mean, line, color=DARK, label=name)
+    loss_axes.plot(millions(steps)[window // 2 :][: len(mean)], mean, line, color=DARK, label=name)
     dots: Any = {"marker": "o", "color": ACCENT, "markersize": 4}
     if validations:
         best = min(entry["loss"] for entry in validations)
@@ -107,18 +107,6 @@ def loss_figure(run: RunDirectory) -> Figure:
         label(axes, "Validation BLEU, greedy search", y="BLEU")
     figure.axes[-1].set_xlabel("target tokens seen, in millions")
     return figure
-
-
-def running_mean(values: np.ndarray, weights: np.ndarray, window: int) -> np.ndarray:
-    """The weighted mean of about `window` values around each value.
-
-    The window is narrower at the beginning, where the loss falls so steeply that the mean would miss the curve.
-    """
-    sums, totals = (np.concatenate([[0.0], np.cumsum(x)]) for x in (values * weights, weights))
-    at = np.arange(len(values))
-    reach = np.minimum(window // 2, at)
-    start, end = at - reach, np.minimum(at + reach + 1, len(values))
-    return (sums[end] - sums[start]) / (totals[end] - totals[start])
 
 
 def column(entries: Entries, name: str) -> np.ndarray:

@@ -32,7 +32,6 @@ MEASURES = {
 PER_RUN = {f"training.{name}" for name in ("seed", "threads", "device", "save_every", "keep")}
 """Settings that may differ within a group without a warning."""
 
-
 TWO_RUNS = "two runs do not show whether the setting or the seed makes the difference: train both with more seeds"
 
 
@@ -79,19 +78,22 @@ def compare(task: str, runs: list[RunDirectory], records: list[dict[str, Any]], 
             measures["loss"] = losses
     found, lines = [], []
     for measure, scores in measures.items():
-        lines.append(f"{measure:18} {'mean':>8} {'spread':>8} {'runs':>5}")
-        for label, start, stop in (("", 0, n), ("against", n, len(runs)))[: 1 + (len(runs) > n)]:
-            group = scores[start:stop]
-            spread = f"{stdev(group):.3f}" if len(group) > 1 else "-"
-            each = ", ".join(f"{printable(str(run.path))} {score:.3f}" for run, score in zip(runs[start:], group))
-            lines.append(f"{label:18} {mean(group):8.3f} {spread:>8} {len(group):5}  {each}")
+        lines += [f"{measure:18} {'mean':>8} {'spread':>8} {'runs':>5}", row("", runs[:n], scores[:n])]
         record: dict[str, Any] = {"measure": measure, "scores": scores[:n], "against": scores[n:]}
         if len(runs) > n:
             difference, p_value = mean(scores[:n]) - mean(scores[n:]), permutation_p(scores[:n], scores[n:])
             record |= {"difference": difference, "p_value": p_value}
+            lines.append(row("against", runs[n:], scores[n:]))
             lines.append(f"difference {difference:+.3f}: {verdict(p_value, n, len(runs) - n)}")
         found.append(record)
     return found, "\n".join(lines)
+
+
+def row(label: str, runs: list[RunDirectory], scores: list[float]) -> str:
+    """Mean, standard deviation and number of the scores of a group, then the score of each run."""
+    spread = f"{stdev(scores):.3f}" if len(scores) > 1 else "-"
+    each = ", ".join(f"{printable(str(run.path))} {score:.3f}" for run, score in zip(runs, scores))
+    return f"{label:18} {mean(scores):8.3f} {spread:>8} {len(scores):5}  {each}"
 
 
 def permutation_p(scores: list[float], others: list[float]) -> float:

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from scratchformer.errors import UserError
-from scratchformer.experiments.markdown import MARK
 from scratchformer.files import whole_file
 from scratchformer.training.run import require_place
 
 WEB = Path(__file__).parent / "web"
+MARK = "<!-- Written by scratchformer, which will replace this file. -->"
+"""The first line of a page that we wrote."""
 
 IMPORT = re.compile(r'import \{ ([\w$, ]+) \} from "(\.\.?/[\w./-]+\.js)";')
 EXPORT = re.compile(r"export (?=(?:(?:async )?function\*?|class|const) ([\w$]+))")

@@ -34,7 +34,6 @@ averaging
 beam_lengths
 block_of_2026
 embeddings
-faults
 feed_forward
 first_symbol
 label_smoothing
@@ -47,7 +46,6 @@ source_worth
 stacks
 table1
 tiny_model
-training_replay
 warm_up
 wires
 """
@@ -60,11 +58,8 @@ def test_an_experiment(command, out):
     assert result["runs" if name == "ablation" else "results"] and "provenance" in result
 
 
-def test_antecedent(tmp_path, out, cli):
-    small = {"steps": 4, "d_model": 16, "d_ff": 32, "h": 2, "validate_every": 4, "score_every": 4, "threads": 1}
-    settings = [word for key, value in small.items() for word in ("--set", f"{key}={value}")]
-    assert cli("train", "bert-tiny", "--out", tmp_path / "run", *settings).code == 0
-    assert quick_run("antecedent", out, tmp_path / "run")["results"]
+def test_training_replay(out):
+    assert [each["step"] for each in quick_run("training_replay", out)["replay"]["snapshots"]] == [0, 2, 4]
 
 
 def test_parsing_of_a_treebank(tmp_path, out):
@@ -76,12 +71,10 @@ def test_parsing_of_a_treebank(tmp_path, out):
         assert row["val"]["beam 4"]["unparsable"] == 0 <= row["val"]["beam 4, free"]["f1"]
 
 
-def test_cpu_step_keeps_other_cells(out):
+def test_cpu_step(out):
     pytest.importorskip("torch")
-    options = "--padding", "with", "--threads", "1", "--without", "pytorch_cut,bf16", "--keep", "--models"
-    quick_run("cpu_step", out, *options, "small")
-    other, cell = quick_run("cpu_step", out, *options, "tiny")["cells"]
-    assert (other["model"], cell["model"]) == ("small", "tiny")
+    options = "--padding", "with", "--threads", "1", "--without", "pytorch_cut,bf16", "--models", "tiny"
+    (cell,) = quick_run("cpu_step", out, *options)["cells"]
     assert cell["missing"].keys() == {"compile", "pytorch_cut", "bf16"}
     ours, theirs = (cell["seconds"][name]["minimum"] for name in ("scratchformer", "pytorch"))
     assert cell["time_over_ours"]["minimum"]["pytorch"] == pytest.approx(theirs / ours, rel=1e-2)

@@ -66,11 +66,11 @@ def change_kernels(gpu, monkeypatch, change):
     gpu.ops[-1].kernels = CupyKernels()
 
 
-def launch(gpu, address=None, block=(256,), **options):
+def launch(gpu, address=None):
     """relu_backward, as CuPy launches it, without our checks"""
     dy, y, dx = numbers(FLOATS), numbers(FLOATS), cupy.empty(FLOATS, "float32")
     function = gpu.kernels.module(np.dtype("float32")).get_function("relu_backward<float>")
-    function((4,), block, (np.uint64(address or dy.data.ptr), y, dx, np.int64(FLOATS)), **options)
+    function((4,), (256,), (np.uint64(address or dy.data.ptr), y, dx, np.int64(FLOATS)))
 
 
 def too_many_blocks(gpu, faulty, monkeypatch):

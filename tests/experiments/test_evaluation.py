@@ -146,9 +146,6 @@ def test_what_is_refused_before_anything_is_translated(
     assert own_run.read_evaluations() == [] and not (tmp_path / "out").exists()
 
 
-# --- the file of translations
-
-
 # --- scores
 
 

@@ -10,24 +10,20 @@ from scratchformer.nn.transformer import Transformer
 from scratchformer.text.bundled import Example, words
 from scratchformer.text.tokenizer import Tokenizer
 
-PAIR = [
-    Example(
-        "The old cow avoids the square because it is too sick.",
-        "Die alte Kuh meidet den Platz, weil sie zu krank ist.",
-        "pronoun_choice",
-        "",
-        [[0, 0], [1, 1], [2, 2], [3, 3], [4, 4], [5, 5], [6, 7], [7, 8], [8, 11], [9, 9], [10, 10], [11, 12]],
-        {"pronoun": 7, "antecedent": 2, "rival": 5, "target_pronoun": 8, "expected": "sie", "pair": 0},
-    ),
-    Example(
-        "The old cow avoids the square because it is too icy.",
-        "Die alte Kuh meidet den Platz, weil er zu eisig ist.",
-        "pronoun_choice",
-        "",
-        [[0, 0], [1, 1], [2, 2], [3, 3], [4, 4], [5, 5], [6, 7], [7, 8], [8, 11], [9, 9], [10, 10], [11, 12]],
-        {"pronoun": 7, "antecedent": 5, "rival": 2, "target_pronoun": 8, "expected": "er", "pair": 0},
-    ),
-]
+SICK = Example(
+    "The old cow avoids the square because it is too sick.",
+    "Die alte Kuh meidet den Platz, weil sie zu krank ist.",
+    "pronoun_choice",
+    "",
+    [[0, 0], [1, 1], [2, 2], [3, 3], [4, 4], [5, 5], [6, 7], [7, 8], [8, 11], [9, 9], [10, 10], [11, 12]],
+    {"pronoun": 7, "antecedent": 2, "rival": 5, "target_pronoun": 8, "expected": "sie", "pair": 0},
+)
+ICY = SICK._replace(
+    source="The old cow avoids the square because it is too icy.",
+    target="Die alte Kuh meidet den Platz, weil er zu eisig ist.",
+    coreference=SICK.coreference | {"antecedent": 5, "rival": 2, "expected": "er"},
+)
+PAIR = [SICK, ICY]
 TWO_TO_ONE = Example("He turns it on.", "Er schaltet ein.", "other", "", [[0, 0], [1, 1], [3, 1], [3, 2]], None)
 N, H = 2, 3
 
@@ -147,17 +143,6 @@ def test_pronoun_weights_come_from_the_right_rows_and_columns(translator):
     np.testing.assert_allclose([encoder, cross, nouns, articles], expected)
     written = heads.cross_attention_at_pronoun(attended._replace(cross=blank[2]), example)
     np.testing.assert_allclose(written[..., 5], expected[1, ..., 1])
-
-
-def test_the_first_encoder_layer_cannot_distinguish_the_sentences_of_a_pair(translator):
-    weights = np.stack(
-        [
-            heads.pronoun_weights(heads.sentence_attention(translator, example), example)[heads.PRONOUN_VIEWS[0]][0]
-            for example in PAIR
-        ]
-    )  # (2, H, 2)
-    for head in range(H):
-        assert heads.pronoun_score(weights[:, head], PAIR)[2:] == (0.5, 0)
 
 
 def test_the_same_preference_in_both_sentences_gets_no_pair_right():

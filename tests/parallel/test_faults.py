@@ -10,8 +10,7 @@ from scratchformer.parallel import launcher
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-TIMEOUT, GRACE, START_GRACE, LONG_GRACE = 4, 3.0, 6.0, 60.0  # seconds; the long one where no rank has to be killed
+GRACE, START_GRACE, LONG_GRACE = 3.0, 6.0, 60.0  # seconds; the long one where no rank has to be killed
 WAIT = 20.0  # more seconds for the other ranks and the launcher
 MESSAGES = {
     "raise": ("unexpected RuntimeError in faulty.py", "a fault was built in", "rank {} failed (exit code 1)"),
@@ -21,8 +20,8 @@ MESSAGES = {
 }
 
 with pytest.MonkeyPatch.context() as patch:
-    patch.syspath_prepend(BENCHMARKS)
-    faults = importlib.import_module("faults")
+    patch.syspath_prepend(Path(__file__).parent)
+    faults = importlib.import_module("job_faults")
 TRIALS = faults.all_trials(faults.SEED)
 
 
@@ -36,13 +35,10 @@ QUICK = [
 @pytest.fixture(scope="module")
 def site(tmp_path_factory, small_config, same):
     """All trials are carried out one after the other on the same run. At the end it must equal a run without faults."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(faults, "TIMEOUT", TIMEOUT)
-        patch.setattr(faults, "FAULTY", Path(__file__).with_name("patient_start.py"))
-        site = faults.Site(tmp_path_factory.mktemp("faults"), small_config(validate_every=2, save_every=2))
-        site.endings = []
-        yield site
-        assert_equals_a_run_without_faults(site, same)
+    site = faults.Site(tmp_path_factory.mktemp("faults"), small_config(validate_every=2, save_every=2))
+    site.endings = []
+    yield site
+    assert_equals_a_run_without_faults(site, same)
 
 
 def assert_equals_a_run_without_faults(site, same):
@@ -80,6 +76,6 @@ def test_a_fault_ends_the_job_and_damages_nothing(number, site, monkeypatch):
     for words in MESSAGES[trial.fault]:
         assert words.format(trial.rank) in ending.said
     assert ending.said.count("the job was ended") == 1
-    limit = {"stop": TIMEOUT + GRACE, "hang": TIMEOUT}.get(trial.fault, 0)
+    limit = {"stop": faults.TIMEOUT + GRACE, "hang": faults.TIMEOUT}.get(trial.fault, 0)
     assert 0 <= ending.seconds < limit + WAIT
     assert not ending.left and not ending.harmed

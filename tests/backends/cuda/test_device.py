@@ -53,19 +53,6 @@ def test_missing_parts_are_reported_in_one_line(cupy, name, message, monkeypatch
     assert not (own_run.path / "new" / "config.toml").exists()
 
 
-@pytest.mark.parametrize(
-    "settings, message",
-    [
-        (["--device", "gpu:x"], "training.device='gpu:x' must be cpu, gpu or gpu:N"),
-        (["--precision", "fp64"], "training.precision must be one of fp32, tf32, bf16, fp16, not 'fp64'"),
-        (["--precision", "fp16"], "training.precision=fp16 is for a GPU; the CPU computes in fp32"),
-    ],
-)
-def test_unknown_devices_and_precisions_are_reported(settings, message, refused, own_run, small_settings):
-    assert message in refused("translate", own_run.path, *settings)
-    assert message in refused("train", "tiny", *small_settings, *settings, "--out", own_run.path / "new")
-
-
 @pytest.mark.parametrize("error, said", [("out of luck\nand more", "out of luck"), ("", "CUBLASError")])
 def test_a_gpu_that_fails_later_is_reported_in_one_line(monkeypatch, cli, own_run, error, said):
     kind = type("CUBLASError", (RuntimeError,), {"__module__": "cupy_backends.cuda.libs.cublas"})

@@ -1,8 +1,9 @@
-"""The command `scratchformer`, with a fault built in: what `faults.py` starts as ranks.
+"""The command `scratchformer`, with a fault built in: what `job_faults.py` starts as ranks.
 
-    python benchmarks/faulty.py '{"fault": "kill", "rank": 1, "moment": "step", "call": 3, "mark": FILE}' train ...
+    python tests/parallel/faulty.py '{"fault": "kill", "rank": 1, "moment": "step", "call": 3, "mark": FILE}' train ...
 
 The fault strikes one rank, at the given call (from 1) of what its moment names. When it does, the file `mark` appears.
+Until all ranks have connected the timeout is longer, since one may start some seconds after the other.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, Callable
 
 from scratchformer.cli import main
 from scratchformer.parallel import job
+from scratchformer.parallel.shared_memory import SharedMemory
 from scratchformer.tasks import translation
 from scratchformer.training import loop
 from scratchformer.training.trainer import Trainer
@@ -73,7 +75,17 @@ def build_in(fault: str, rank: int, moment: str, call: int, mark: str) -> None:
     setattr(holder, name, with_fault)
 
 
+def join(
+    ranks: SharedMemory, path: Any, rank: int, size: int, watchdog: Any, original: Any = SharedMemory.__init__
+) -> None:
+    timeout, watchdog.seconds = watchdog.seconds, 8.0
+    original(ranks, path, rank, size, watchdog)
+    watchdog.seconds = timeout
+    watchdog.set(timeout)
+
+
 if __name__ == "__main__":
+    SharedMemory.__init__ = join
     wanted = json.loads(sys.argv[1])
     if wanted and wanted["rank"] == int(os.environ[job.RANK]):
         build_in(**wanted)
