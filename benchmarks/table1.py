@@ -22,7 +22,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from typing import Any, Callable, Iterator, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 import numpy as np
 from harness import record, rounded, take_turns
@@ -373,15 +373,11 @@ def exponent(sizes: list[int], costs: Any) -> float:
     return round(float(np.polyfit(np.log(sizes[half:]), np.log(costs[half:]), 1)[0]), 4)
 
 
-def resampled(samples: np.ndarray) -> Iterator[np.ndarray]:
-    """The least of each column of rounds drawn with replacement."""
-    generator = random()
-    for _ in range(RESAMPLES):
-        yield samples[generator.integers(len(samples), size=len(samples))].min(axis=0)
-
-
-def percentiles(values: list[float]) -> list[float | None]:
-    return rounded(np.percentile(values, [2.5, 97.5], method="nearest"))  # some may be infinite
+def interval(sizes: list[int], seconds: np.ndarray) -> list[float]:
+    """The exponent's interval of 95 %, from rounds drawn again with replacement. seconds (rounds, sizes)"""
+    draw, n = random(), len(seconds)
+    found = [exponent(sizes, seconds[draw.integers(n, size=n)].min(axis=0)) for _ in range(RESAMPLES)]
+    return rounded(np.percentile(found, [2.5, 97.5], method="nearest"))
 
 
 def growth(settings: Settings) -> list[dict[str, Any]]:
@@ -393,7 +389,6 @@ def growth(settings: Settings) -> list[dict[str, Any]]:
         for name, of_layer in zip(KINDS, np.split(seconds, len(KINDS), axis=1)):
             least, kind = of_layer.min(axis=0), KINDS[name]
             multiplications = [kind.multiplications(n, d, d // D_K) for n, d in cells]
-            interval = percentiles([exponent(sizes, each) for each in resampled(of_layer)])
             row = {
                 "layer": name,
                 "axis": axis,
@@ -402,7 +397,7 @@ def growth(settings: Settings) -> list[dict[str, Any]]:
                 "seconds": rounded(least),
                 "multiplications": multiplications,
                 "counted": {"exponent": exponent(sizes, multiplications)},
-                "time": {"exponent": exponent(sizes, least), "rounds": interval},
+                "time": {"exponent": exponent(sizes, least), "rounds": interval(sizes, of_layer)},
                 "table1": kind.exponents and kind.exponents["nd".index(axis)],
             }
             rows.append(row)

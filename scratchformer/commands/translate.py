@@ -36,7 +36,6 @@ def translate(args: argparse.Namespace) -> None:
 
     scratchformer translate runs/tiny --beam 4 sentences.en > sentences.de
     """
-    from scratchformer.decoding.tree_parser import TreeParser
     from scratchformer.training.run import RunDirectory, load_model, translator_of
 
     RunDirectory(args.path).require("translation", "parsing")
@@ -50,8 +49,12 @@ def translate(args: argparse.Namespace) -> None:
         tell("Type a sentence and press Enter to translate it; Ctrl-D ends.")
     search = partial(translator.stream, beam=options["beam"], alpha=options["alpha"], nbest=args.nbest)
     stream = partial(search, interactive=interactive, place=lines.place)
-    is_parser = trained.config.data.task == "parsing"
-    found = TreeParser(translator).trees(lines, stream) if is_parser else stream(lines)
+    if trained.config.data.task == "parsing":
+        from scratchformer.decoding.tree_parser import TreeParser  # only a parser needs it
+
+        found = TreeParser(translator).trees(lines, stream)
+    else:
+        found = stream(lines)
     for number, best in enumerate(found, 1):
         for translation in best:
             beginning = f"{number}\t{translation.score:.4f}\t" if args.nbest > 1 else ""

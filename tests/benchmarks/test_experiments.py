@@ -125,16 +125,3 @@ def test_programs_take_turns_and_the_minimum_counts(script):
     spread = {name: harness.spread_of(seconds) for name, seconds in turns.seconds.items()}
     assert spread["pytorch"]["minimum"] == 3 and harness.over_ours(spread)["minimum"]["pytorch"] == 1.5
     assert min(turns.first.values()) == 1 and max(turns.last.values()) == 24
-
-
-def test_an_interrupted_run_keeps_the_cells_it_has(script):
-    def measured(model, threads):
-        if model == "broken":
-            raise KeyboardInterrupt
-        return {"seconds": threads}
-
-    found = script("harness").cell_by_cell(("model", "threads"), [("base", 1), ("small", 2), ("broken", 1)], measured)
-    assert next(found)["cells"] == [{"model": "base", "threads": 1, "seconds": 1}]
-    assert [cell["model"] for cell in next(found)["cells"]] == ["base", "small"]
-    with pytest.raises(KeyboardInterrupt):
-        next(found)

@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 
 import grammar
-from scratchformer.errors import UserError
 from scratchformer.experiments.demo import coreference_score
 from scratchformer.text import bundled
 from scratchformer.text.bundled import SPLITS, Example, words
@@ -37,13 +36,6 @@ def test_the_corpus_is_written_as_it_is_shipped(corpus, tmp_path):
         assert path.read_bytes() == (gzip.decompress(packed.read_bytes()) if packed.exists() else shipped.read_bytes())
     assert {split: bundled.read(split) for split in SPLITS} == corpus
     assert {split: len(examples) for split, examples in corpus.items()} == grammar.SIZES
-
-
-def test_writing_the_corpus_overwrites_nobody(corpus, tmp_path):
-    (tmp_path / "val.en").write_text("my own\n", encoding="utf-8")
-    with pytest.raises(UserError, match="val.en: exists already, with other content"):
-        bundled.write_corpus(tmp_path, corpus)
-    assert [path.name for path in tmp_path.iterdir()] == ["val.en"]
 
 
 # --- the splits ---

@@ -101,12 +101,9 @@ def test_a_lesson_has_neighbours_figures_formulas_and_its_widget(pages):
     }
 
 
-def test_lessons_link_to_the_api(pages):
+def test_lessons_link_to_the_api_and_the_parts_of_the_course_are_in_the_navigation(pages):
     links = {link["href"] for name in LESSONS for link in pages[f"lessons/{name}.html"].all("a")}
     assert any(link.endswith("#scratchformer.nn.attention.ScaledDotProductAttention") for link in links)
     assert any(link.endswith("#module-scratchformer.nn.ops") for link in links)
-
-
-def test_the_parts_of_the_course_are_in_the_navigation(pages):
     for caption in lessons.PARTS.values():
         assert caption in pages["lessons/12_residual_norm_dropout.html"].text
