@@ -53,10 +53,11 @@ def named_settings(args: argparse.Namespace) -> list[str]:
 
 
 def adapt_to_data(config: Config, args: argparse.Namespace) -> tuple[Config, str]:
-    """The configuration with the settings that its prepared text requires, and a line that says what this changes.
+    """The configuration with the settings that its text requires, and a line that says what this changes.
 
     Settings that --set names stay as they are.
     """
-    from scratchformer.tasks.translation import follow_preparation
+    from scratchformer.tasks.translation import follow_names, follow_preparation
 
-    return follow_preparation(config, named_settings(args))
+    config, told = follow_preparation(config, named_settings(args))
+    return (config, told) if told else follow_names(config, named_settings(args))

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 def add(commands: Commands) -> None:
     parser = add_command(commands, "train", train)
     row = f"a row of Table 3 ({', '.join(configs.TABLE3)})"
-    preset = f"{', '.join(configs.PRESETS)}, {row}, or a TOML file (default: tiny)"
-    parser.add_argument("preset", type=word, nargs="?", metavar="PRESET|FILE.toml", help=preset)
+    texts = "then perhaps a text and its translation, such as a.en a.de"
+    preset = f"{', '.join(configs.PRESETS)}, {row}, or a TOML file (default: tiny); {texts}"
+    parser.add_argument("words", type=word, nargs="*", metavar="PRESET|FILE.toml|TEXT TEXT", help=preset)
     add_data(parser)
     own = (
         "a Python file of yours: with layers that --set chooses (sf.register), or FILE:CLASS with a model; "
@@ -62,6 +63,7 @@ def add(commands: Commands) -> None:
 def train(args: argparse.Namespace) -> int:
     """Train a model, or resume a run.
 
+    scratchformer train a.en a.de --out runs/mine
     scratchformer train multi30k --data DIR --out runs/m30k --set P_drop=0.2 --set training.steps=5000
     scratchformer train gpt-tiny --text README.md docs/*.md
     scratchformer train antecedent --pretrained runs/bert-tiny
@@ -97,13 +99,13 @@ def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
     from scratchformer.training.run import RunDirectory
 
     if args.resume:
-        if args.preset or args.out or args.pretrained:
+        if args.words or args.out or args.pretrained:
             taken = "the configuration, the weights and the directory"
             raise UserError(f"--resume takes {taken} from the run: no preset, no --out, no --pretrained")
         run = RunDirectory(args.resume)
         config = configs.with_settings(run.require(), {"training.minutes": 0.0})  # of the last time
     else:
-        name = "tiny" if args.preset is None else args.preset
+        name = take_words(args)
         run, config = RunDirectory(args.out or Path("runs") / Path(name).stem), load_config(name)
         for corpus in configs.PUBLIC_CORPORA:
             if name.startswith(corpus) and not with_options(config, args).data.names_text:
@@ -113,6 +115,18 @@ def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
     require_effect(config, args)
     configs.require_work_for(config, args.nproc)
     return run, config
+
+
+def take_words(args: argparse.Namespace) -> str:
+    """Take the last two of two words or three as the training text -> the name of the preset"""
+    *names, source, target = args.words if len(args.words) > 1 else [*args.words, None, None]
+    if len(names) > 1 or source in configs.PRESETS and not Path(source).exists():
+        raise UserError(f"{' '.join(args.words)}: give at most a preset, a text and its translation")
+    if source:
+        if args.train_source or args.train_target or args.directory:
+            raise UserError(f"{source} and {target}: give the training text once, here or by an option")
+        args.train_source, args.train_target = source, target
+    return names[0] if names else "tiny"
 
 
 def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) -> int:

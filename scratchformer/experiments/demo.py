@@ -1,4 +1,4 @@
-"""The demo: train `tiny` on the bundled corpus, then show what it has learnt. Newcomers run this first."""
+"""The demo: train a small translator on the bundled corpus, then show what it has learnt. Newcomers run this first."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import time
 from collections import defaultdict
 from pathlib import Path
 from shutil import which
+from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
 from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
@@ -19,9 +21,12 @@ from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.bundled import Example, both_right, spoken_pronoun
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory, load_run
+from scratchformer.training.trainer import Trainer
 
 TEST_SETS = ("test", "test_compositional", "test_long", "test_coreference")
 SENTENCES_SHOWN = 10
+WATCHED = "The lion did not eat the sausage because it was too hot."
+WATCHED_EVERY = 100  # steps
 YOUR_SENTENCE = "The suitcase does not fit into the car because it is too small."
 ATTENTION_SENTENCE = "The animal did not cross the street because it was too tired."
 
@@ -33,15 +38,18 @@ def run_demo(out: Path) -> bool:
     """
     run = RunDirectory(out)
     if run.config_file.exists():
-        trainer, remarks = start.resume(run, configs.TINY)  # refuses the run of another model
+        trainer, remarks = start.resume(run, configs.preset("demo"))  # refuses the run of another model
         print(f"{out} holds a run already: going on with it.\n")
         for remark in remarks:
             print(remark)
     else:
-        trainer = start.begin(run, configs.TINY)
+        trainer = start.begin(run, configs.preset("demo"))
     print(f"Training a Transformer made of NumPy arrays: {trainer.summary()}.", flush=True)
     began = time.perf_counter()
-    if loop.train(trainer) == loop.INTERRUPTED:
+    with Watch(trainer) as watch:
+        run.callbacks.append(watch)
+        reason = loop.train(trainer)
+    if reason == loop.INTERRUPTED:
         print(f"Interrupted after step {trainer.progress.step}; the same command goes on from there.")
         return False
     print(
@@ -52,6 +60,34 @@ def run_demo(out: Path) -> bool:
     checkpoints.save(run.checkpoints.average, checkpoints.average(last))
     report(load_run(out), run)
     return True
+
+
+class Watch:
+    """Translates one sentence now and then during the training, and shows the newest translation in its place.
+
+    Where there is no terminal, each takes a line, and there are fewer.
+    """
+
+    def __init__(self, trainer: Trainer) -> None:
+        assert trainer.tokenizer is not None
+        self.translator = Translator(trainer.model, trainer.tokenizer)
+        self.shown = tqdm(bar_format="{desc}", position=1, file=sys.stderr, disable=None)
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.shown.close()
+
+    def __call__(self, event: str, values: dict[str, Any]) -> None:
+        if event != "step" or values["step"] % (WATCHED_EVERY if not self.shown.disable else 4 * WATCHED_EVERY):
+            return
+        [translation] = self.translator.translate([WATCHED], beam=1)
+        text = f"step {values['step']}: {WATCHED} -> {translation}"
+        if self.shown.disable:
+            print(text, flush=True)
+        else:
+            self.shown.set_description_str(text)
 
 
 def report(translator: Translator, run: RunDirectory) -> None:

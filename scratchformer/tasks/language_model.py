@@ -74,7 +74,7 @@ class LanguageModelTask(Task):
 
     def train_tokenizer(self, corpus: Corpus, config: Config) -> Tokenizer:
         lines = [line for text in corpus.train for line in text.split("\n")]
-        return Tokenizer.train_on_text(lines, config.model.vocab_size)
+        return Tokenizer.train_on_text(lines, config.model.vocab_size, fewer=True)
 
     def encode(self, corpus: Corpus, tokenizer: Tokenizer, config: Config) -> TrainingData:
         window = config.data.max_length

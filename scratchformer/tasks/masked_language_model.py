@@ -41,7 +41,7 @@ class MaskedLanguageModelTask(Task):
         return Corpus([line for line in train if line.strip()], [line for line in val if line.strip()])
 
     def train_tokenizer(self, corpus: Corpus, config: Config) -> Tokenizer:
-        return Tokenizer.train(corpus.train, config.model.vocab_size, config.data.byte_fallback, masks=True)
+        return Tokenizer.train(corpus.train, config.model.vocab_size, config.data.byte_fallback, masks=True, fewer=True)
 
     def encode(self, corpus: Corpus, tokenizer: Tokenizer, config: Config) -> TrainingData:
         def masked(texts: list[str]) -> MaskedTexts:

@@ -24,11 +24,14 @@ def begin(run: RunDirectory, config: Config, ranks: Communicator = Communicator(
 
     ranks  the processes that train together; all of them call this
     """
-    is_main, task = ranks.rank == 0, task_named(config.data.task)
+    is_main, task, asked = ranks.rank == 0, task_named(config.data.task), config
     device = open_device(ranks, config, "a new run")
     with run.reserved() if is_main else nullcontext():
         tokenizer, config, data = task.begin(config, ranks)
         trainer = Trainer(run, config, data, tokenizer, device, ranks, goal=task)
+        if config.model.vocab_size < asked.model.vocab_size:
+            pieces = f"{config.model.vocab_size} pieces, not {asked.model.vocab_size}"
+            trainer.remarks.append(f"the text is too short for so many: the vocabulary has {pieces}")
         if config.training.pretrained:
             take_pretrained(trainer)
         if is_main:

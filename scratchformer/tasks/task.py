@@ -35,10 +35,14 @@ def task_named(name: str) -> Task:
 
 
 class Corpus(NamedTuple):
-    """Data to train on and data to validate with, as a task reads them; the latter may be missing."""
+    """Data to train on and data to validate with, as a task reads them; the latter may be missing.
+
+    remark  says whether the latter were taken from the former
+    """
 
     train: Any
     val: Any
+    remark: str = ""
 
 
 class Evaluation(NamedTuple):
@@ -70,8 +74,8 @@ class Task(ABC):
         return None
 
     def settled(self, config: Config, tokenizer: Any) -> Config:
-        """Return the configuration with the sizes that depend on the data."""
-        return config
+        """Return the configuration with the sizes that depend on the data: a short text gives fewer pieces."""
+        return configs.with_settings(config, {"model.vocab_size": tokenizer.vocab_size})
 
     @abstractmethod
     def encode(self, corpus: Any, tokenizer: Any, config: Config) -> TrainingData:
@@ -100,8 +104,6 @@ class Task(ABC):
         if ranks.rank == 0 and not pretrained:
             tokenizer = self.train_tokenizer(corpus, config)
         tokenizer = share_tokenizer(tokenizer, ranks)
-        if tokenizer and pretrained:
-            config = configs.with_settings(config, {"model.vocab_size": tokenizer.vocab_size})
         config = self.settled(config, tokenizer)
         return tokenizer, config, self.encode(corpus, tokenizer, config)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Collection
+from typing import TYPE_CHECKING, Any, Collection, Sequence
 
 from scratchformer import config as configs
 from scratchformer.config import Config, DataConfig
@@ -13,7 +14,7 @@ from scratchformer.errors import UserError
 from scratchformer.preparation import MANIFEST, is_prepared
 from scratchformer.tasks.task import Corpus, Task
 from scratchformer.text.batches import encode_pairs
-from scratchformer.text.corpora import ParallelFiles, find_split, read_pairs, require_distinct
+from scratchformer.text.corpora import Pairs, ParallelFiles, find_split, plain_or_gz, read_pairs, require_distinct
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training.trainer import Trainer, TrainingData
 
@@ -48,14 +49,44 @@ def read_corpus(data: DataConfig) -> Corpus:
         train = ParallelFiles(Path(data.train_source), Path(data.train_target))
         val = ParallelFiles(Path(data.val_source), Path(data.val_target)) if data.val_source else None
     else:
-        train, val = (find_split(Path(data.directory), split, *languages) for split in ("train", "val"))
+        directory = Path(data.directory)
+        train, val = find_split(directory, "train", *languages), None
+        if any(plain_or_gz(directory / f"val.{language}") for language in languages):
+            val = find_split(directory, "val", *languages)
     by_side = data.task == "translation"  # other tasks read the source side only
     require_distinct(
         (f"{split} {side}" if by_side else split, path)
         for split, files in (("train", train), ("val", val))
         for side, path in (files._asdict().items() if files else ())
     )
-    return Corpus(read_pairs(*train), read_pairs(*val) if val else None)
+    return Corpus(read_pairs(*train), read_pairs(*val)) if val else hold_out(read_pairs(*train))
+
+
+HELD_OUT = 20, 1000
+"""Without validation text, every 20th pair is held out to validate with, of more than 20,000 pairs about 1,000."""
+
+
+def hold_out(pairs: Pairs) -> Corpus:
+    """Divide the pairs into those to train on and those to validate with: the same ones each time.
+
+    A sentence that is held out is not in the training text, even if the pairs have it several times.
+    """
+    n, (every, most) = len(pairs.source), HELD_OUT
+    step = max(every, n // most)
+    held_out = set(pairs.source[step - 1 :: step])
+    val = [index for index in range(step - 1, n, step)]
+    train = [index for index in range(n) if pairs.source[index] not in held_out]
+    if not val or not train:
+        return Corpus(pairs, None)
+    remark = f"no validation text is named: {len(val)} pairs, one in {step}, are held out to validate with"
+    return Corpus(chosen(pairs, train), chosen(pairs, val)._replace(n_empty=0), remark)
+
+
+def chosen(pairs: Pairs, indices: Sequence[int]) -> Pairs:
+    """The pairs with these indices."""
+    source, target = ([side[index] for index in indices] for side in (pairs.source, pairs.target))
+    numbers = [pairs.line_numbers[index] for index in indices]
+    return Pairs(source, target, numbers, pairs.n_empty)
 
 
 def encode_corpus(corpus: Corpus | Prepared, tokenizer: Tokenizer, config: Config) -> TrainingData:
@@ -69,7 +100,7 @@ def encode_corpus(corpus: Corpus | Prepared, tokenizer: Tokenizer, config: Confi
     train = encode_pairs(tokenizer.encode, corpus.train, config.data.max_length, budget)
     val = corpus.val and encode_pairs(tokenizer.encode, corpus.val, config.data.max_length, budget)
     n_empty = corpus.train.n_empty + (corpus.val.n_empty if corpus.val else 0)
-    return TrainingData(train, val, corpus.val, n_empty)
+    return TrainingData(train, val, corpus.val, n_empty, corpus.remark)
 
 
 def train_tokenizer(corpus: Corpus | Prepared, config: Config) -> Tokenizer:
@@ -77,7 +108,56 @@ def train_tokenizer(corpus: Corpus | Prepared, config: Config) -> Tokenizer:
     if not isinstance(corpus, Corpus):
         return corpus[0]
     sentences = [*corpus.train.source, *corpus.train.target]
-    return Tokenizer.train(sentences, config.model.vocab_size, config.data.byte_fallback)
+    return Tokenizer.train(sentences, config.model.vocab_size, config.data.byte_fallback, fewer=True)
+
+
+# Languages ------------------------------------------------------------------------------------------------------------
+
+LANGUAGE = re.compile(r".+\.([a-z]{2,3})")
+NO_LANGUAGES = ("csv", "log", "md", "raw", "ref", "src", "tgt", "tok", "trg", "tsv", "txt")
+
+
+def follow_names(config: Config, named: Collection[str] = ()) -> tuple[Config, str]:
+    """Take the languages from the names of the training text's files -> configuration, a line on what changed
+
+    named  settings that the user gave: they are not changed
+    """
+    data, languages = config.data, ("data.source_language", "data.target_language")
+    if data.task != "translation" or data.text or not data.names_text or prepared_directory(data):
+        return config, ""
+    if data.files:
+        found = [language_of(Path(path)) for path in (data.train_source, data.train_target)]
+    else:
+        found = languages_in(Path(data.directory), data.source_language, data.target_language)
+    changes = {key: each for key, each in zip(languages, found) if each and key not in named}
+    changed = configs.with_settings(config, changes)
+    if changed == config:
+        return config, ""
+    source, target = changed.data.source_language, changed.data.target_language
+    other = "" if data.files else f"; --set source_language={target} --set target_language={source} turns it round"
+    return changed, f"translates from {source} to {target}, as the names of its files say{other}"
+
+
+def language_of(path: Path) -> str:
+    """The language that a file's name ends with, as in train.en.gz, or ""."""
+    found = LANGUAGE.fullmatch(path.name.removesuffix(".gz"))
+    return found[1] if found and found[1] not in NO_LANGUAGES else ""
+
+
+def languages_in(directory: Path, source: str, target: str) -> list[str]:
+    """The two languages of a directory's training text. If one of them is `source` or `target`, it stays that."""
+    names = directory.glob("train.*") if directory.is_dir() else ()
+    found = sorted({language for path in names if (language := language_of(path))})
+    if {source, target} <= set(found) or len(found) < 2:
+        return [source, target]  # if it is not there, reading it says so
+    if len(found) > 2:
+        one, other = found[:2]
+        there, choice = (
+            ", ".join(f"train.{each}" for each in found),
+            f"source_language={one} --set target_language={other}",
+        )
+        raise UserError(f"{directory}: has {there}; say which two with, for example, --set {choice}")
+    return found[::-1] if source == found[1] or target == found[0] else found
 
 
 # Prepared data --------------------------------------------------------------------------------------------------------
@@ -92,7 +172,7 @@ def prepared_directory(data: DataConfig) -> Path | None:
 
 
 def has_validation_text(data: DataConfig) -> bool:
-    """Return True if there are data to validate with. Prepared text and pairs of files may come without."""
+    """Return True if there are data to validate with. Prepared text may come without."""
     if data.task in ("parsing", "antecedent", "digits"):
         return True
     prepared = prepared_directory(data)
@@ -100,7 +180,7 @@ def has_validation_text(data: DataConfig) -> bool:
         from scratchformer.preparation.prepared import read_manifest
 
         return "val" in read_manifest(prepared).splits
-    return bool(data.val_source or not data.train_source)
+    return True  # what is not named is held out of the training text
 
 
 def settled(manifest: Manifest) -> dict[str, Any]:

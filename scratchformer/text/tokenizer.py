@@ -65,7 +65,12 @@ class Tokenizer:
 
     @classmethod
     def train(
-        cls, sentences: Iterable[str], vocab_size: int, byte_fallback: bool = False, masks: bool = False
+        cls,
+        sentences: Iterable[str],
+        vocab_size: int,
+        byte_fallback: bool = False,
+        masks: bool = False,
+        fewer: bool = False,
     ) -> "Tokenizer":
         """Learn `vocab_size` pieces (special pieces, bytes and single characters included) from both languages.
 
@@ -73,20 +78,21 @@ class Tokenizer:
         training text itself contains no UNK, but for two characters that sentencepiece cannot learn: NUL and "▅".
 
         masks: whether the piece MASK_PIECE, with the id MASK, is one of them: a masked language model needs it
+        fewer: if the text is too short for so many pieces, learn as many as it can give
         """
         symbols = [MASK_PIECE] * masks
-        return cls._train(sentences, vocab_size, byte_fallback=byte_fallback, user_defined_symbols=symbols)
+        return cls._train(sentences, vocab_size, fewer, byte_fallback=byte_fallback, user_defined_symbols=symbols)
 
     @classmethod
-    def train_on_text(cls, lines: Iterable[str], vocab_size: int) -> "Tokenizer":
+    def train_on_text(cls, lines: Iterable[str], vocab_size: int, fewer: bool = False) -> "Tokenizer":
         """Learn pieces that can spell any text: spaces and line ends survive, other characters than those of the lines
-        become bytes. (Only "▁", which stands for a space in pieces, is decoded as one.) Errors as for `train`.
+        become bytes. (Only "▁", which stands for a space in pieces, is decoded as one.) `fewer` as for `train`.
         """
         keep_spaces = {"remove_extra_whitespaces": False, "add_dummy_prefix": False}
-        return cls._train(lines, vocab_size, byte_fallback=True, user_defined_symbols=["\n"], **keep_spaces)
+        return cls._train(lines, vocab_size, fewer, byte_fallback=True, user_defined_symbols=["\n"], **keep_spaces)
 
     @classmethod
-    def _train(cls, sentences: Iterable[str], vocab_size: int, **options: Any) -> "Tokenizer":
+    def _train(cls, sentences: Iterable[str], vocab_size: int, fewer: bool, **options: Any) -> "Tokenizer":
         require_list(sentences)
         # A list, because sentencepiece turns an exception of a generator into its own RuntimeError.
         texts = [sentence for sentence in sentences if sentence.strip()]
@@ -118,6 +124,8 @@ class Tokenizer:
         except RuntimeError as error:
             for pattern, complaint in SIZE_COMPLAINTS.items():
                 if found := re.search(pattern, str(error)):
+                    if fewer and int(found[1]) < vocab_size:
+                        return cls._train(texts, int(found[1]), False, **options)
                     raise UserError(f"vocab_size {vocab_size} is {complaint.format(found[1])}") from None
             raise UserError(f"sentencepiece cannot learn a vocabulary from this text: {in_one_line(error)}") from error
         return cls(model.getvalue())

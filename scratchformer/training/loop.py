@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 import time
@@ -21,6 +22,9 @@ from scratchformer.training.validation import score, validate
 
 INTERRUPTED = "interrupted"
 """The reason that `train` returns when the user stopped it."""
+
+LINE_EVERY = 30
+"""Seconds after which there is a line where there is no progress bar."""
 
 
 def train(trainer: Trainer) -> str:
@@ -106,16 +110,18 @@ def reason_to_stop(trainer: Trainer, interrupted: bool, began: float) -> str:
 
 
 class ProgressLog(tqdm):
-    """A progress bar, if there is a terminal. What happens goes to log.jsonl and, for validations, to a line above it.
+    """A progress bar; where there is no terminal, a line now and then. What happens goes to log.jsonl, too.
 
-    Only the main rank writes.
+    Validations and scores have lines of their own. Only the main rank writes.
     """
 
     def __init__(self, trainer: Trainer) -> None:
         done, n_steps = trainer.progress.step, trainer.config.training.steps
         hidden = None if trainer.is_main else True  # None: if there is no terminal
         super().__init__(initial=done, total=n_steps, unit="step", file=sys.stderr, disable=hidden)
-        self.trainer, self.remark = trainer, ""
+        self.trainer, self.remark, self.n_before = trainer, "", done
+        self.loss_name = "smoothed loss" if trainer.config.training.eps_ls else "loss"
+        self.began = self.last_line = time.perf_counter()
         self.pending: list[dict[str, Any]] = []  # steps that have begun: a GPU computes one while the host goes on
 
     def step(self, begun: dict[str, Any]) -> None:
@@ -131,10 +137,22 @@ class ProgressLog(tqdm):
             entry = self.trainer.finish(begun)
             self.pending = later
             self.trainer.log("step", entry)
-            self.update()
-            speed = f"{entry['target_tokens'] / entry['seconds']:.0f} tok/s"
-            state = f"loss {entry['loss']:.3f}, lr {entry['learning_rate']:.1e}, {speed}"
-            self.set_postfix_str(state, refresh=False)
+            self.progress(entry)
+
+    def progress(self, entry: dict[str, Any]) -> None:
+        """Show how far the training is. If minutes end it, the steps that they allow are estimated."""
+        settings, n = self.trainer.config.training, entry["step"]
+        elapsed, n_done = time.perf_counter() - self.began, n - self.n_before
+        left = (settings.steps - n) * elapsed / n_done
+        if settings.minutes:
+            left = min(left, max(0.0, 60 * settings.minutes - elapsed))
+        self.total = n + round(left * n_done / elapsed)
+        speed = f"{entry['target_tokens'] / entry['seconds']:.0f} tok/s"
+        state = f"{self.loss_name} {entry['loss']:.3f}, lr {entry['learning_rate']:.1e}, {speed}"
+        self.set_postfix_str(state, refresh=False)
+        self.update()
+        if self.disable and time.perf_counter() - self.last_line > LINE_EVERY:
+            self.line(f"step {n} of about {self.total}: {state}, {math.ceil(left / 60)} min left")
 
     def validation(self, entry: dict[str, Any]) -> None:
         """Log the loss, and print a line."""
@@ -156,5 +174,6 @@ class ProgressLog(tqdm):
     def line(self, text: str) -> None:
         """Print a line above the progress bar."""
         if self.trainer.is_main:
+            self.last_line = time.perf_counter()
             with self.external_write_mode(file=sys.stderr):
                 print(text, file=sys.stderr, flush=True)

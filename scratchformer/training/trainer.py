@@ -37,12 +37,14 @@ class TrainingData:
 
     val_text  the text that the task's `score` compares with
     n_empty   pairs left out because a side is blank
+    remark    a line for the user
     """
 
     train: Examples
     val: Examples | None
     val_text: Any = None
     n_empty: int = 0
+    remark: str = ""
 
     @cached_property
     def checksum(self) -> int:
@@ -196,6 +198,8 @@ class Trainer:
             yield f"{n_threads} instead of {n_before} threads: {bits}"
         elif n_threads and n_before and n_threads != share_of_cores(self.ranks) * self.ranks.size:
             yield f"uses {n_threads} threads, as before, so that no bit differs; --threads sets another number"
+        if self.data.remark:
+            yield self.data.remark
         train, val = self.data.train, self.data.val
         if isinstance(train, EncodedPairs) and are_equal(train.source, train.target):
             yield "source and target of the training text are the same: the model learns to copy"

@@ -8,13 +8,15 @@ from scratchformer.text import bundled
 
 def test_demo_trains_translates_scores_and_can_be_run_again(tmp_path, small_config, monkeypatch, capsys):
     small = small_config(**{"data.directory": "", "vocab_size": 300, "tokens_per_batch": 512, "steps": 4})
-    monkeypatch.setattr(demo.configs, "TINY", small)
+    monkeypatch.setitem(demo.configs.PRESETS, "demo", small)
+    monkeypatch.setattr(demo, "WATCHED_EVERY", 1)
     corpus = {split: bundled.read(split)[:50] for split in bundled.SPLITS}
     monkeypatch.setattr(bundled, "read", corpus.__getitem__)
     monkeypatch.setenv("PATH", "")  # .venv is not activated
     monkeypatch.setattr("sys.argv", [".venv/bin/scratchformer", "demo"])
     demo.run_demo(tmp_path / "run")
     printed = capsys.readouterr().out
+    assert f"step 4: {demo.WATCHED} -> " in printed and "step 2:" not in printed
     assert printed.count("  source      ") == demo.SENTENCES_SHOWN == printed.count("  reference   ")
     assert re.search(r"BLEU on test: +\d+\.\d", printed) and re.search(r"BLEU on test_compositional: +\d+\.\d", printed)
     assert re.search(r"Pronouns, test_coreference: +\d+\.\d% right", printed)
