@@ -30,11 +30,12 @@ def fill(args: argparse.Namespace) -> None:
     from scratchformer.decoding.filling import Filler
     from scratchformer.nn.text_encoder import TextEncoder
     from scratchformer.text.tokenizer import Tokenizer
-    from scratchformer.training.run import RunDirectory, load_model
+    from scratchformer.training.run import load_model
 
-    RunDirectory(args.path).require("masked-language-model")
     device, threads = machine_of(args)
-    model, tokenizer, config, *_ = load_model(args.path, args.checkpoint, device=device)
+    model, tokenizer, config, *_ = load_model(
+        args.path, args.checkpoint, device=device, tasks=("masked-language-model",)
+    )
     assert isinstance(model, TextEncoder) and isinstance(tokenizer, Tokenizer)
     filler = Filler(model, tokenizer, config.data.max_length, device)
     lines = InputLines([STANDARD_INPUT])

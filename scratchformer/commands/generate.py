@@ -48,11 +48,10 @@ def generate(args: argparse.Namespace) -> None:
     from scratchformer.nn.language_model import LanguageModel
     from scratchformer.nn.ops import using
     from scratchformer.text.tokenizer import PAD, Tokenizer
-    from scratchformer.training.run import RunDirectory, load_model
+    from scratchformer.training.run import load_model
 
-    RunDirectory(args.path).require("language-model")
     device, threads = machine_of(args)
-    model, tokenizer, config, *_ = load_model(args.path, args.checkpoint, device=device)
+    model, tokenizer, config, *_ = load_model(args.path, args.checkpoint, device=device, tasks=("language-model",))
     assert isinstance(model, LanguageModel) and isinstance(tokenizer, Tokenizer)
 
     prompt = begin_text(tokenizer, args.prompt or "")

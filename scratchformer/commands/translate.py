@@ -36,11 +36,11 @@ def translate(args: argparse.Namespace) -> None:
 
     scratchformer translate runs/tiny --beam 4 sentences.en > sentences.de
     """
-    from scratchformer.training.run import RunDirectory, load_model, translator_of
+    from scratchformer.training.run import load_model, translator_of
 
-    RunDirectory(args.path).require("translation", "parsing")
     device, threads = machine_of(args)
-    trained = load_model(args.path, args.checkpoint, threads=threads, device=device)
+    tasks = "translation", "parsing"
+    trained = load_model(args.path, args.checkpoint, threads=threads, device=device, tasks=tasks)
     translator, options = translator_of(trained), search_options(args, trained.config)
     if args.nbest > options["beam"]:
         raise UserError(f"--nbest {args.nbest} must be at most the beam, {options['beam']}")

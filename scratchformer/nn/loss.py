@@ -68,7 +68,6 @@ def batch_loss(
     Raises ValueError for targets that do not fit the model, and as the model does for its inputs.
     """
     states, _ = model.states(*inputs)
-    check_targets(model, states, targets)
     loss_sum, n_tokens, _ = states_loss(model.unembedding, states, targets, smoothing, spread, gradient=False)
     return loss_sum, n_tokens
 
@@ -88,19 +87,11 @@ def batch_loss_backward(
     Other arguments, result and errors as for `batch_loss`; adds into Parameter.grad
     """
     states, cache = model.states(*inputs, rng=rng)
-    check_targets(model, states, targets)
     loss_sum, n_tokens, dstates = states_loss(model.unembedding, states, targets, smoothing, spread)
     for layer in model.states_backward(dstates, cache):
         if after:
             after(layer)
     return loss_sum, n_tokens
-
-
-def check_targets(model: Model, states: Array, targets: Array) -> None:
-    """Raises ValueError unless there is one target, in range, for each state."""
-    check_ids("targets", targets, model.unembedding.weight.shape[0])
-    if targets.shape != states.shape[:2]:
-        raise ValueError(f"targets has shape {targets.shape}, the states {states.shape}")
 
 
 def states_loss(
@@ -117,6 +108,9 @@ def states_loss(
     Logits are computed for real tokens only, some rows at a time, and their gradient overwrites them. Without
     `gradient` there is no backward, and dstates is None.
     """
+    check_ids("targets", target_ids, unembedding.weight.shape[0])
+    if target_ids.shape != states.shape[:2]:
+        raise ValueError(f"targets has shape {target_ids.shape}, the states {states.shape}")
     ops, real = ops_of(states), np.flatnonzero(target_ids != PAD)
     rows, targets = ops.gather_rows(states, real), target_ids.reshape(-1)[real]  # (n, D), (n,)
     drows = ops.xp.empty(rows.shape, rows.dtype) if gradient else None

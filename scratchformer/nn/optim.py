@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 from scratchformer.config import Config
 from scratchformer.nn.ops import chunks, ops_of
-from scratchformer.nn.parameter import Array, Layer, ParameterStore
+from scratchformer.nn.parameter import Array
 
 
 def noam(step: int, d_model: int = 512, warmup: int = 4000, factor: float = 1.0) -> float:
@@ -52,7 +52,7 @@ class Adam:
     With `weight_decay` it is AdamW (Loshchilov and Hutter 2019): arrays of two axes or more, embeddings
     too, also lose lr weight_decay of themselves at each step; biases and norms do not.
 
-    store  a ParameterStore, or a model that has one
+    model  has `parameters` and their `store`
     m, v   (n_parameters,) arrays; t: steps taken
     map    applies a function to parts of the arrays: Python's map, or that of a thread pool
 
@@ -62,14 +62,14 @@ class Adam:
 
     def __init__(
         self,
-        store: Any,
+        model: Any,
         betas: tuple[float, float] = (0.9, 0.98),
         eps: float = 1e-9,
         map: Callable = map,
         weight_decay: float = 0.0,
     ) -> None:
-        self.store = store if isinstance(store, ParameterStore) else store.store
-        self.store.require(store.parameters() if isinstance(store, Layer) else self.store.parameters)
+        self.store = model.store
+        self.store.require(model.parameters())
         self.map = map
         xp = ops_of(self.store.data).xp
         self.m, self.v = xp.zeros_like(self.store.data), xp.zeros_like(self.store.data)

@@ -19,6 +19,7 @@ from scratchformer.config import ModelConfig, nearest
 from scratchformer.errors import UserError, in_one_line
 from scratchformer.nn.attention import SelfAttention
 from scratchformer.nn.layers import FeedForward, LayerNorm, LearnedPositions, NoPositions, PositionalEncoding
+from scratchformer.nn.llama import GroupedQueryAttention, RMSNorm, SwiGLU
 from scratchformer.nn.parameter import Layer
 
 Factory = Callable[[ModelConfig, np.random.Generator, str], Any]
@@ -31,46 +32,34 @@ INNER_POSITIONS = ("rotary", "alibi")
 def multi_head(config: ModelConfig, init: np.random.Generator, dtype: str) -> Layer:
     """The paper's self-attention; with shared heads or with positions inside, `GroupedQueryAttention`."""
     if config.h_kv or config.positions in INNER_POSITIONS:
-        return llama().GroupedQueryAttention(config, init, dtype)
+        return GroupedQueryAttention(config, init, dtype)
     sizes = config.d_k, config.d_v, config.attention_bias, config.attention_dropout
     return SelfAttention(config.d_model, config.h, init, dtype, *sizes)
 
 
 def feed_forward(config: ModelConfig, init: np.random.Generator, dtype: str) -> Layer:
-    """The paper's feed-forward network, with the activation relu or gelu; or SwiGLU."""
-    if config.feed_forward == "swiglu":
-        return llama().SwiGLU(config.d_model, config.d_ff, init, dtype, config.relu_dropout)
+    """The paper's feed-forward network, with the activation relu or gelu."""
     activation: Any = config.feed_forward
     return FeedForward(config.d_model, config.d_ff, init, dtype, config.relu_dropout, activation)
 
 
-def norm(config: ModelConfig, init: np.random.Generator, dtype: str) -> Layer:
-    """The normalisation before each sublayer, or at the end of a stack."""
-    kind = llama().RMSNorm if config.norm == "rms" else LayerNorm
-    return kind(config.d_model, dtype, config.ln_eps)
-
-
-def llama() -> ModuleType:
-    """The layers of today's block, which are imported when they are used."""
-    from scratchformer.nn import llama
-
-    return llama
-
-
-def positions(config: ModelConfig, init: np.random.Generator, dtype: str) -> Layer:
-    """Add sinusoids, learned vectors, or nothing to the embeddings."""
-    if config.positions == "sinusoidal":
-        return PositionalEncoding(config.P_drop)
-    if config.positions == "learned":
-        return LearnedPositions(config.max_positions, config.d_model, init, dtype, config.P_drop)
-    return NoPositions(config.P_drop)
-
-
 REGISTRY: dict[str, dict[str, Factory]] = {
     "attention": {"multi-head": multi_head},
-    "feed_forward": dict.fromkeys(("relu", "gelu", "swiglu"), feed_forward),
-    "norm": dict.fromkeys(("post", "pre", "rms"), norm),  # "post", the paper's, also has the sum in it
-    "positions": dict.fromkeys(("sinusoidal", "learned", "none", *INNER_POSITIONS), positions),
+    "feed_forward": {
+        **dict.fromkeys(("relu", "gelu"), feed_forward),
+        "swiglu": lambda config, init, dtype: SwiGLU(config.d_model, config.d_ff, init, dtype, config.relu_dropout),
+    },
+    "norm": {  # before each sublayer or at the end of a stack; "post", the paper's, also has the sum in it
+        **dict.fromkeys(("post", "pre"), lambda config, _, dtype: LayerNorm(config.d_model, dtype, config.ln_eps)),
+        "rms": lambda config, _, dtype: RMSNorm(config.d_model, dtype, config.ln_eps),
+    },
+    "positions": {
+        "sinusoidal": lambda config, *_: PositionalEncoding(config.P_drop),
+        "learned": lambda config, init, dtype: LearnedPositions(
+            config.max_positions, config.d_model, init, dtype, config.P_drop
+        ),
+        **dict.fromkeys(("none", *INNER_POSITIONS), lambda config, *_: NoPositions(config.P_drop)),
+    },
 }
 """Setting of the model -> name -> what makes the layer."""
 

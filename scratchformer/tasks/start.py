@@ -70,14 +70,11 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
 def open_device(ranks: Communicator, config: Config, job: str) -> Device:
     """Open the device of this rank. Ranks that were not started alike, or have different devices, are refused."""
     settings = config.training
-    facts = {key: value for key, value in configs.flat(config).items() if not key.startswith("data.")}
-    if ranks.size > 1:
-        ranks.require_agreement(
-            facts | {"the job": job, "the code": code_checksum(), "NumPy's version": np.__version__}
-        )
     device = devices.open_device(settings.device, settings.precision, ranks.local_rank)
     if ranks.size > 1:
-        ranks.require_agreement({"the device": device.describe()})
+        facts = {key: value for key, value in configs.flat(config).items() if not key.startswith("data.")}
+        facts |= {"the job": job, "the code": code_checksum(), "NumPy's version": np.__version__}
+        ranks.require_agreement(facts | {"the device": device.describe()})
     return device
 
 

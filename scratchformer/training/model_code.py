@@ -14,6 +14,7 @@ from types import CodeType, FunctionType
 from scratchformer.backends.cpu import FastOps
 from scratchformer.nn.ops import Ops
 from scratchformer.nn.parameter import Layer, enumerate_named
+from scratchformer.training.checkpoints import listed
 
 CONSTANTS = (bool, int, float, str, type(None))
 NOT_OURS = {*sys.stdlib_module_names, "numpy"} - {"__main__"}
@@ -42,10 +43,8 @@ def other_code(found: dict[str, int], model: Layer, path: Path) -> str:
     names = [name for name in sorted(found.keys() | now.keys()) if found.get(name) != now.get(name)]
     if not names:
         return ""
-    shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-    return (
-        f"{path}: trained with other code of {shown}; if that code computes something else, the output is meaningless"
-    )
+    what = "if that code computes something else, the output is meaningless"
+    return f"{path}: trained with other code of {listed(names)}; {what}"
 
 
 def layers_in(layer: Layer) -> Iterator[Layer]:

@@ -255,9 +255,10 @@ def load_model(
     dtype: str = "float32",
     threads: int = 1,
     device: Device = Device(),
+    tasks: tuple[str, ...] = (),
 ) -> Trained:
     """The model of a run of any task. Arguments as for `load_run`."""
-    file, trained, tokenizer = read_trained(RunDirectory(Path(path)), checkpoint)
+    file, trained, tokenizer = read_trained(RunDirectory(Path(path)), checkpoint, *tasks)
     model = new_model(trained.config.model, seed=0, dtype=dtype)
     if remark := other_code(trained.progress.code, model, file):
         print(remark, file=sys.stderr)
@@ -279,8 +280,7 @@ def load_run(
                 is older than the last checkpoint
     threads     cores to use on a CPU
     """
-    RunDirectory(Path(path)).require("translation", "parsing")
-    return translator_of(load_model(path, checkpoint, dtype, threads, device))
+    return translator_of(load_model(path, checkpoint, dtype, threads, device, ("translation", "parsing")))
 
 
 def translator_of(trained: Trained) -> Translator:
@@ -295,9 +295,11 @@ def translator_of(trained: Trained) -> Translator:
     return Translator(model, tokenizer, config.decoding.extra_length, threads, device, rules=rules)
 
 
-def read_trained(run: RunDirectory, checkpoint: str | Path | None) -> tuple[Path, Checkpoint, Tokenizer | None]:
+def read_trained(
+    run: RunDirectory, checkpoint: str | Path | None, *tasks: str
+) -> tuple[Path, Checkpoint, Tokenizer | None]:
     """The checkpoint that `load_model` takes -> its file, its contents with the run's configuration, the tokenizer"""
-    config = run.require()
+    config = run.require(*tasks)
     own, _ = split_name(config.model.defined_in)
     if config.model.defined_in and not own.exists():
         raise UserError(f"{own}: the run's model needs it, and it is gone; its copy: cp {run.model_file} {own}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 from scratchformer.config import Config
 from scratchformer.nn.optim import scheduled
@@ -15,23 +14,9 @@ def planned_steps(config: Config, n_targets: int, steps_per_epoch: int) -> int:
     return min(steps, math.ceil(max_tokens * steps_per_epoch / n_targets)) if max_tokens else steps
 
 
-class Rates(NamedTuple):
-    """Learning rates of a training, compared with the typical size of a weight, d_model^-0.5.
-
-    Embeddings are of this size (Glorot's are similar), and a step of Adam moves each weight by up to the learning rate.
-
-    warmup  the part of the training in which the rate rises
-    peak    the largest rate, in this unit
-    total   the sum of all rates, in this unit
-    """
-
-    warmup: float
-    peak: float
-    total: float
-
-
-def rates(config: Config, n_steps: int) -> Rates:
-    """The rates of a training of so many steps. The sum is a triangle, then an integral."""
+def rates(config: Config, n_steps: int) -> tuple[float, float, float]:
+    """The share of the steps in which the rate rises; the largest rate and the sum of all rates, both in units of
+    d_model^-0.5, the typical size of a weight. The sum is a triangle, then an integral."""
     training, warmup = config.training, config.training.warmup
     rising, peak = min(warmup, n_steps), scheduled(config, warmup) * math.sqrt(config.model.d_model)
     if training.schedule == "cosine":
@@ -39,7 +24,7 @@ def rates(config: Config, n_steps: int) -> Rates:
     else:
         falling = 2 * (math.sqrt(n_steps) - math.sqrt(rising))
         total = training.lr_factor * (rising**2 / 2 * warmup**-1.5 + falling)
-    return Rates(warmup / n_steps, peak, total)
+    return warmup / n_steps, peak, total
 
 
 def contradictions(config: Config, n_steps: int) -> str:

@@ -20,7 +20,7 @@ from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.models import new_model
 from scratchformer.nn.ops import using
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, scheduled
-from scratchformer.nn.sizes import FLOAT_BYTES, parameter_counts, require_memory
+from scratchformer.nn.sizes import require_memory
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.parallel.cores import share_of_cores
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, Examples, Sequences
@@ -94,10 +94,9 @@ class Trainer:
         self.plan = BatchPlan(
             data.train, settings.tokens_per_batch, settings.accumulation, settings.seed, settings.bucket_fineness
         )
-        # For a GPU, gradients and moments are on the device.
-        n_bytes = (2 if self.device.is_async else 4) * FLOAT_BYTES * sum(parameter_counts(config.model).values())
-        require_memory(n_bytes, "the model's weights, gradients and moments")
         self.model: Any = new_model(config.model, settings.seed)
+        if not self.device.is_async:  # a GPU has the gradients and the moments
+            require_memory(3 * self.model.store.data.nbytes, "gradients and moments")
         self.device.to_device(self.model)
         self.between_devices = self.device.communicator(ranks) if ranks.size > 1 else ranks
         self.threads = 1

@@ -1407,8 +1407,8 @@ model, loss_sum = self.replicas[replica], 0.0
         f"{IN_PARAMETERS}a_layer_put_into_a_finished_model_is_refused_until_the_store_is_rebuilt",
         (
             OPTIM,
-            "require(store.parameters() if isinstance(store, Layer) else self.store.parameters)",
-            "require(self.store.parameters)",
+            "self.store.require(model.parameters())",
+            "self.store.require(self.store.parameters)",
         ),
     ),
     mutant(
