@@ -82,6 +82,19 @@ def test_translate_standard_input_line_by_line(cli, trained, type_in):
     assert len(printed.split("\n")) == len(LINES) + 1 and printed.split("\n")[1] == ""
 
 
+def test_translate_answers_a_pipe_before_it_ends(trained):
+    expected = [line.encode() + b"\n" for line in load_run(trained.path).translate(["a dog", "a cat", "a bird"])]
+    command = [sys.executable, "-m", "scratchformer", "translate", trained.path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+        process.stdin.write(b"a dog\na c")
+        assert process.stdout.readline() == expected[0]
+        process.stdin.write(b"at\n")
+        assert process.stdout.readline() == expected[1]
+        process.stdin.write(b"a bird")
+        process.stdin.close()
+        assert process.stdout.readline() == expected[2]
+
+
 def test_translate_files_in_their_order(cli, trained, tmp_path):
     paths = [tmp_path / "one.en", tmp_path / "two.en"]
     for path, lines in zip(paths, (LINES, LINES[::-1])):
