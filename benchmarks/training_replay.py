@@ -1,4 +1,4 @@
-"""Record what the model of `scratchformer demo` knows after so many steps of its training.
+"""Record what the model of the preset `tiny` knows after so many steps of its training.
 
     python benchmarks/training_replay.py [--quick] [--out DIR]
 

@@ -34,8 +34,8 @@ from support.short_run import CONFIG, LAST, QUICK, ROOT, ShortRun
 
 # %% [markdown]
 # All parts are there: text, batches, model, loss, optimizer. Let's put them together and train. The model is that of
-# `make demo`, 867,328 parameters, with a shorter schedule and smaller batches, so that this page can train it while it
-# is built. After 60 steps we look at the loss on sentences that the model has never seen, and at its translation of one
+# the preset `tiny`, 867,328 parameters, with a shorter schedule and smaller batches, so that this page can train it while
+# it is built. After 60 steps we look at the loss on sentences that the model has never seen, and at its translation of one
 # of them.
 
 # %%
@@ -432,8 +432,8 @@ show(figure, "19_source",
 #
 # ## The finished run
 #
-# `make demo` trains this model for 2,000 steps, with larger batches and a longer warm-up. We test the finished model on
-# four sets, none of which is in the training text:
+# `scratchformer train tiny` trains this model for 2,000 steps, with larger batches and a longer warm-up. We test the
+# finished model on four sets, none of which is in the training text:
 #
 # - `test`: sentences like those in training.
 # - `test_compositional`: pairs of words that never share a sentence in training, such as an adjective and a noun.

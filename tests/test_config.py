@@ -157,7 +157,7 @@ IMPOSSIBLE = [
     ("vit-digits", "patch_size = 3", "model.image_size=8 is not a multiple of model.patch_size=3"),
     ("base", "P_dorp = 0.1", "no setting 'P_dorp'; did you mean 'P_drop'"),
     ("base", "model.warmup = 3", "no setting 'model.warmup'"),
-    ("bsae", "N = 6", "no preset 'bsae'; did you mean 'base'?; there are tiny, multi30k, "),
+    ("bsae", "N = 6", "no preset 'bsae'; did you mean 'base'?; there are tiny, demo, multi30k, "),
 ]
 
 

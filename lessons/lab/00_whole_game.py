@@ -748,7 +748,7 @@ measure("parameters", model.store.data.size, 867_328, 867_328)
 # %% [markdown]
 # A model that always writes the same pronoun gets no pair right. And the sentences come from a grammar with few words
 # and no surprises. So 97.6 BLEU here is not 97.6 in the world: the paper's big model reaches 28.4 on news text (English
-# to German, Table 2). The shipped model was made by an earlier `scratchformer demo`, whose steps had one batch of 1,024
+# to German, Table 2). The shipped model was made by the preset `tiny`, when its steps had one batch of 1,024
 # positions. Today they have two of 512, and the scores differ a little.
 #
 # ## Experiment 6: where it fails

@@ -1,4 +1,4 @@
-"""The run of lesson 19: the model of `make demo` with a shorter schedule and smaller batches, for a page to train."""
+"""The run of lesson 19: the model of `tiny` with a shorter schedule and smaller batches, for a page to train."""
 
 from __future__ import annotations
 

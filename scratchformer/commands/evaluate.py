@@ -25,7 +25,7 @@ def add(commands: Commands) -> None:
     runs = "a run's directory; several are a group that differs in the seed"
     parser.add_argument("runs", type=path, nargs="+", metavar="RUN", help=runs)
     add_checkpoint(parser)
-    default = "the test split of the run's data directory"
+    default = "the test split of the run's data, or what it validates with"
     add_option(
         parser, "--source F", path, f"text to translate, one sentence a line; with --reference (default: {default})"
     )
@@ -98,16 +98,19 @@ def evaluate_translations(
     from scratchformer.training.run import checkpoint_file, load_run
 
     data, found = runs[0][0].require().data, []
-    files = evaluation.shared_test_set([run for run, _ in runs], args.source, args.reference)
-    sources, references = evaluation.read_parallel(files)
+    test = evaluation.shared_test_set([run for run, _ in runs], args.source, args.reference)
+    sources, references = test.source, test.reference
     device, threads = machine_of(args)
     for index, (run, checkpoint) in enumerate(runs):
         search, file = search_options(args, run.require()), checkpoint_file(run.checkpoints, checkpoint)
         translator, name = load_run(run.path, file, threads=threads, device=device), f"{run.path} ({file.stem})"
         conditions = {"checkpoint": printable(file.name), "step": progress_of(file).step} | search
-        conditions |= {"source": os.path.abspath(files.source), "reference": os.path.abspath(files.target)}
+        conditions |= {
+            "source": printable(test.name),
+            "reference": os.path.abspath(test.files.target) if test.files else None,
+        }
         output = None if index else args.output
-        with evaluation.open_output(output, [*files, *evaluation.texts_of(data)]) as write:
+        with evaluation.open_output(output, [*(test.files or ()), *evaluation.texts_of(data)]) as write:
             lines = evaluation.translate(translator, sources, printable(f"translate with {name}"), **search)
             write(lines)
         scored = evaluation.assess(lines, references, data.target_language, args.paper)

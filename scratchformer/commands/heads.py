@@ -37,7 +37,7 @@ def heads(args: argparse.Namespace) -> None:
     from scratchformer.experiments.head_report import as_text, maps_figure, measure_heads, pruning_figure, text_of
     from scratchformer.text import bundled
     from scratchformer.text.bundled import Example
-    from scratchformer.text.corpora import read_pairs
+    from scratchformer.text.corpora import nonblank_pairs
     from scratchformer.training.run import RunDirectory, load_run
 
     run = RunDirectory(args.path)
@@ -46,7 +46,8 @@ def heads(args: argparse.Namespace) -> None:
     if is_bundled:
         examples, pronouns = bundled.read("test"), bundled.read("test_coreference")
     else:
-        pairs = read_pairs(*find_test_set(data, args.source, args.reference))
+        test = find_test_set(data, args.source, args.reference)
+        pairs = nonblank_pairs(test.source, test.reference)
         examples, pronouns = list(map(Example, pairs.source, pairs.target)), []
     translator, language = load_run(args.path, args.checkpoint), data.target_language
     text = text_of(translator, examples, args.sentences, language)

@@ -120,7 +120,7 @@ def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
 def take_words(args: argparse.Namespace) -> str:
     """Take the last two of two words or three as the training text -> the name of the preset"""
     *names, source, target = args.words if len(args.words) > 1 else [*args.words, None, None]
-    if len(names) > 1:
+    if len(names) > 1 or source in configs.PRESETS and not Path(source).exists():
         raise UserError(f"{' '.join(args.words)}: give at most a preset, a text and its translation")
     if source:
         if args.train_source or args.train_target or args.directory:

@@ -87,6 +87,7 @@ def catch_errors(findings: Iterator[Finding]) -> Iterator[Finding]:
 def probe_setup(config: Config, run: RunDirectory | None, data: Any, tokenizer: Tokenizer | None) -> Iterator[Finding]:
     """Check the data, the configuration, the run and the machine. data: of `read_data`"""
     task, examples, n_steps, sampled, scale = task_named(config.data.task), None, config.training.steps, "", 1.0
+    asked = config
     if isinstance(data, Text):
         yield from data_probes.probe_pairs(data)
         sampled, scale = data.sample, 1 / data.fraction
@@ -111,6 +112,8 @@ def probe_setup(config: Config, run: RunDirectory | None, data: Any, tokenizer: 
             yield from data_probes.probe_examples(encoded, task, config, sampled)
             n_steps, findings = data_probes.probe_batches(examples, config, scale)
             yield from findings
+            if sampled:  # all of the text may give more pieces
+                config = asked
 
     yield from setup_probes.probe_schedule(config, n_steps)
     yield from setup_probes.probe_new_model(config)

@@ -1,11 +1,12 @@
 """Score the translations of a run, and compare two systems: `scratchformer evaluate`.
 
-A test set is two parallel files. Because translating may take long, the test set is checked and the output file opened
+Because translating may take long, the test set is checked and the output file opened
 before it begins.
 """
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple, Sequence
@@ -17,9 +18,12 @@ from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError, printable
 from scratchformer.experiments.paper_bleu import PaperScore, paper_bleu_and_gap
 from scratchformer.files import whole_file
+from scratchformer.preparation import is_prepared
 from scratchformer.tasks.task import Evaluation
+from scratchformer.tasks.translation import read_corpus
+from scratchformer.text import bundled
 from scratchformer.text.bleu import Scores, bleu_metric, corpus_scores, require_pairs
-from scratchformer.text.corpora import ParallelFiles, find_split, read_lines, require_distinct
+from scratchformer.text.corpora import ParallelFiles, find_split, plain_or_gz, read_lines, require_distinct
 from scratchformer.training.run import RunDirectory, require_place
 
 N_SAMPLES = 1000
@@ -32,24 +36,36 @@ of equally good systems, about one in ten is called different, not one in twenty
 # The test set ---------------------------------------------------------------------------------------------------------
 
 
-def find_test_set(data: DataConfig, source: Path | None, reference: Path | None) -> ParallelFiles:
-    """The given files, or by default the test split of the run's data directory."""
+class TestSet(NamedTuple):
+    """Sentences and their translations; `files` are those that it was read from, if there are any."""
+
+    name: str
+    source: list[str]
+    reference: list[str]
+    files: ParallelFiles | None = None
+
+
+def find_test_set(data: DataConfig, source: Path | None, reference: Path | None) -> TestSet:
+    """The given files; by default the test split of the run's data or, without one, what the run validates with."""
     if source and reference:
         require_distinct([("source", source), ("reference", reference)])
-        return ParallelFiles(source, reference)
+        return read_test_set(ParallelFiles(source, reference))
     if source or reference:
         raise UserError("a test set is two files: give both --source and --reference, or neither")
-    if data.train_source:
-        raise UserError("the run was trained on files, which name no test set: give --source and --reference")
-    if not data.directory:
+    if not data.names_text:
+        return TestSet("the bundled corpus, test", *bundled.read_text("test")[:2])
+    directory, languages = Path(data.directory), (data.source_language, data.target_language)
+    for split in ("test", "val") if data.directory else ():
+        if any(plain_or_gz(directory / f"{split}.{language}") for language in languages):
+            return read_test_set(find_split(directory, split, *languages))
+    if data.val_source:
+        return read_test_set(ParallelFiles(Path(data.val_source), Path(data.val_target)))
+    val = None if is_prepared(directory) and not data.files else read_corpus(data).val
+    if not val:
         raise UserError(
-            "the run was trained on the bundled corpus. To have its test set as files: scratchformer data tiny "
-            "--out text/tiny; then give --source text/tiny/test.en --reference text/tiny/test.de"
+            f"{data.directory or data.train_source}: no test or validation text; give --source and --reference"
         )
-    try:
-        return find_split(Path(data.directory), "test", data.source_language, data.target_language)
-    except UserError as error:
-        raise UserError(f"{error}; give --source and --reference") from None
+    return TestSet("the pairs held out of the training text", val.source, val.target)
 
 
 def texts_of(data: DataConfig) -> list[Path]:
@@ -59,14 +75,14 @@ def texts_of(data: DataConfig) -> list[Path]:
     return [*map(Path, data.files), *(Path(data.directory) / name for name in names if data.directory)]
 
 
-def read_parallel(files: ParallelFiles) -> tuple[list[str], list[str]]:
-    """The lines of two files that have equally many, blank ones included."""
+def read_test_set(files: ParallelFiles) -> TestSet:
+    """Read two files that have equally many lines, blank ones included."""
     source, target = map(read_lines, files)
     if len(source) != len(target):
         raise UserError(f"{files.source} has {len(source)} lines, {files.target} has {len(target)}")
     if not source:
         raise UserError(f"{files.source} and {files.target} are empty: no translations to score")
-    return source, target
+    return TestSet(os.path.abspath(files.source), source, target, files)
 
 
 @contextmanager
@@ -187,18 +203,18 @@ def comparison_as_text(comparisons: list[Comparison], name: str, other_name: str
 # Runs -----------------------------------------------------------------------------------------------------------------
 
 
-def shared_test_set(runs: Sequence[RunDirectory], source: Path | None, reference: Path | None) -> ParallelFiles:
+def shared_test_set(runs: Sequence[RunDirectory], source: Path | None, reference: Path | None) -> TestSet:
     """The given files, or the test set of all these runs, which must translate between the same languages."""
     data = [run.require().data for run in runs]
     languages = [f"from {each.source_language} to {each.target_language}" for each in data]
     for run, each in zip(runs, languages):
         if each != languages[0]:
             raise UserError(f"{runs[0].path} translates {languages[0]}, but {run.path} {each}: they cannot be compared")
-    files = [find_test_set(each, source, reference) for each in data]
-    for run, own in zip(runs, files):
-        if own != files[0] and read_parallel(own) != read_parallel(files[0]):
+    first, *others = [find_test_set(each, source, reference) for each in data]
+    for run, own in zip(runs[1:], others):
+        if own[1:3] != first[1:3]:
             raise UserError(f"{run.path}: its test text is not that of {runs[0].path}; give --source and --reference")
-    return files[0]
+    return first
 
 
 def translate(translator: Translator, sentences: list[str], title: str, beam: int, alpha: float) -> list[str]:
@@ -212,8 +228,8 @@ def with_conditions(scored: Evaluation, conditions: dict[str, Any], path: Path) 
     """The scores of a run, and by which checkpoint and which search they were reached."""
     record = conditions | scored.record
     text = (
-        "{n_sentences} sentences, beam {beam}, alpha {alpha:g}, length ratio {length_ratio:.3f}, brevity penalty "
-        "{brevity_penalty:.3f}"
+        "{n_sentences} sentences of {source}, beam {beam}, alpha {alpha:g}, length ratio {length_ratio:.3f}, "
+        "brevity penalty {brevity_penalty:.3f}"
     )
     lines = [
         scored.text,

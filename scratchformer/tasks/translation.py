@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Collection
+from typing import TYPE_CHECKING, Any, Collection, Sequence
 
 from scratchformer import config as configs
 from scratchformer.config import Config, DataConfig
@@ -82,7 +82,7 @@ def hold_out(pairs: Pairs) -> Corpus:
     return Corpus(chosen(pairs, train), chosen(pairs, val)._replace(n_empty=0), remark)
 
 
-def chosen(pairs: Pairs, indices: list[int]) -> Pairs:
+def chosen(pairs: Pairs, indices: Sequence[int]) -> Pairs:
     """The pairs with these indices."""
     source, target = ([side[index] for index in indices] for side in (pairs.source, pairs.target))
     numbers = [pairs.line_numbers[index] for index in indices]
@@ -113,7 +113,7 @@ def train_tokenizer(corpus: Corpus | Prepared, config: Config) -> Tokenizer:
 
 # Languages ------------------------------------------------------------------------------------------------------------
 
-LANGUAGE = re.compile(r".+\.([a-z]{2,3})(\.gz)?")
+LANGUAGE = re.compile(r".+\.([a-z]{2,3})")
 NO_LANGUAGES = ("csv", "log", "md", "raw", "ref", "src", "tgt", "tok", "trg", "tsv", "txt")
 
 
@@ -140,7 +140,7 @@ def follow_names(config: Config, named: Collection[str] = ()) -> tuple[Config, s
 
 def language_of(path: Path) -> str:
     """The language that a file's name ends with, as in train.en.gz, or ""."""
-    found = LANGUAGE.fullmatch(path.name)
+    found = LANGUAGE.fullmatch(path.name.removesuffix(".gz"))
     return found[1] if found and found[1] not in NO_LANGUAGES else ""
 
 

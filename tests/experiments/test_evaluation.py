@@ -2,14 +2,17 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from scratchformer import config as configs
+from scratchformer.config import DataConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.experiments import evaluation
 from scratchformer.experiments.paper_bleu import paper_bleu_and_gap
+from scratchformer.text import bundled
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory, load_run
@@ -89,7 +92,7 @@ def test_a_read_only_run_can_be_evaluated(cli, own_run, named, tmp_path):
     assert code == 0 and printed.startswith("BLEU ") and said.startswith("scores not recorded: ")
 
 
-def test_two_runs(cli, own_run, named, tmp_path):
+def test_two_runs(cli, own_run, named, test_files, tmp_path):
     other = RunDirectory(shutil.copytree(own_run.path, tmp_path / "other"))
     config = configs.load(other.config_file)
     other.write_config(configs.with_settings(config, {"decoding.beam": 2, "decoding.alpha": 1.0}))
@@ -109,22 +112,31 @@ def test_two_runs(cli, own_run, named, tmp_path):
     assert [kept["bleu"] for kept in other.read_evaluations()] == [result["against"]["bleu"]]
 
     printed = cli(*command, "--beam", 1).out
-    assert printed.count(f"{len(SOURCES)} sentences, beam 1, alpha 0.6, ") == 1, "alpha is each run's own"
-    assert printed.count(f"{len(SOURCES)} sentences, beam 1, alpha 1, ") == 1
+    assert (
+        printed.count(f"{len(SOURCES)} sentences of {test_files / 'test.en'}, beam 1, alpha 0.6, ") == 1
+    ), "alpha is each run's own"
+    assert printed.count(f"{len(SOURCES)} sentences of {test_files / 'test.en'}, beam 1, alpha 1, ") == 1
     assert f"{other.path}: step_00000003.safetensors, step 3\n" in printed and "seed:12345" in printed
 
 
-@pytest.mark.parametrize(
-    "data, complaint",
-    [
-        ({"directory": ""}, "scratchformer data tiny --out text/tiny"),
-        ({"train_source": "a", "train_target": "b"}, "give --source and --reference"),
-        ({}, "neither test.en nor test.en.gz"),
-    ],
-)
-def test_a_run_without_a_test_set(refused, own_run, nothing_is_translated, data, complaint):
-    said = refused("evaluate", with_data(own_run, **data).path)
-    assert complaint in said and "--source" in said and "--reference" in said
+def test_what_a_run_is_scored_on_without_test_files(corpus):
+    def found(**data):
+        test = evaluation.find_test_set(replace(DataConfig(), **data), None, None)
+        return test.name, test.source
+
+    texts = {f"train_{side}": str(corpus / f"train.{end}") for side, end in (("source", "en"), ("target", "de"))}
+    validation = {f"val_{side}": str(corpus / f"val.{end}") for side, end in (("source", "en"), ("target", "de"))}
+    lines = {split: (corpus / f"{split}.en").read_text().splitlines() for split in ("train", "val")}
+    assert found() == ("the bundled corpus, test", bundled.read_text("test").source)
+    assert found(directory=str(corpus)) == found(**texts, **validation) == (str(corpus / "val.en"), lines["val"])
+    assert found(**texts) == ("the pairs held out of the training text", lines["train"][19::20])
+
+
+def test_a_run_without_a_test_set(refused, own_run, nothing_is_translated, tmp_path):
+    for language in ("en", "de"):
+        (tmp_path / f"train.{language}").write_text("too few to hold some out\n" * 19)
+    said = refused("evaluate", with_data(own_run, directory=tmp_path).path)
+    assert "no test or validation text; give --source and --reference" in said
 
 
 def test_what_is_refused_before_anything_is_translated(

@@ -7,16 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Linear
 from scratchformer.nn.loss import batch_loss_backward, cross_entropy
 from scratchformer.tasks import start
-from scratchformer.tasks.translation import read_corpus, train_tokenizer
+from scratchformer.tasks.translation import chosen, follow_names, hold_out, read_corpus, train_tokenizer
 from scratchformer.text.batches import batches_in_order
+from scratchformer.text.corpora import Pairs
 from scratchformer.training import checkpoints
 from scratchformer.training.loop import stop_on_signals, train
+from scratchformer.training.run import RunDirectory
 from scratchformer.training.validation import validation_loss
 
 # One step -------------------------------------------------------------------------------------------------------------
@@ -139,15 +142,16 @@ def test_bleu_of_perfect_translations_is_100(begin, monkeypatch):
     assert trainer.goal.score(trainer)["bleu"] == pytest.approx(100)
 
 
-def test_without_validation_text_only_what_the_user_names_is_refused(cli, refused, corpus, tmp_path):
-    files = ["--train-source", corpus / "train.en", "--train-target", corpus / "train.de"]
-    small = ("vocab_size=60", "steps=2", "N=1", "d_model=16", "d_ff=16", "warmup=1")
-    command = ["train", "multi30k", *files, "--out", tmp_path / "run"]
-    command += [word for each in small for word in ("--set", each)]
-    said = refused(*command, "--set", "patience=3")
-    assert "training.patience=3 has no effect" in said and "give --val-source" in said
-    result = cli(*command)  # with the preset's score_every
-    assert result.code == 0 and "without validation text, nothing is validated, scored" in result.err
+def test_without_validation_text_pairs_are_held_out(cli, corpus, tmp_path):
+    small = ("vocab_size=6000", "steps=2", "N=1", "d_model=16", "d_ff=16", "validate_every=1", "h=2")
+    run = RunDirectory(tmp_path / "run")
+    command = ["train", corpus / "train.en", corpus / "train.de", "--out", run.path]
+    result = cli(*command, *(word for each in small for word in ("--set", each)))
+    assert result.code == 0 and "5 pairs, one in 20, are held out to validate with" in result.err
+    assert "the text is too short for so many: the vocabulary has " in result.err
+    assert run.require().model.vocab_size < 6000 and len(run.read_log("validation")) == 2
+    again = cli("train", "--resume", run.path, "--set", "steps=3")
+    assert again.code == 0 and "5 pairs, one in 20" in again.err
 
 
 # The text -------------------------------------------------------------------------------------------------------------
@@ -159,6 +163,40 @@ def test_the_tokenizer_learns_from_the_training_text_alone(small_config):
     assert corpus.val is not None
     alone = train_tokenizer(corpus._replace(val=None), config)
     assert train_tokenizer(corpus, config).serialized == alone.serialized
+
+
+def test_a_sentence_that_is_held_out_is_not_trained_on():
+    numbers = list(range(1, 101))
+    pairs = Pairs([f"source {n % 50}" for n in numbers], [f"target {n}" for n in numbers], numbers, 3)
+    train, val, remark = hold_out(pairs)
+    assert val.line_numbers == [20, 40, 60, 80, 100] and val.n_empty == 0 and train.n_empty == 3
+    assert not set(val.source) & set(train.source) and len(train.source) == 100 - 10
+    assert train.target[:2] == ["target 1", "target 2"] and "one in 20" in remark
+    assert hold_out(chosen(pairs, range(19))).val is None
+
+
+@pytest.mark.parametrize(
+    "files, settings, expected",
+    [
+        ("train.en train.fr", {}, "translates from en to fr"),
+        ("train.de.gz train.fr", {}, "translates from fr to de"),
+        ("train.cs train.fr", {}, "translates from cs to fr"),
+        ("train.de train.en train.fr val.en notes.txt", {}, ""),
+        ("train.cs train.fr", {"data.source_language": "fr", "data.target_language": "cs"}, ""),
+        ("train.cs train.en train.fr", {}, "has train.cs, train.en, train.fr; say which two"),
+        ("train.en", {}, ""),
+    ],
+)
+def test_languages_come_from_the_names_of_files(tmp_path, files, settings, expected):
+    for name in files.split():
+        (tmp_path / name).write_text("text\n")
+    config = configs.with_settings(configs.TINY, {"data.directory": str(tmp_path)} | settings)
+    if "say which" in expected:
+        with pytest.raises(UserError, match=expected):
+            follow_names(config, settings)
+        return
+    changed, told = follow_names(config, settings)
+    assert told.startswith(expected) if expected else (changed, told) == (config, "")
 
 
 # When to stop ---------------------------------------------------------------------------------------------------------
