@@ -4,6 +4,4 @@ import warnings
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # tqdm's, that its bar for notebooks is experimental, or that ipywidgets is missing
-    from tqdm.autonotebook import tqdm
-
-__all__ = ["tqdm"]
+    from tqdm.autonotebook import tqdm as tqdm  # noqa: F401

@@ -272,7 +272,7 @@ def test_runs_lists_the_sound_and_the_damaged(cli, own_run):
     loss = own_run.read_log("validation")[-1]["loss"]
     row = {str(own_run.path): [f"{loss:.3f}", "bleu", "12.35"], str(imported): ["-", "-"]}
     for cells in (first.split(), second.split()):
-        assert cells[1:4] == ["tiny", "translation", "12"] and cells[4:-4] == row[cells[0]] and cells[-3] == "MB"
+        assert cells[1:4] == ["tiny", "translation", "12"] and cells[4:-3] == row[cells[0]] and cells[-2] == "MB"
     assert last.startswith(f"{damaged}  damaged: {damaged}/config.toml: not a TOML file")
     assert cli("runs", own_run.figures.parent / "checkpoints").out.endswith("checkpoints: there is no run here\n")
 

@@ -15,13 +15,10 @@ def add(commands: Commands) -> None:
     parser.add_argument("file", type=path, metavar="FILE")
     parser = add_command(commands, "import", import_)
     llama = "llama: a directory of the Hugging Face Hub with a model of Llama's layout, or a .bin file of llama2.c"
-    kinds = (
-        f"torch: a state dict with the names that `export` writes (default); gpt2: OpenAI's published weights; {llama}"
-    )
+    kinds = f"torch: a state dict with the names of `export` (default); gpt2: OpenAI's published weights; {llama}"
     parser.add_argument("--from", choices=["torch", "gpt2", "llama"], default="torch", dest="kind", help=kinds)
     parser.add_argument("file", type=path, metavar="FILE", help="safetensors or torch.save; for llama its directory")
-    own = "for torch: config.toml with tokenizer.model beside it, if the file lacks the header that `export` writes"
-    add_option(parser, "--config FILE", path, own)
+    add_option(parser, "--config FILE", path, "for torch: a run's config.toml, if `export` did not write the file")
     add_option(parser, "--vocab FILE", path, "GPT-2's vocab.json")
     add_option(parser, "--merges FILE", path, "GPT-2's merges.txt")
     add_option(parser, "--heads N", setting("h"), "attention heads (default: as in GPT-2, one for 64 of d_model)")

@@ -38,14 +38,13 @@ def fill(args: argparse.Namespace) -> None:
     assert isinstance(model, TextEncoder) and isinstance(tokenizer, Tokenizer)
     filler = Filler(model, tokenizer, config.data.max_length, device)
     lines = InputLines([STANDARD_INPUT])
-    answer_at_once = not args.texts and lines.are_sent()
     if interactive := not args.texts and lines.are_typed():
         tell("Type a text with [MASK] and press Enter to fill it in; Ctrl-D ends.")
     with threadpool_limits(threads, "blas"):
         for index, text in enumerate(args.texts or lines):
             place = "the text" if len(args.texts) == 1 else f"text {index + 1}" if args.texts else lines.place(index)
             if not text.strip():
-                print(flush=answer_at_once)
+                print(flush=lines.are_sent())
                 continue
             try:
                 filled = filler.fill(text, args.top, place)
@@ -58,6 +57,6 @@ def fill(args: argparse.Namespace) -> None:
             for number, candidates in enumerate(filled.candidates, 1):
                 name = "[MASK]" if len(filled.candidates) == 1 else f"[MASK] {number}"
                 shown = ", ".join(f"{each.text} {each.probability:.3f}" for each in candidates)
-                print(printable(f"  {name}: {shown}"), flush=answer_at_once)
+                print(printable(f"  {name}: {shown}"), flush=lines.are_sent())
     if remark := filler.unknown.remark():
         tell(remark)

@@ -19,8 +19,6 @@ from scratchformer.config import Config, TrainingConfig
 from scratchformer.errors import UserError
 
 STANDARD_INPUT = Path("-")
-READ_AT_ONCE = 2**16
-"""Bytes to read from standard input at once: as many as a pipe of Linux holds, about a thousand lines."""
 
 if TYPE_CHECKING:
     from scratchformer.backends.device import Device
@@ -82,9 +80,8 @@ class InputLines:
 
     def are_sent(self) -> bool:
         """Return whether a program or a person sends lines to standard input; False if it is a file."""
-        if STANDARD_INPUT in self.files and sys.stdin is not None:
-            with suppress(OSError):
-                return not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
+        with suppress(OSError, AttributeError):
+            return STANDARD_INPUT in self.files and not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
         return False
 
     def __iter__(self) -> Iterator[str]:
@@ -108,7 +105,7 @@ class InputLines:
             raise UserError("standard input is closed")
         are_sent, number, rest, data = self.are_sent(), 0, b"", b"\n"
         while data:
-            data = sys.stdin.buffer.read1(READ_AT_ONCE)
+            data = sys.stdin.buffer.read1(2**16)  # type: ignore[union-attr]  # bytes: what a pipe of Linux holds
             *lines, rest = (rest + data).split(b"\n")
             if rest and not data:  # the last line has no line end
                 lines = [rest]

@@ -54,7 +54,9 @@ class NotebookFigure(Figure):
 
     @as_default_style
     def _repr_png_(self) -> bytes:
-        return image_of(self, "png", 80)
+        drawn = io.BytesIO()
+        self.savefig(drawn, format="png", dpi=80, facecolor="white")
+        return drawn.getvalue()
 
 
 @as_default_style
@@ -63,16 +65,11 @@ def save(figure: Figure, path: Path) -> Path:
     require_place(path)
     if path.suffix.lower() not in (".png", ".svg"):
         raise UserError(f"{path}: a figure is saved as .png or .svg, not as {path.suffix or 'a file without suffix'}")
-    with whole_file(path, "cannot write the figure") as file:
-        file.write(image_of(figure, path.suffix[1:].lower(), 150))
-    return path
-
-
-def image_of(figure: Figure, form: str, dots_per_inch: int) -> bytes:
-    """The figure on opaque white, in this format."""
     drawn = io.BytesIO()
-    figure.savefig(drawn, format=form, dpi=dots_per_inch, facecolor="white")
-    return drawn.getvalue()
+    figure.savefig(drawn, format=path.suffix[1:].lower(), dpi=150, facecolor="white")
+    with whole_file(path, "cannot write the figure") as file:
+        file.write(drawn.getvalue())
+    return path
 
 
 def save_in_run(figure: Figure, run: RunDirectory, name: str) -> Path:

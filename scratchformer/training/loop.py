@@ -110,9 +110,9 @@ def reason_to_stop(trainer: Trainer, interrupted: bool, began: float) -> str:
 
 
 class ProgressLog(tqdm):
-    """A progress bar in a terminal or a notebook, and elsewhere a line now and then.
+    """A progress bar in a terminal or a notebook, elsewhere a line now and then. What happens goes to log.jsonl, too.
 
-    What happens goes to log.jsonl, too. Validations and scores have lines of their own. Only the main rank writes.
+    Validations and scores have lines of their own. Only the main rank writes.
     """
 
     def __init__(self, trainer: Trainer) -> None:

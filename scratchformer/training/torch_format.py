@@ -10,7 +10,6 @@ import base64
 import importlib
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from safetensors.numpy import save as serialized
@@ -138,27 +137,19 @@ def export_run(run: RunDirectory, checkpoint: str | None, path: Path) -> Config:
 def import_run(path: Path, run: RunDirectory, settings: Path | None = None) -> None:
     """Make a run from a state dict, whose weights become its best checkpoint.
 
-    If the weights of an exported file are unchanged, the run translates exactly like the one that was exported.
-
-    settings  a run's config.toml, with tokenizer.model beside it, for a file without the header of an exported one
+    If the weights of an exported file are unchanged, the run translates exactly like the one that was exported. A file
+    without its header needs `settings`: a run's config.toml, with tokenizer.model beside it.
     """
     header, tensors = read_state(path)
     if settings:
         config, tokenizer = configs.load(settings), Tokenizer.load(settings.with_name("tokenizer.model"))
-        if config.data.task != "translation":
-            raise UserError(f"{settings}: is for {config.data.task}, but a state dict is imported for translation")
-        if tokenizer.vocab_size != config.model.vocab_size:
-            sizes = f"model.vocab_size={config.model.vocab_size}, but the tokenizer has {tokenizer.vocab_size} pieces"
-            raise UserError(f"{settings}: {sizes}")
         require_paper(config.model, f"{settings}: `import`")
+        if (config.data.task, config.model.vocab_size) != ("translation", tokenizer.vocab_size):
+            raise UserError(f"{settings}: not of a translator with {tokenizer.vocab_size} pieces, as its tokenizer has")
         progress = Progress(tokenizer_checksum=tokenizer.checksum)
     elif header.get("format") == FORMAT:
         progress, config = checkpoints.read_header(header, path)
-        try:
-            serialized = base64.b64decode(header["tokenizer"])
-        except (KeyError, ValueError) as error:
-            raise UserError(f"{path}: its header is damaged ({error!r})") from None
-        tokenizer = Tokenizer(serialized, str(path))
+        tokenizer = Tokenizer(base64.b64decode(header.get("tokenizer", "")), str(path))
         require_tokenizer(path, tokenizer, progress, path)
     else:
         raise UserError(f"{path}: lacks the header {FORMAT!r}, so name its configuration: --config RUN/config.toml")
@@ -172,12 +163,11 @@ def read_state(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
         with checkpoints.open_tensors(path) as file:
             return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}
     try:
-        torch: Any = importlib.import_module("torch")
-    except ImportError:
-        raise UserError(f"{path}: only PyTorch can read it: pip install torch, or save it as safetensors") from None
-    try:
+        torch = importlib.import_module("torch")
         state = torch.load(path, map_location="cpu", weights_only=True)  # runs no code that the file may hold
         return {}, {name: tensor.float().numpy() for name, tensor in state.items()}
+    except ImportError:
+        raise UserError(f"{path}: only PyTorch can read it: pip install torch, or save it as safetensors") from None
     except Exception as error:  # of many kinds
         raise UserError(f"{path}: not a state dict of tensors ({in_one_line(error):.100})") from None
 
@@ -214,15 +204,13 @@ def how_to_run(config: ModelConfig) -> str:
     D, words = config.d_model, [table for table in tables(config) if table.endswith("embedding")]
     table = 'side + "_embedding"' if len(words) > 1 else f'"{words[0]}"'
     positions = f"""\
-    channel = torch.arange({D})
-    angle = torch.arange(ids.shape[1]).double()[:, None] / 10000 ** (2 * (channel // 2) / {D})
-    positions = torch.where(channel % 2 == 0, angle.sin(), angle.cos()).float()
-"""
+    angle = torch.arange(ids.shape[1])[:, None] / 10000 ** (torch.arange(0, {D}, 2) / {D})
+    positions = torch.stack([angle.sin(), angle.cos()], 2).flatten(1)"""
     if config.positions == "learned":
-        positions = '    positions = model[side + "_positions"].weight[:ids.shape[1]]\n'
+        positions = '    positions = model[side + "_positions"].weight[:ids.shape[1]]'
     return f"""\
 def embed(side, ids):
-{positions}\
+{positions}
     return {D} ** 0.5 * model[{table}](ids) + positions
 
 
