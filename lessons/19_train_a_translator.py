@@ -34,9 +34,9 @@ from support.short_run import CONFIG, LAST, QUICK, ROOT, ShortRun
 
 # %% [markdown]
 # All parts are there: text, batches, model, loss, optimizer. Let's put them together and train. The model is that of
-# the preset `tiny`, 867,328 parameters, with a shorter schedule and smaller batches, so that this page can train it while
-# it is built. After 60 steps we look at the loss on sentences that the model has never seen, and at its translation of one
-# of them.
+# the preset `tiny`, 867,328 parameters, with a shorter schedule and smaller batches, so that this page can train it
+# while it is built. After 60 steps we look at the loss on sentences that the model has never seen, and at its
+# translation of one of them.
 
 # %%
 run = ShortRun()                        # the library's Trainer, step by step

@@ -53,8 +53,16 @@ def test_the_recording_is_what_make_demo_printed():
 
 def test_a_screen_is_what_a_terminal_shows():
     events = [[0.5, "one\r\n\r  5%|#  |"], [1.0, "\r 50%|## |"], [2.0, "\r         \rtwo\r\nabcdefghijkl\r\n"]]
+    events += [[3.0, "bar\r\n\rbelow\x1b[A\rBAR"], [4.0, "\r\n\rBELOW\r\n"]]
     played = record_demo.screens({"columns": 10, "events": events})
-    assert [row.rstrip() for row in played[-1].rows] == ["$ make demo", "one", "two", "abcdefghij", "kl", ""]
+    assert [row.rstrip() for row in played[-1].rows] == [
+        "$ make demo",
+        "one",
+        "two",
+        "abcdefghij",
+        "kl",
+        *("BAR", "BELOW", ""),
+    ]
     assert " 50%|## |" in [screen.rows[-1] for screen in played]
     assert [screen.at for screen in played] == sorted(screen.at for screen in played)
 

@@ -29,6 +29,7 @@ from support.drawing import DARK, LIGHT  # noqa: E402
 
 PICTURE, RECORDING = ROOT / "docs" / "demo.svg", ROOT / "benchmarks" / "results" / "demo.json"
 COLUMNS, ROWS = 112, 24
+UP = "\x1b[A"  # the cursor one row up
 SHOWN, PER_ROW, HELD = 10.0, 0.15, 8.0
 """Seconds of the picture: for the whole run, for each new row, and for the last rows before it starts again."""
 CHARACTER, LINE, MARGIN, TOP = 7.83, 17, 16, 42  # pixels
@@ -86,22 +87,25 @@ def screens(recording: dict[str, Any]) -> list[Screen]:
     """The screens of the picture, one for each new row and each progress bar kept."""
     columns, events = recording["columns"], recording["events"]
     speed = SHOWN / events[-1][0]
-    rows, column, waited = ["$ make demo", ""], 0, PER_ROW
+    rows, row, column, waited = ["$ make demo", ""], 1, 0, PER_ROW
     found = [Screen(0, 0, rows[:1])]
     for moment, text in events:
-        for character in text:
+        for character in text.replace(UP, UP[0]):
             if character == "\r":
                 column = 0
+            elif character == UP[0]:
+                row -= 1
             elif character == "\n":
-                found.append(Screen(moment * speed + waited, moment, list(rows)))
-                waited += PER_ROW
-                rows.append("")
-                column = 0
+                if row == len(rows) - 1:
+                    found.append(Screen(moment * speed + waited, moment, list(rows)))
+                    waited += PER_ROW
+                    rows.append("")
+                row, column = row + 1, 0
             else:
                 if column == columns:
-                    rows.append("")
-                    column = 0
-                rows[-1] = rows[-1][:column].ljust(column) + character + rows[-1][column + 1 :]
+                    rows.insert(row + 1, "")
+                    row, column = row + 1, 0
+                rows[row] = rows[row][:column].ljust(column) + character + rows[row][column + 1 :]
                 column += 1
         found.append(Screen(moment * speed + waited, moment, list(rows)))
     return found

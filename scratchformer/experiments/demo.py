@@ -45,6 +45,7 @@ def run_demo(out: Path) -> bool:
     else:
         trainer = start.begin(run, configs.preset("demo"))
     print(f"Training a Transformer made of NumPy arrays: {trainer.summary()}.", flush=True)
+    print(f"Meanwhile it translates: {WATCHED}", flush=True)
     began = time.perf_counter()
     with Watch(trainer) as watch:
         run.callbacks.append(watch)
@@ -83,7 +84,7 @@ class Watch:
         if event != "step" or values["step"] % (WATCHED_EVERY if not self.shown.disable else 4 * WATCHED_EVERY):
             return
         [translation] = self.translator.translate([WATCHED], beam=1)
-        text = f"step {values['step']}: {WATCHED} -> {translation}"
+        text = f"step {values['step']}: {translation}"
         if self.shown.disable:
             print(text, flush=True)
         else:

@@ -16,7 +16,7 @@ def test_demo_trains_translates_scores_and_can_be_run_again(tmp_path, small_conf
     monkeypatch.setattr("sys.argv", [".venv/bin/scratchformer", "demo"])
     demo.run_demo(tmp_path / "run")
     printed = capsys.readouterr().out
-    assert f"step 4: {demo.WATCHED} -> " in printed and "step 2:" not in printed
+    assert f"translates: {demo.WATCHED}\nstep 4: " in printed
     assert printed.count("  source      ") == demo.SENTENCES_SHOWN == printed.count("  reference   ")
     assert re.search(r"BLEU on test: +\d+\.\d", printed) and re.search(r"BLEU on test_compositional: +\d+\.\d", printed)
     assert re.search(r"Pronouns, test_coreference: +\d+\.\d% right", printed)

@@ -1,5 +1,6 @@
 """Training: one step, validation, when it stops, and what happens when it goes wrong."""
 
+import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,7 +18,7 @@ from scratchformer.tasks import start
 from scratchformer.tasks.translation import chosen, follow_names, hold_out, read_corpus, train_tokenizer
 from scratchformer.text.batches import batches_in_order
 from scratchformer.text.corpora import Pairs
-from scratchformer.training import checkpoints
+from scratchformer.training import checkpoints, loop
 from scratchformer.training.loop import stop_on_signals, train
 from scratchformer.training.run import RunDirectory
 from scratchformer.training.validation import validation_loss
@@ -197,6 +198,20 @@ def test_languages_come_from_the_names_of_files(tmp_path, files, settings, expec
         return
     changed, told = follow_names(config, settings)
     assert told.startswith(expected) if expected else (changed, told) == (config, "")
+
+
+# What the user sees ---------------------------------------------------------------------------------------------------
+
+
+def test_without_a_terminal_a_line_says_now_and_then_how_far_it_is(begin, monkeypatch, capfd):
+    train(begin(steps=4, score_every=0))
+    assert "of about" not in capfd.readouterr().err  # all within LINE_EVERY seconds
+    monkeypatch.setattr(loop, "LINE_EVERY", 0)
+    train(begin("lines", steps=4, score_every=0))
+    assert "step 2 of about 4: smoothed loss " in capfd.readouterr().err
+    train(begin("minutes", steps=1_000_000, minutes=0.005, eps_ls=0.0))
+    shown = re.findall(r"step \d+ of about (\d+): loss .*, 1 min left", capfd.readouterr().err)
+    assert shown and int(shown[-1]) < 10_000, "the minutes, not the steps, end it"
 
 
 # When to stop ---------------------------------------------------------------------------------------------------------
