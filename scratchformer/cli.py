@@ -28,7 +28,7 @@ TRACEBACK = "SCRATCHFORMER_TRACEBACK"
 
 COMMANDS = [
     *("train", "translate", "evaluate", "average", "export", "import", "generate", "fill", "gradcheck", "doctor"),
-    *("plot", "heads", "explore", "data", "config", "learn", "demo"),
+    *("runs", "plot", "heads", "explore", "data", "config", "learn", "demo"),
 ]
 
 

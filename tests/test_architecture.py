@@ -9,17 +9,18 @@ import scratchformer
 
 PACKAGE = Path(scratchformer.__file__).parent
 OPEN_TO_ALL = {"__init__", "__main__"}  # modules at the top, which may import everything
-UP_TO_DECODING = set("errors limits files config parallel nn backends text preparation decoding".split())
+UP_TO_DECODING = set("errors limits progress files config parallel nn backends text preparation decoding".split())
 MAY_IMPORT = {
     "errors": set(),
     "limits": set(),
+    "progress": set(),
     "files": {"errors"},
     "config": {"errors"},
     "parallel": {"errors", "limits"},
     "nn": {"errors", "limits", "config"},
     "backends": {"errors", "config", "nn", "parallel"},
     "text": {"errors", "files"},
-    "preparation": {"errors", "files", "parallel", "text"},
+    "preparation": {"errors", "progress", "files", "parallel", "text"},
     "decoding": {"errors", "config", "parallel", "nn", "backends", "text"},
     "training": UP_TO_DECODING,
     "tasks": UP_TO_DECODING | {"training"},

@@ -2,6 +2,7 @@ import configparser
 import contextlib
 import io
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import fields
@@ -80,6 +81,19 @@ def test_translate_standard_input_line_by_line(cli, trained, type_in):
     assert (code, said) == (0, "")
     assert printed.split("\n") == [*load_run(trained.path).translate(LINES), ""]
     assert len(printed.split("\n")) == len(LINES) + 1 and printed.split("\n")[1] == ""
+
+
+def test_translate_answers_a_pipe_before_it_ends(trained):
+    expected = [line.encode() + b"\n" for line in load_run(trained.path).translate(["a dog", "a cat", "a bird"])]
+    command = [sys.executable, "-m", "scratchformer", "translate", trained.path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+        process.stdin.write(b"a dog\na c")
+        assert process.stdout.readline() == expected[0]
+        process.stdin.write(b"at\n")
+        assert process.stdout.readline() == expected[1]
+        process.stdin.write(b"a bird")
+        process.stdin.close()
+        assert process.stdout.readline() == expected[2]
 
 
 def test_translate_files_in_their_order(cli, trained, tmp_path):
@@ -243,6 +257,24 @@ def test_plot(cli, own_run, figure):
     code, printed, said = cli("plot", own_run.path, figure)
     assert code == 0, said
     assert (own_run.figures / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_runs_lists_the_sound_and_the_damaged(cli, own_run):
+    imported, damaged = own_run.path.with_name("imported"), own_run.path.with_name("damaged")
+    shutil.copytree(own_run.path, imported)
+    (imported / "log.jsonl").unlink()
+    shutil.copytree(own_run.path, damaged)
+    (damaged / "config.toml").write_text("x =")
+    own_run.record_evaluation({"bleu": 12.345})
+    code, printed, _ = cli("runs", own_run.path.parent)
+    titles, first, second, last = printed.splitlines()
+    assert code == 0 and titles.split() == "run nearest preset task step val. loss last score size age".split()
+    loss = own_run.read_log("validation")[-1]["loss"]
+    row = {str(own_run.path): [f"{loss:.3f}", "bleu", "12.35"], str(imported): ["-", "-"]}
+    for cells in (first.split(), second.split()):
+        assert cells[1:4] == ["tiny", "translation", "12"] and cells[4:-3] == row[cells[0]] and cells[-2] == "MB"
+    assert last.startswith(f"{damaged}  damaged: {damaged}/config.toml: not a TOML file")
+    assert cli("runs", own_run.figures.parent / "checkpoints").out.endswith("checkpoints: there is no run here\n")
 
 
 # --- the entry point

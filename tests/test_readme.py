@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -80,7 +81,7 @@ def test_the_promised_pythons_are_those_of_ci():
 
 
 def test_the_python_example_learns_and_proves_itself(capsys, trained):
-    _, code = re.findall(r"```python\n(.*?)```", PAGES["docs/using.md"], re.DOTALL)
+    *_, code = re.findall(r"```python\n(.*?)```", PAGES["docs/using.md"], re.DOTALL)
     assert 'sf.load_run("runs/demo")' in code
     exec(code.replace("runs/demo", str(trained.path)), {})
     loss, *checks, translation = capsys.readouterr().out.splitlines()
@@ -90,7 +91,7 @@ def test_the_python_example_learns_and_proves_itself(capsys, trained):
 
 
 def test_the_training_in_python_trains(capsys, tmp_path, monkeypatch):
-    code, _ = re.findall(r"```python\n(.*?)```", PAGES["docs/using.md"], re.DOTALL)
+    code, *_ = re.findall(r"```python\n(.*?)```", PAGES["docs/using.md"], re.DOTALL)
     quick = {"training.steps": 3, "training.tokens_per_batch": 200, "model.d_model": 8, "model.d_ff": 8}
     monkeypatch.chdir(tmp_path)
     exec(code.replace('{"training.steps": 400}', str(quick)), names := {})
@@ -98,6 +99,19 @@ def test_the_training_in_python_trains(capsys, tmp_path, monkeypatch):
     assert len(names["losses"]) == 3 and float(loss) == names["losses"][-1] and int(n_parameters) > 1000
     copy = sf.load_model("runs/copy")
     assert np.array_equal(copy.model.store.data, names["trained"].model.store.data)
+
+
+def test_the_callbacks_pass_on_what_the_log_has(monkeypatch):
+    received = []
+    add_scalar = SimpleNamespace(add_scalar=lambda *what: received.append(what))
+    tracked = SimpleNamespace(log=lambda *what, step: received.append((*what, step)))
+    monkeypatch.setitem(sys.modules, "tensorboardX", SimpleNamespace(SummaryWriter=lambda path: add_scalar))
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda project: tracked))
+    _, code, _ = re.findall(r"```python\n(.*?)```", PAGES["docs/using.md"], re.DOTALL)
+    exec(code, names := {})
+    for callback in (names["to_tensorboard"], names["to_wandb"]):
+        callback("validation", {"step": 3, "loss": 2.5})
+    assert received == [("validation/loss", 2.5, 3), ({"validation/step": 3, "validation/loss": 2.5}, 3)]
 
 
 def test_public_names_are_imported_when_they_are_used():

@@ -15,9 +15,10 @@ def add(commands: Commands) -> None:
     parser.add_argument("file", type=path, metavar="FILE")
     parser = add_command(commands, "import", import_)
     llama = "llama: a directory of the Hugging Face Hub with a model of Llama's layout, or a .bin file of llama2.c"
-    kinds = f"torch: a file that `export` has written (default); gpt2: OpenAI's published weights; {llama}"
+    kinds = f"torch: a state dict with the names of `export` (default); gpt2: OpenAI's published weights; {llama}"
     parser.add_argument("--from", choices=["torch", "gpt2", "llama"], default="torch", dest="kind", help=kinds)
-    parser.add_argument("file", type=path, metavar="FILE", help="a safetensors file; for llama its directory")
+    parser.add_argument("file", type=path, metavar="FILE", help="safetensors or torch.save; for llama its directory")
+    add_option(parser, "--config FILE", path, "for torch: a run's config.toml, if `export` did not write the file")
     add_option(parser, "--vocab FILE", path, "GPT-2's vocab.json")
     add_option(parser, "--merges FILE", path, "GPT-2's merges.txt")
     add_option(parser, "--heads N", setting("h"), "attention heads (default: as in GPT-2, one for 64 of d_model)")
@@ -30,17 +31,18 @@ def export(args: argparse.Namespace) -> None:
     scratchformer export runs/tiny --to torch tiny.safetensors
     """
     from scratchformer.training.run import RunDirectory
-    from scratchformer.training.torch_format import export_run, how_to_load
+    from scratchformer.training.torch_format import export_run, how_to_load, how_to_run
 
     config = export_run(RunDirectory(args.path), args.checkpoint, args.file)
-    tell(f"{args.file}: written. To load it into PyTorch:")
-    print(how_to_load(config.model, args.file), end="")
+    tell(f"{args.file}: written. To load it into PyTorch and run it (docs/names.md has all names, and a translator):")
+    print(f"{how_to_load(config.model, args.file)}\n\n{how_to_run(config.model)}", end="")
 
 
 def import_(args: argparse.Namespace) -> None:
     """Make a run of weights from elsewhere.
 
     scratchformer import tiny.safetensors --out runs/imported
+    scratchformer import tuned.pt --config runs/tiny/config.toml --out runs/tuned
     scratchformer import --from gpt2 model.safetensors --vocab vocab.json --merges merges.txt --out runs/gpt2
     scratchformer import --from llama SmolLM2-135M --out runs/smollm
     """
@@ -49,6 +51,8 @@ def import_(args: argparse.Namespace) -> None:
     run = RunDirectory(args.out)
     if args.kind != "gpt2" and (args.vocab or args.merges or args.heads):
         raise UserError("--vocab, --merges and --heads are for --from gpt2")
+    if args.kind != "torch" and args.config:
+        raise UserError("--config is for --from torch")
     if args.kind == "llama":
         from scratchformer.training import published
 
@@ -64,6 +68,6 @@ def import_(args: argparse.Namespace) -> None:
     else:
         from scratchformer.training import torch_format
 
-        torch_format.import_run(args.file, run)
+        torch_format.import_run(args.file, run, args.config)
         command = "translate"
     print(f"{args.out}: a run with the weights of {args.file}; try scratchformer {command} {args.out}")

@@ -45,7 +45,7 @@ def fill(args: argparse.Namespace) -> None:
         for index, text in enumerate(args.texts or lines):
             place = "the text" if len(args.texts) == 1 else f"text {index + 1}" if args.texts else lines.place(index)
             if not text.strip():
-                print(flush=interactive)
+                print(flush=lines.are_sent())
                 continue
             try:
                 filled = filler.fill(text, args.top, place)
@@ -58,6 +58,6 @@ def fill(args: argparse.Namespace) -> None:
             for number, candidates in enumerate(filled.candidates, 1):
                 name = "[MASK]" if len(filled.candidates) == 1 else f"[MASK] {number}"
                 shown = ", ".join(f"{each.text} {each.probability:.3f}" for each in candidates)
-                print(printable(f"  {name}: {shown}"), flush=interactive)
+                print(printable(f"  {name}: {shown}"), flush=lines.are_sent())
     if remark := filler.unknown.remark():
         tell(remark)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
+import stat
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -45,10 +48,10 @@ def translate(args: argparse.Namespace) -> None:
     if args.nbest > options["beam"]:
         raise UserError(f"--nbest {args.nbest} must be at most the beam, {options['beam']}")
     lines = InputLines(args.files or [STANDARD_INPUT])
-    if interactive := lines.are_typed():
+    if lines.are_typed():
         tell("Type a sentence and press Enter to translate it; Ctrl-D ends.")
     search = partial(translator.stream, beam=options["beam"], alpha=options["alpha"], nbest=args.nbest)
-    stream = partial(search, interactive=interactive, place=lines.place)
+    stream = partial(search, pauses=lambda: lines.at_pause, place=lines.place)
     if trained.config.data.task == "parsing":
         from scratchformer.decoding.tree_parser import TreeParser  # only a parser needs it
 
@@ -58,7 +61,7 @@ def translate(args: argparse.Namespace) -> None:
     for number, best in enumerate(found, 1):
         for translation in best:
             beginning = f"{number}\t{translation.score:.4f}\t" if args.nbest > 1 else ""
-            print(beginning + translation.text, flush=interactive)
+            print(beginning + translation.text, flush=lines.are_sent())
     if remark := translator.unknown.remark():
         tell(remark)
 
@@ -69,10 +72,17 @@ class InputLines:
     def __init__(self, files: list[Path]) -> None:
         self.files = files
         self.first: list[tuple[int, Path]] = []  # the index of the first line of each file that was opened
+        self.at_pause = False  # whether the line after the last one that was read has not arrived yet
 
     def are_typed(self) -> bool:
         """Return whether a person types the lines, and waits for each translation."""
         return self.files == [STANDARD_INPUT] and sys.stdin is not None and sys.stdin.isatty()
+
+    def are_sent(self) -> bool:
+        """Return whether a program or a person sends lines to standard input; False if it is a file."""
+        with suppress(OSError, AttributeError):
+            return STANDARD_INPUT in self.files and not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
+        return False
 
     def __iter__(self) -> Iterator[str]:
         from scratchformer.text.corpora import read_lines
@@ -80,7 +90,7 @@ class InputLines:
         n_lines = 0
         for file in self.files:
             self.first.append((n_lines, file))
-            for line in standard_input() if file == STANDARD_INPUT else read_lines(file):
+            for line in self.standard_input() if file == STANDARD_INPUT else read_lines(file):
                 n_lines += 1
                 yield line
 
@@ -89,15 +99,23 @@ class InputLines:
         first, file = next(opened for opened in reversed(self.first) if opened[0] <= index)
         return f"{'standard input' if file == STANDARD_INPUT else file}, line {index - first + 1}"
 
-
-def standard_input() -> Iterator[str]:
-    if sys.stdin is None:
-        raise UserError("standard input is closed")
-    for number, line in enumerate(iter(sys.stdin.buffer.readline, b""), 1):
-        try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError:
-            raise UserError(f"standard input, line {number}: not UTF-8") from None
+    def standard_input(self) -> Iterator[str]:
+        """The lines of standard input. If they are sent, those that have arrived together end in a pause."""
+        if sys.stdin is None:
+            raise UserError("standard input is closed")
+        are_sent, number, rest, data = self.are_sent(), 0, b"", b"\n"
+        while data:
+            data = sys.stdin.buffer.read1(2**16)  # type: ignore[union-attr]  # bytes: what a pipe of Linux holds
+            *lines, rest = (rest + data).split(b"\n")
+            if rest and not data:  # the last line has no line end
+                lines = [rest]
+            for left, line in zip(reversed(range(len(lines))), lines):
+                number, self.at_pause = number + 1, are_sent and not left
+                try:
+                    yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\r")
+                except UnicodeDecodeError:
+                    raise UserError(f"standard input, line {number}: not UTF-8") from None
+        self.at_pause = False
 
 
 def search_options(args: argparse.Namespace, config: Config) -> dict[str, Any]:

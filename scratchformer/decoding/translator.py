@@ -33,6 +33,14 @@ def in_one_line(text: str) -> str:
     return text.translate(CONTROLS)
 
 
+def until_pause(sentences: Iterator[str], pauses: Callable[[], bool]) -> Iterator[str]:
+    """The next LINES_AT_ONCE sentences, or only those up to one after which `pauses()` is true."""
+    for sentence in islice(sentences, LINES_AT_ONCE):
+        yield sentence
+        if pauses():
+            return
+
+
 class Translation(NamedTuple):
     """score: log probability in nats over the length penalty, what translations of one sentence are ranked by."""
 
@@ -79,18 +87,18 @@ class Translator:
         beam: int = 4,
         alpha: float = 0.6,
         nbest: int = 1,
-        interactive: bool = False,
+        pauses: Callable[[], bool] = lambda: False,
         place: Callable[[int], str] = lambda index: f"sentence {index + 1}",
     ) -> Iterator[list[Translation]]:
         """The `nbest` best translations of each sentence, best first.
 
-        Reads and yields a chunk of lines at a time; `interactive` makes a chunk of each line. Raises UserError for a
-        sentence that is longer than MAX_TOKENS, than the model's table of learned positions or than memory allows, and
-        names it by `place`, a function of its index.
+        Reads and yields a chunk of lines at a time; a chunk also ends where `pauses()` says that the next line has not
+        arrived yet. Raises UserError for a sentence that is longer than MAX_TOKENS, than the model's table of learned
+        positions or than memory allows, and names it by `place`, a function of its index.
         """
         require_list(sentences)
         remaining, n_read, ops = iter(sentences), 0, self.device.frozen_ops()
-        while chunk := list(islice(remaining, 1 if interactive else LINES_AT_ONCE)):
+        while chunk := list(until_pause(remaining, pauses)):
             yield from self._chunk(chunk, beam, alpha, nbest, lambda index: place(n_read + index), ops)
             n_read += len(chunk)
 

@@ -1,7 +1,7 @@
 """Draw what a run has learnt: loss and BLEU, the learning rate, and attention.
 
-Each function returns a matplotlib Figure that belongs to no window and no backend; `save` writes it as PNG or SVG. The
-colours can be distinguished by colour-blind readers, and in grey.
+Each function returns a matplotlib Figure that belongs to no window and no backend. Jupyter shows it as the value of a
+cell, and `save` writes it as PNG or SVG. The colours can be distinguished by colour-blind readers, and in grey.
 """
 
 from __future__ import annotations
@@ -49,6 +49,16 @@ Entries = Sequence[dict[str, Any]]
 """Entries of a run's log, oldest first."""
 
 
+class NotebookFigure(Figure):
+    """A figure that Jupyter shows without pyplot."""
+
+    @as_default_style
+    def _repr_png_(self) -> bytes:
+        drawn = io.BytesIO()
+        self.savefig(drawn, format="png", dpi=80, facecolor="white")
+        return drawn.getvalue()
+
+
 @as_default_style
 def save(figure: Figure, path: Path) -> Path:
     """Write the figure, whole or not at all, as PNG (150 dots per inch) or SVG, on opaque white. -> path"""
@@ -85,7 +95,7 @@ def loss_figure(run: RunDirectory) -> Figure:
     steps, validations, bleus = (run.read_log(event) for event in ("step", "validation", "bleu"))
     if not steps:
         raise UserError(f"{run.path}: no step is logged yet: there is nothing to draw")
-    figure = Figure(figsize=(8, 6.5 if bleus else 4.5), layout="constrained")
+    figure = NotebookFigure(figsize=(8, 6.5 if bleus else 4.5), layout="constrained")
     ratios = [2, 1] if bleus else [1]
     loss_axes, *bleu_axes = figure.subplots(len(ratios), sharex=True, squeeze=False, height_ratios=ratios)[:, 0]
     losses, window = column(steps, "loss"), max(1, len(steps) // 50)
@@ -130,7 +140,7 @@ def schedule_figure(run: RunDirectory) -> Figure:
     peak = min(warmup, steps)
     at = np.unique(np.append(np.linspace(1, steps, 1000).astype(int), peak))
     rates = [scheduled(config, int(step)) for step in at]
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    figure = NotebookFigure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
     factor, shape = f"factor = {config.training.lr_factor:g}", "step$^{-0.5}$"
     name = f"equation 3: d_model = {config.model.d_model}, warmup = {warmup:,}, {factor}"
@@ -199,7 +209,7 @@ def attention_figure(translator: Translator, sentence: str, beam: int = 4, alpha
     side = min(1.6, max(0.8, height / N))  # of a head
     title = f"{' '.join(sentence.split())} → {attention.text}"
     families = [name for name in FONTS if name in fontManager.get_font_names()]
-    figure = Figure(figsize=(width + side * H + 1.2, max(height, side * N) + 0.8), layout="constrained")
+    figure = NotebookFigure(figsize=(width + side * H + 1.2, max(height, side * N) + 0.8), layout="constrained")
     halves = figure.add_gridspec(1, 2, width_ratios=[width, side * H + 1.2])
     axes = figure.add_subfigure(halves[0]).subplots()
     draw_matrix(axes, attention.weights[-1].mean(axis=0), 0, attention.weights.max())

@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 
 import requests
 import urllib3
-from tqdm import tqdm
 
 from scratchformer.errors import UserError, in_one_line
 from scratchformer.files import make_directory, user_error, whole_file
+from scratchformer.progress import tqdm
 
 Tell = Callable[[str], None]
 

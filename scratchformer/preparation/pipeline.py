@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 import sentencepiece
-from tqdm import tqdm
 
 from scratchformer.errors import UserError
 from scratchformer.files import locked, make_directory, replace_text, user_error
@@ -43,6 +42,7 @@ from scratchformer.preparation.prepared import (
     read_manifest,
     text_names,
 )
+from scratchformer.progress import tqdm
 from scratchformer.text.batches import EncodedPairs, crc32_of_ids, encode_and_filter
 from scratchformer.text.corpora import (
     Block,

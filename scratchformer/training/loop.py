@@ -11,10 +11,10 @@ from typing import Any, Iterator
 
 import numpy as np
 from threadpoolctl import threadpool_limits
-from tqdm import tqdm
 
 from scratchformer.errors import UserError
 from scratchformer.parallel.job import stop_signals
+from scratchformer.progress import tqdm
 from scratchformer.text.batches import steps
 from scratchformer.training.saving import require_loadable, save
 from scratchformer.training.trainer import Trainer
@@ -110,7 +110,7 @@ def reason_to_stop(trainer: Trainer, interrupted: bool, began: float) -> str:
 
 
 class ProgressLog(tqdm):
-    """A progress bar; where there is no terminal, a line now and then. What happens goes to log.jsonl, too.
+    """A progress bar in a terminal or a notebook, elsewhere a line now and then. What happens goes to log.jsonl, too.
 
     Validations and scores have lines of their own. Only the main rank writes.
     """
@@ -149,6 +149,8 @@ class ProgressLog(tqdm):
         self.total = n + round(left * n_done / elapsed)
         speed = f"{entry['target_tokens'] / entry['seconds']:.0f} tok/s"
         state = f"{self.loss_name} {entry['loss']:.3f}, lr {entry['learning_rate']:.1e}, {speed}"
+        if hasattr(self, "container"):  # a notebook's bar, which would keep the total that it began with
+            self.container.children[1].max = self.total
         self.set_postfix_str(state, refresh=False)
         self.update()
         if self.disable and time.perf_counter() - self.last_line > LINE_EVERY:

@@ -7,19 +7,22 @@ matrix. So each of its arrays is one or two of ours side by side, transposed. do
 from __future__ import annotations
 
 import base64
+import importlib
+import zipfile
 from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import save as serialized
 
+from scratchformer import config as configs
 from scratchformer.config import Config, ModelConfig
-from scratchformer.errors import UserError
+from scratchformer.errors import UserError, in_one_line
 from scratchformer.files import whole_file
 from scratchformer.nn.registry import require_paper
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import checkpoints
-from scratchformer.training.checkpoints import Checkpoint
+from scratchformer.training.checkpoints import Checkpoint, Progress
 from scratchformer.training.run import RunDirectory, read_trained, require_place, require_tokenizer
 
 FORMAT = "scratchformer for torch 1"
@@ -131,22 +134,42 @@ def export_run(run: RunDirectory, checkpoint: str | None, path: Path) -> Config:
     return trained.config
 
 
-def import_run(path: Path, run: RunDirectory) -> None:
-    """Make a run from an exported file, whose weights become its best checkpoint.
+def import_run(path: Path, run: RunDirectory, settings: Path | None = None) -> None:
+    """Make a run from a state dict, whose weights become its best checkpoint.
 
-    If they are unchanged, it translates exactly like the run that was exported.
+    If the weights of an exported file are unchanged, the run translates exactly like the one that was exported. A file
+    without its header needs `settings`: a run's config.toml, with tokenizer.model beside it.
     """
-    with checkpoints.open_tensors(path, FORMAT) as file:
-        header, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}
-    progress, config = checkpoints.read_header(header, path)
-    try:
-        serialized = base64.b64decode(header["tokenizer"])
-    except (KeyError, ValueError) as error:
-        raise UserError(f"{path}: its header is damaged ({error!r})") from None
-    tokenizer = Tokenizer(serialized, str(path))
-    require_tokenizer(path, tokenizer, progress, path)
+    header, tensors = read_state(path)
+    if settings:
+        config, tokenizer = configs.load(settings), Tokenizer.load(settings.with_name("tokenizer.model"))
+        require_paper(config.model, f"{settings}: `import`")
+        if (config.data.task, config.model.vocab_size) != ("translation", tokenizer.vocab_size):
+            raise UserError(f"{settings}: not of a translator with {tokenizer.vocab_size} pieces, as its tokenizer has")
+        progress = Progress(tokenizer_checksum=tokenizer.checksum)
+    elif header.get("format") == FORMAT:
+        progress, config = checkpoints.read_header(header, path)
+        tokenizer = Tokenizer(base64.b64decode(header.get("tokenizer", "")), str(path))
+        require_tokenizer(path, tokenizer, progress, path)
+    else:
+        raise UserError(f"{path}: lacks the header {FORMAT!r}, so name its configuration: --config RUN/config.toml")
     weights = from_torch(tensors, config.model, path)
     run.write_model(tokenizer, Checkpoint(weights, {}, progress, config))
+
+
+def read_state(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    """Read a state dict -> its header, and its tensors by name. The header is empty if `torch.save` wrote the file."""
+    if not zipfile.is_zipfile(path):
+        with checkpoints.open_tensors(path) as file:
+            return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}
+    try:
+        torch = importlib.import_module("torch")
+        state = torch.load(path, map_location="cpu", weights_only=True)  # runs no code that the file may hold
+        return {}, {name: tensor.float().numpy() for name, tensor in state.items()}
+    except ImportError:
+        raise UserError(f"{path}: only PyTorch can read it: pip install torch, or save it as safetensors") from None
+    except Exception as error:  # of many kinds
+        raise UserError(f"{path}: not a state dict of tensors ({in_one_line(error):.100})") from None
 
 
 def how_to_load(config: ModelConfig, path: Path) -> str:
@@ -160,6 +183,7 @@ def how_to_load(config: ModelConfig, path: Path) -> str:
     }
     embeddings = "".join(f'    "{table}": nn.Embedding({n}, {D}),\n' for table, n in rows.items())
     return f"""\
+import torch
 from safetensors.torch import load_file
 from torch import nn
 
@@ -172,4 +196,25 @@ model = nn.ModuleDict({{
 }})
 model.load_state_dict(load_file({str(path)!r}), strict=True)
 model.eval()
+"""
+
+
+def how_to_run(config: ModelConfig) -> str:
+    """The lines of Python that run the model which those of `how_to_load` have loaded."""
+    D, words = config.d_model, [table for table in tables(config) if table.endswith("embedding")]
+    table = 'side + "_embedding"' if len(words) > 1 else f'"{words[0]}"'
+    positions = f"""\
+    angle = torch.arange(ids.shape[1])[:, None] / 10000 ** (torch.arange(0, {D}, 2) / {D})
+    positions = torch.stack([angle.sin(), angle.cos()], 2).flatten(1)"""
+    if config.positions == "learned":
+        positions = '    positions = model[side + "_positions"].weight[:ids.shape[1]]'
+    return f"""\
+def embed(side, ids):
+{positions}
+    return {D} ** 0.5 * model[{table}](ids) + positions
+
+
+memory = model["encoder"](embed("source", torch.tensor([[5, 6, 1]])))  # ids of pieces; 1 ends a source
+states = model["decoder"](embed("target", torch.tensor([[2]])), memory)  # 2 begins a target
+scores = states @ model["{words[-1]}"].weight.T  # of each piece that may come next
 """

@@ -89,11 +89,11 @@ def test_nbest_of_each_sentence(translator):
     assert [best[0].text for best in found] == translator.translate(SENTENCES, beam=4)
 
 
-def test_an_interactive_stream_answers_each_line_before_it_reads_the_next(translator):
+def test_a_stream_answers_at_a_pause_before_it_reads_on(translator):
     read = []
-    lines = itertools.chain.from_iterable((read.append(line), line)[1:] for line in ["a dog", "a cat", "a bird"])
-    for number, _ in enumerate(translator.stream(lines, beam=1, interactive=True), 1):
-        assert len(read) == number
+    lines = itertools.chain.from_iterable((read.append(line), line)[1:] for line in SENTENCES[:6])
+    found = translator.stream(lines, beam=1, pauses=lambda: len(read) in (1, 4))
+    assert [len(read) for _ in found] == [1, 4, 4, 4, 6, 6]
 
 
 def test_a_sentence_that_is_too_long_is_named_by_its_place(begin, translator):

@@ -174,6 +174,10 @@ def test_a_translation_that_does_not_end_has_no_end_symbol(translator):
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
+def test_a_notebook_shows_a_figure(logged):
+    assert figures.loss_figure(logged(1))._repr_png_().startswith(b"\x89PNG")
+
+
 def test_files_that_cannot_be_written(logged, tmp_path):
     figure = figures.schedule_figure(logged(0))
     for name, complaint in {

@@ -14,7 +14,7 @@ from scratchformer.nn.attention import Mask
 from scratchformer.nn.transformer import Transformer
 from scratchformer.training import checkpoints
 from scratchformer.training.run import RunDirectory, load_run
-from scratchformer.training.torch_format import export_run, how_to_load, import_run, to_torch
+from scratchformer.training.torch_format import export_run, how_to_load, how_to_run, import_run, to_torch
 
 torch = pytest.importorskip("torch")
 PYTHON_BLOCKS = re.findall(
@@ -39,7 +39,8 @@ def run_lines(code, names=None):
 
 
 def test_the_documentation_shows_what_export_prints():
-    assert PYTHON_BLOCKS[0] == how_to_load(configs.preset("tiny").model, Path("model.safetensors"))
+    model = configs.preset("tiny").model
+    assert PYTHON_BLOCKS[0] == f"{how_to_load(model, Path('model.safetensors'))}\n\n{how_to_run(model)}"
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
@@ -48,7 +49,10 @@ def test_the_exported_modules_compute_the_same_states(changes, tmp_path):
     model.store.data[...] = random.normal(size=model.store.data.size) / 2
     path = tmp_path / "model.safetensors"
     save_file(to_torch(model.store.named_views(model.store.data), model.config), path)
-    theirs = run_lines(how_to_load(model.config, path))["model"]
+    names = run_lines(how_to_run(model.config), run_lines(how_to_load(model.config, path)))
+    theirs = names["model"]
+    logits, _ = model.forward(np.array([[5, 6, 1]]), np.array([[2]]))
+    np.testing.assert_allclose(names["scores"].detach(), logits, rtol=1e-4, atol=1e-4)
 
     x, y = (random.normal(size=(3, length, 8)).astype("float32") for length in (5, 4))
     lengths = np.array([5, 2, 4])
@@ -69,7 +73,7 @@ def test_the_exported_modules_compute_the_same_states(changes, tmp_path):
 def test_a_translation_through_pytorch_equals_ours(trained, tmp_path):
     run, path = peaky(trained, tmp_path), tmp_path / "model.safetensors"
     config = export_run(run, None, path)
-    names = run_lines(PYTHON_BLOCKS[1], run_lines(how_to_load(config.model, path)))
+    names = run_lines(how_to_load(config.model, path) + how_to_run(config.model) + PYTHON_BLOCKS[1])
     translator = load_run(run.path)
     sentences = ["the old dog sees a cat", "a bird", "the big cat and the old dog hears a bird"]
     expected = translator.translate(sentences, beam=1)
@@ -92,18 +96,40 @@ def peaky(trained, tmp_path):
     return run
 
 
-def test_weights_tuned_in_pytorch_come_back(cli, trained, tmp_path):
+@pytest.mark.parametrize("name", ["with_header.safetensors", "plain.safetensors", "plain.pt"])
+def test_weights_tuned_in_pytorch_come_back(cli, trained, tmp_path, name):
     from safetensors import safe_open
     from safetensors.torch import save_file
 
-    path, tuned = tmp_path / "model.safetensors", tmp_path / "tuned.safetensors"
+    path, tuned = tmp_path / "model.safetensors", tmp_path / name
     model = run_lines(how_to_load(export_run(trained, None, path).model, path))["model"]
     with torch.no_grad():
         model["decoder"].layers[0].multihead_attn.in_proj_weight[0, 1] += 1
-    save_file(model.state_dict(), tuned, safe_open(path, "pt").metadata())
-    assert cli("import", tuned, "--out", tmp_path / "again").code == 0
+    if tuned.suffix == ".pt":
+        torch.save(model.state_dict(), tuned)
+    else:
+        save_file(model.state_dict(), tuned, safe_open(path, "pt").metadata() if "with" in name else None)
+    options = [] if "with" in name else ["--config", trained.config_file]
+    assert cli("import", tuned, *options, "--out", tmp_path / "again").code == 0
     before, after = (load_run(run).model.parameters() for run in (trained.path, tmp_path / "again"))
     changed = {name: np.argwhere(before[name].data != after[name].data).tolist() for name in before}
     assert {name: where for name, where in changed.items() if where} == {
         "decoder.layers.0.cross_attention.q.weight": [[1, 0]]
     }
+
+
+def test_a_state_dict_that_does_not_fit_is_refused(refused, trained, tmp_path):
+    path, out = tmp_path / "model.safetensors", tmp_path / "again"
+    state = run_lines(how_to_load(export_run(trained, None, path).model, path))["model"].state_dict()
+    name = "encoder.layers.0.linear1.bias"
+    for changed, complaint in [
+        (state | {name: torch.zeros(5)}, f"{name} has shape (5,), the model's has (32,)"),
+        ({"model": state}, "not a state dict of tensors"),
+        (torch.zeros(3), "not a state dict of tensors"),
+        (Path("x"), "not a state dict of tensors"),
+    ]:
+        torch.save(changed, tmp_path / "changed.pt")
+        said = refused("import", tmp_path / "changed.pt", "--config", trained.config_file, "--out", out)
+        assert complaint in said and not out.exists()
+    torch.save(state, tmp_path / "plain.pt")
+    assert "--config RUN/config.toml" in refused("import", tmp_path / "plain.pt", "--out", out)

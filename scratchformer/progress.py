@@ -1,0 +1,7 @@
+"""A progress bar for a terminal or a notebook: `tqdm`. A notebook without ipywidgets counts as neither."""
+
+import warnings
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # tqdm's, that its bar for notebooks is experimental, or that ipywidgets is missing
+    from tqdm.autonotebook import tqdm as tqdm  # noqa: F401
