@@ -90,7 +90,8 @@ def step_each_micro_batch(w: Array, grads: Array, n_tokens: Array, d_model: int,
 
 def library_steps(w: Array, grads: Array, n_tokens: Array, d_model: int, warmup: int) -> Array:
     parameter = Parameter(w.copy())
-    model: Any = SimpleNamespace(store=ParameterStore({"w": parameter}), layer_offsets=list)
+    own = {"w": parameter}
+    model: Any = SimpleNamespace(store=ParameterStore(own), parameters=lambda: own, layer_offsets=list)
     parallel, optimizer = DataParallel(model, 1), Adam(model, BETAS, EPS)
     for step, (of_step, n) in enumerate(zip(grads, n_tokens), start=1):
         for grad in of_step:
