@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from scratchformer.errors import UserError
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.parameter import Layer, as_tuple
 
@@ -61,7 +62,7 @@ class GradientError(NamedTuple):
         )
 
 
-class BrokenContract(ValueError):
+class BrokenContract(UserError):
     """A layer's forward or backward does what `Layer` forbids."""
 
 
@@ -99,10 +100,10 @@ def gradcheck(
     some faults do not show. In the end, weights and gradients are what they were before.
 
     Raises: TypeError if parameters or inputs are float32, in which differences drown in rounding, or if an input holds
-    float arrays within a tuple, list or dict. BrokenContract, a ValueError, if forward returns no cache; if forward or
+    float arrays within a tuple, list or dict. BrokenContract, a UserError, if forward returns no cache; if forward or
     backward changes one of its arguments; if backward replaces the array of a gradient instead of adding into it, or
-    returns other gradients than one for each float input, of its shape. ValueError if backward fails with one, or if
-    the gradient drawn for the output is parallel to an input or parameter and would show nothing.
+    returns other gradients than one for each float input, of its shape. UserError if backward fails with a
+    ValueError. ValueError if the gradient drawn for the output is parallel to an input or parameter: it shows nothing.
     """
     draw = random_arrays(seed)
     inputs = tuple(value.copy() if is_float_array(value) else value for value in inputs)  # each of them moves alone
@@ -121,7 +122,9 @@ def gradcheck(
         upstream, of_inputs, of_weights, start = run_backward(layer, named_inputs, weights, grads, rng, draw)
         if len(of_inputs) != len(floats):
             returned = f"{len(of_inputs)} gradients" if of_inputs else "None"
-            raise BrokenContract(f"backward returns {returned}, and forward has {len(floats)} float inputs")
+            raise BrokenContract(
+                f"{type(layer).__name__}.backward returns {returned}, and forward has {len(floats)} float inputs"
+            )
 
         def loss() -> float:
             return float((layer.forward(*inputs, rng=rng)[0] * upstream).sum())
@@ -170,7 +173,7 @@ def forward_of(layer: Layer, *inputs: Any, rng: DropoutKey | None) -> tuple[np.n
 def backward_of(layer: Layer, dy: np.ndarray, cache: Any, grads: dict[str, np.ndarray], start: dict) -> tuple:
     """Run backward on gradients that start at these numbers -> the gradients of the inputs, those of the parameters
 
-    Raises ValueError with the line of the layer's code if shapes do not fit.
+    Raises UserError with the line of the layer's code if shapes do not fit.
     """
     for name, grad in grads.items():
         grad[...] = start[name]
@@ -179,7 +182,7 @@ def backward_of(layer: Layer, dy: np.ndarray, cache: Any, grads: dict[str, np.nd
     except ValueError as error:
         at = traceback.extract_tb(error.__traceback__)[-1]
         place = f"line {at.lineno} of {Path(at.filename).name}, `{at.line}`"
-        raise ValueError(f"{type(layer).__name__}.backward fails in {place}: {error}") from error
+        raise UserError(f"{type(layer).__name__}.backward fails in {place}: {error}") from error
     return () if gradients is None else as_tuple(gradients), [grads[name] - start[name] for name in grads]
 
 
@@ -208,7 +211,7 @@ def run_backward(
     Another call of forward and backward in between must make no difference, nor what the gradients were before.
     """
     inputs, arguments = named_inputs.values(), named_inputs | weights
-    with unchanged("forward", arguments):
+    with unchanged(f"{type(layer).__name__}.forward", arguments):
         y, cache = forward_of(layer, *inputs, rng=rng)
     upstream = draw(y.shape)
     require_not_parallel(upstream, arguments)
@@ -217,13 +220,13 @@ def run_backward(
     backward_of(layer, draw(other_y.shape), other_cache, grads, start=grads)
 
     start = {name: draw(grad.shape) for name, grad in grads.items()}
-    with unchanged("backward", arguments | {"dy": upstream, "the cache": cache}):
+    with unchanged(f"{type(layer).__name__}.backward", arguments | {"dy": upstream, "the cache": cache}):
         of_inputs, of_weights = backward_of(layer, upstream, cache, grads, start)
     for name, parameter in layer.parameters().items():
         if parameter.grad is not grads[name]:
             raise BrokenContract(
-                f"backward replaces {name}.grad by another array, so the optimizer never sees the gradient: "
-                "add into the array that is there, `.grad += ...`"
+                f"{type(layer).__name__}.backward replaces {name}.grad by another array, so the optimizer never sees "
+                "the gradient: add into the array that is there, `.grad += ...`"
             )
     return upstream, of_inputs, of_weights, start
 
