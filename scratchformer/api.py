@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Sequence
@@ -12,9 +13,11 @@ from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.decoding import generation
 from scratchformer.decoding.generation import Sampling
+from scratchformer.nn.gradient_cases import check_own
 from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.model import Model
 from scratchformer.nn.ops import using
+from scratchformer.nn.registry import with_file
 from scratchformer.tasks import start
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import loop
@@ -24,16 +27,24 @@ from scratchformer.training.run import RunDirectory, Trained, load_model
 
 
 def train(
-    config: Config | str, path: str | Path, callbacks: Sequence[Callable[[str, dict[str, Any]], None]] = ()
+    config: Config | str,
+    path: str | Path,
+    callbacks: Sequence[Callable[[str, dict[str, Any]], None]] = (),
+    check_gradients: bool = True,
 ) -> Trained:
     """Train a new run in the directory `path` -> its best model
 
     config     a configuration, or the name of a preset
     callbacks  called as callback(event, values) for each entry of the log: "step", "validation", "bleu", ...
+    check_gradients  refuse layers of yours whose backward is wrong; False if theirs are meant to differ
     """
+    config = configs.preset(config) if isinstance(config, str) else config
+    config = replace(config, model=with_file(config.model))
+    for remark in check_own(config.model) if check_gradients else ():
+        print(remark, file=sys.stderr)
     run = RunDirectory(Path(path))
     run.callbacks = list(callbacks)
-    loop.train(start.begin(run, configs.preset(config) if isinstance(config, str) else config))
+    loop.train(start.begin(run, config))
     run.unlock()
     return load_model(path)
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import scratchformer as sf
+from scratchformer.errors import UserError
 from scratchformer.nn.registry import LOADED, REGISTRY
 from scratchformer.training.run import load_model
 
@@ -101,6 +102,33 @@ def test_from_python(mine, tmp_path, capsys):
     sizes = {**SMALL, "steps": 4}
     exec(TRAIN.replace("**names}", f"**names, **{sizes}}}"), {})
     assert (tmp_path / "runs" / "mine" / "model.py").exists()
+
+
+def test_a_run_from_python_records_the_file_that_registers(cli, refused, mine, capfd):
+    """No command may run a script that registers layers and trains; `train --resume` then names a file."""
+    import my
+
+    settings = {**SMALL, "steps": 1, "norm": "my-rms"}
+    sf.train(sf.with_settings(sf.preset("tiny"), settings), "imported")
+    assert cli("translate", "imported", SENTENCE).code == 0
+    sf.register("norm", "my-rms", my.RMSNorm)
+    sf.train(sf.with_settings(sf.preset("tiny"), settings), "script")
+    assert "norm=my-rms: not registered by one file that is imported" in capfd.readouterr().err
+    del REGISTRY["norm"]["my-rms"]
+    LOADED.clear()
+    assert "train --resume RUN --model FILE" in refused("translate", "script", SENTENCE)
+    assert cli("train", "--resume", "script", "--model", "my.py").code == 0
+    assert cli("translate", "script", SENTENCE).code == 0
+
+
+def test_python_checks_gradients_unless_told_not_to(mine):
+    mine.write_text(FILE.replace("dn = dy * self.gamma.data", "dn = 2 * dy * self.gamma.data"), encoding="utf-8")
+    import my  # noqa: F401
+
+    config = sf.with_settings(sf.preset("tiny"), {**SMALL, "steps": 1, "norm": "my-rms"})
+    with pytest.raises(UserError, match="my.py: RMSNorm: backward is wrong for input 0"):
+        sf.train(config, "run")
+    sf.train(config, "run", check_gradients=False)
 
 
 def test_other_code_at_loading_is_said(cli, mine, trained):

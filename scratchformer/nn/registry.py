@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Callable
@@ -79,6 +80,9 @@ def register(kind: str, name: str, factory: Factory) -> None:
     if name in BUILT_IN[kind]:
         raise ValueError(f"{kind} {name!r} is the library's own: choose another name")
     REGISTRY[kind][name] = factory
+    caller = sys._getframe(1)
+    own_file = caller.f_code.co_name == "<module>" and caller.f_globals["__name__"] != "__main__"
+    REGISTERED_BY[kind, name] = sys.modules.get(caller.f_globals["__name__"]) if own_file else None
 
 
 def new_layer(kind: str, config: ModelConfig, init: np.random.Generator, dtype: str) -> Any:
@@ -87,7 +91,7 @@ def new_layer(kind: str, config: ModelConfig, init: np.random.Generator, dtype: 
     if kind == "attention" and name not in BUILT_IN[kind] and (config.h_kv or config.positions in INNER_POSITIONS):
         raise UserError(f"model.attention={name} has positions and heads of its own: set positions=none and h_kv=0")
     if name not in known:
-        remedy = "a file of yours can register more: --model FILE"
+        remedy = "a file of yours can register more: train --model FILE, or train --resume RUN --model FILE"
         if config.defined_in:
             remedy = f"{config.defined_in} registers none of this name"
         raise UserError(f"model.{kind}: no {name!r}{nearest(name, known)}; there are {', '.join(known)}; {remedy}")
@@ -123,6 +127,30 @@ def require_paper(config: ModelConfig, what: str, activations: tuple[str, ...] =
 
 LOADED: dict[Path, ModuleType] = {}
 """Files that were run in this process."""
+
+REGISTERED_BY: dict[tuple[str, str], ModuleType | None] = {}
+"""Setting and name of a user's layer -> the module that registers it as it is imported; None: anything else does."""
+
+
+def with_file(config: ModelConfig) -> ModelConfig:
+    """Let `defined_in` name the file that registers the user's layers, which a command must run to open the run.
+
+    The script that trains cannot be that file: it would train again. Without a file, a line on stderr says so.
+    """
+    own = {kind: getattr(config, kind) for kind in REGISTRY}
+    own = {kind: name for kind, name in own.items() if name in REGISTRY[kind].keys() - BUILT_IN[kind]}
+    if config.defined_in or not own:
+        return config
+    modules = {REGISTERED_BY.get(each) for each in own.items()}
+    module = modules.pop() if len(modules) == 1 else None
+    file = Path(getattr(module, "__file__", None) or "").resolve()
+    if module and file.is_file():
+        LOADED[file] = module
+        return replace(config, defined_in=str(file))
+    names = ", ".join(f"{kind}={name}" for kind, name in own.items())
+    problem = f"{names}: not registered by one file that is imported, so the command line cannot open the run"
+    print(f"{problem}; write such a file, then: train --resume RUN --model FILE", file=sys.stderr)
+    return config
 
 
 def own_model(name: str) -> type | None:
