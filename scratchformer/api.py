@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Sequence
@@ -33,7 +34,10 @@ def train(
     """
     run = RunDirectory(Path(path))
     run.callbacks = list(callbacks)
-    loop.train(start.begin(run, configs.preset(config) if isinstance(config, str) else config))
+    trainer = start.begin(run, configs.preset(config) if isinstance(config, str) else config)
+    for remark in trainer.remarks:
+        print(remark, file=sys.stderr)
+    loop.train(trainer)
     run.unlock()
     return load_model(path)
 

@@ -137,7 +137,7 @@ def test_a_run_keeps_its_number_of_threads(begin, small_config, same_run, monkey
         loop.train(trainer)
     monkeypatch.setattr(trainer_module, "share_of_cores", lambda ranks: now)
     assert finish(part.run, small_config()) == [
-        f"uses {then} threads, as before, so that no bit differs; --threads sets another number"
+        f"uses {then} thread{'s' * (then > 1)}, as before, so that no bit differs; --threads sets another number"
     ]
     same_run(part.run, whole.run)
     trainer, (remark,) = start.resume(part.run, small_config(threads=now, steps=13))
