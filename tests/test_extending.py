@@ -133,6 +133,47 @@ def test_layers_that_no_setting_chooses_are_named(cli, mine):
     assert "norm=my-rms" not in said
 
 
+WRONG = {
+    "input 0 (relative error": ("dn = dy * self.gamma.data", "dn = 2 * dy * self.gamma.data"),
+    "backward overwrites gamma.grad: add into it": ("self.gamma.grad += (dy", "self.gamma.grad[...] = (dy"),
+    "RMSNorm.forward must return (output, cache)": ("* x * scale, (x * scale, scale)", "* x * scale"),
+    "RMSNorm.backward replaces gamma.grad by another": ("self.gamma.grad += (dy", "self.gamma.grad = (dy"),
+}
+
+
+@pytest.mark.parametrize("complaint, change", WRONG.items())
+def test_a_wrong_backward_is_refused_before_training(refused, cli, mine, complaint, change):
+    mine.write_text(FILE.replace(*change), encoding="utf-8")
+    said = refused(*TRAIN_WITH_RMS, "--model", "my.py", "--out", "run")
+    assert f"{mine}: RMSNorm: " in said and complaint in said and not Path("run").exists()
+    checked = cli("gradcheck", "--model", "my.py")
+    assert checked.code and ("WRONG" in checked.out or complaint in checked.err)
+
+
+def test_a_model_with_a_wrong_backward_is_refused(refused, mine):
+    own = """
+class Wrong(sf.Transformer):
+    def states_backward(self, dstates, cache):
+        yield from super().states_backward(2 * dstates, cache)
+"""
+    mine.write_text(FILE + own, encoding="utf-8")
+    assert f"{mine}: Wrong: backward is wrong for" in refused(*TRAIN_WITH_RMS, "--model", "my.py:Wrong", "--out", "run")
+
+
+def test_a_layer_that_takes_no_small_size_is_trained_unchecked(cli, mine):
+    limit = "        assert config.d_model > 8, 'too small'\n        self.gamma, self.eps"
+    mine.write_text(FILE.replace("        self.gamma, self.eps", limit), encoding="utf-8")
+    said = cli(*TRAIN_WITH_RMS, "--set", "steps=1", "--model", "my.py", "--out", "run")
+    assert said.code == 0 and said.err.count(f"{mine}: RMSNorm: gradients were not checked: too small") == 1
+
+
+def test_her_layers_are_checked_by_the_command(refused, cli, mine):
+    Path("none.py").write_text("")
+    assert "none.py: registers no layers" in refused("gradcheck", "--model", "none.py")
+    checked = cli("gradcheck", "--model", "my.py")
+    assert checked.code == 0 and {"RMSNorm", "SwiGLU", "RotaryAttention"} <= set(checked.out.split())
+
+
 def test_a_missing_file_is_named_with_its_copy(refused, mine, trained):
     mine.unlink()
     LOADED.clear()

@@ -79,6 +79,11 @@ def train(args: argparse.Namespace) -> int:
     run, config = requested_run(args)
     if args.dry_run:
         return measure_cost(args, config)
+    if config.model.defined_in and not args.resume:
+        from scratchformer.nn.gradient_cases import check_own
+
+        for remark in check_own(config.model):
+            tell(remark)
     return train_as_ranks(args, run, config) if args.nproc > 1 else train_as_one(args, run, config, Communicator())
 
 

@@ -15,12 +15,15 @@ the gradients that are there, and another call before backward makes no differen
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from scratchformer.errors import UserError
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.parameter import Layer, as_tuple
 
@@ -59,8 +62,14 @@ class GradientError(NamedTuple):
         )
 
 
+class BrokenContract(UserError):
+    """A layer's forward or backward does what `Layer` forbids."""
+
+
 class GradientReport(list[GradientError]):
-    """One entry per float input and parameter."""
+    """One entry per float input and parameter; `reason` says why backward is wrong, if that is known."""
+
+    reason = ""
 
     @property
     def passed(self) -> bool:
@@ -73,7 +82,7 @@ class GradientReport(list[GradientError]):
         return max(self, key=lambda entry: np.inf if np.isnan(entry.error) else entry.error)
 
     def __str__(self) -> str:
-        return "\n".join(str(entry) for entry in self)
+        return "\n".join([*map(str, self), *filter(None, [self.reason])])
 
 
 def gradcheck(
@@ -91,10 +100,10 @@ def gradcheck(
     some faults do not show. In the end, weights and gradients are what they were before.
 
     Raises: TypeError if parameters or inputs are float32, in which differences drown in rounding, or if an input holds
-    float arrays within a tuple, list or dict. ValueError if forward or backward changes one of its arguments; if
-    backward replaces the array of a gradient instead of adding into it, or returns other gradients than one for each
-    float input, of its shape; or if the gradient drawn for the output is parallel to an input or parameter and would
-    show nothing.
+    float arrays within a tuple, list or dict. BrokenContract, a UserError, if forward returns no cache; if forward or
+    backward changes one of its arguments; if backward replaces the array of a gradient instead of adding into it, or
+    returns other gradients than one for each float input, of its shape. UserError if backward fails with a
+    ValueError. ValueError if the gradient drawn for the output is parallel to an input or parameter: it shows nothing.
     """
     draw = random_arrays(seed)
     inputs = tuple(value.copy() if is_float_array(value) else value for value in inputs)  # each of them moves alone
@@ -110,23 +119,71 @@ def gradcheck(
         for array in weights.values():
             if array.size and np.ptp(array) == 0:
                 array += 0.5 * draw(array.shape)
-        upstream, of_inputs, of_weights = run_backward(layer, named_inputs, weights, grads, rng, draw)
+        upstream, of_inputs, of_weights, start = run_backward(layer, named_inputs, weights, grads, rng, draw)
         if len(of_inputs) != len(floats):
             returned = f"{len(of_inputs)} gradients" if of_inputs else "None"
-            raise ValueError(f"backward returns {returned}, and forward has {len(floats)} float inputs")
+            raise BrokenContract(
+                f"{type(layer).__name__}.backward returns {returned}, and forward has {len(floats)} float inputs"
+            )
 
         def loss() -> float:
             return float((layer.forward(*inputs, rng=rng)[0] * upstream).sum())
 
-        return GradientReport(
+        def alone(start: dict) -> list:
+            _, cache = forward_of(layer, *inputs, rng=rng)
+            returned, of_weights = backward_of(layer, upstream, cache, grads, start)
+            return [*returned, *of_weights]
+
+        report = GradientReport(
             least_agreement(name, array, gradient, loss, directions, draw)
             for (name, array), gradient in zip((floats | weights).items(), [*of_inputs, *of_weights], strict=True)
         )
+        if not report.passed:
+            report.reason = reason_of([*of_inputs, *of_weights], alone, start)
+        return report
     finally:
         for name, parameter in parameters.items():
             parameter.data, parameter.grad = weights[name], grads[name]
         for array, earlier in before:
             array[...] = earlier
+
+
+def reason_of(found: list, alone: Callable[[dict], list], start: dict[str, np.ndarray]) -> str:
+    """Say why backward may have found wrong gradients; `alone(start)` are those of a call undisturbed."""
+
+    def differ(some: np.ndarray, others: np.ndarray) -> bool:
+        return not np.allclose(some, others, rtol=1e-6, equal_nan=True)
+
+    undisturbed, from_zero = alone(start), alone(dict.fromkeys(start, 0.0))
+    if any(map(differ, found, undisturbed)):
+        return "backward gives another result after a second forward: keep what it needs in the cache"
+    of_weights = zip(reversed(start), reversed(undisturbed), reversed(from_zero))
+    overwritten = [name for name, some, others in of_weights if differ(some, others)]
+    return f"backward overwrites {overwritten[0]}.grad: add into it, `.grad += ...`" if overwritten else ""
+
+
+def forward_of(layer: Layer, *inputs: Any, rng: DropoutKey | None) -> tuple[np.ndarray, Any]:
+    """Raises BrokenContract if forward returns anything but its output and a cache."""
+    result = layer.forward(*inputs, rng=rng)
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise BrokenContract(f"{type(layer).__name__}.forward must return (output, cache)")
+    return result
+
+
+def backward_of(layer: Layer, dy: np.ndarray, cache: Any, grads: dict[str, np.ndarray], start: dict) -> tuple:
+    """Run backward on gradients that start at these numbers -> the gradients of the inputs, those of the parameters
+
+    Raises UserError with the line of the layer's code if shapes do not fit.
+    """
+    for name, grad in grads.items():
+        grad[...] = start[name]
+    try:
+        gradients = layer.backward(dy, cache)
+    except ValueError as error:
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"line {at.lineno} of {Path(at.filename).name}, `{at.line}`"
+        raise UserError(f"{type(layer).__name__}.backward fails in {place}: {error}") from error
+    return () if gradients is None else as_tuple(gradients), [grads[name] - start[name] for name in grads]
 
 
 def require_float64(arrays: dict[str, Any]) -> None:
@@ -146,34 +203,32 @@ def run_backward(
     grads: dict[str, np.ndarray],
     rng: DropoutKey | None,
     draw: Draw,
-) -> tuple[np.ndarray, tuple, list[np.ndarray]]:
+) -> tuple[np.ndarray, tuple, list[np.ndarray], dict[str, np.ndarray]]:
     """Forward and backward, held to the contract of `Layer`.
 
-    -> the gradient drawn for the output; the gradients of the float inputs; those of the parameters
+    -> the gradient drawn for the output; the gradients of the float inputs; those of the parameters; where these began
 
     Another call of forward and backward in between must make no difference, nor what the gradients were before.
     """
     inputs, arguments = named_inputs.values(), named_inputs | weights
-    with unchanged("forward", arguments):
-        y, cache = layer.forward(*inputs, rng=rng)
+    with unchanged(f"{type(layer).__name__}.forward", arguments):
+        y, cache = forward_of(layer, *inputs, rng=rng)
     upstream = draw(y.shape)
     require_not_parallel(upstream, arguments)
     other_key = rng and rng._replace(step=rng.step + 1)
     other_y, other_cache = layer.forward(*(map_arrays(reordered, value) for value in inputs), rng=other_key)
-    layer.backward(draw(other_y.shape), other_cache)
+    backward_of(layer, draw(other_y.shape), other_cache, grads, start=grads)
 
     start = {name: draw(grad.shape) for name, grad in grads.items()}
-    for name, grad in grads.items():
-        grad[...] = start[name]
-    with unchanged("backward", arguments | {"dy": upstream, "the cache": cache}):
-        gradients = layer.backward(upstream, cache)
+    with unchanged(f"{type(layer).__name__}.backward", arguments | {"dy": upstream, "the cache": cache}):
+        of_inputs, of_weights = backward_of(layer, upstream, cache, grads, start)
     for name, parameter in layer.parameters().items():
         if parameter.grad is not grads[name]:
-            raise ValueError(
-                f"backward replaces {name}.grad by another array, so the optimizer never sees the gradient: "
-                "add into the array that is there, `.grad += ...`"
+            raise BrokenContract(
+                f"{type(layer).__name__}.backward replaces {name}.grad by another array, so the optimizer never sees "
+                "the gradient: add into the array that is there, `.grad += ...`"
             )
-    return upstream, () if gradients is None else as_tuple(gradients), [grads[name] - start[name] for name in grads]
+    return upstream, of_inputs, of_weights, start
 
 
 Draw = Callable[[tuple[int, ...]], np.ndarray]
@@ -208,12 +263,12 @@ def require_not_parallel(upstream: np.ndarray, arrays: dict[str, Any]) -> None:
 
 @contextmanager
 def unchanged(call: str, arguments: dict[str, Any]) -> Iterator[None]:
-    """Raises ValueError if the block changes an array in these arguments of forward or backward."""
+    """Raises BrokenContract if the block changes an array in these arguments of forward or backward."""
     before = [(name, array, array.copy()) for name, value in arguments.items() for array in arrays_in(value)]
     yield
     for name, array, copy in before:
         if not np.array_equal(array, copy, equal_nan=array.dtype.kind == "f"):
-            raise ValueError(f"{call} changes {name}: write in place only into arrays that {call} has made")
+            raise BrokenContract(f"{call} changes {name}: write in place only into arrays that {call} has made")
 
 
 def arrays_in(*things: Any) -> Iterator[np.ndarray]:
@@ -252,7 +307,7 @@ def least_agreement(
     """Try some random directions of `array`, in place, and report the one in which the gradient is furthest off."""
     if getattr(gradient, "shape", None) != array.shape:
         found = getattr(gradient, "shape", f"is a {type(gradient).__name__}")
-        raise ValueError(f"{name} has shape {array.shape}, and its gradient {found}")
+        raise BrokenContract(f"{name} has shape {array.shape}, and its gradient {found}")
     entries = []
     original = array.copy()
     for _ in range(directions):

@@ -17,10 +17,10 @@ from typing import Any, Callable, Iterator, NamedTuple
 import numpy as np
 
 from scratchformer.config import ModelConfig, nearest
-from scratchformer.errors import UserError
+from scratchformer.errors import UserError, in_one_line
 from scratchformer.nn.attention import CrossAttention, Mask, ScaledDotProductAttention, SelfAttention
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.gradcheck import GradientReport, gradcheck
+from scratchformer.nn.gradcheck import BrokenContract, GradientReport, gradcheck
 from scratchformer.nn.head_gate import GatedAttention, HeadGate
 from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.layers import (
@@ -37,10 +37,12 @@ from scratchformer.nn.layers import (
 from scratchformer.nn.llama import AlibiPositions, GroupedQueryAttention, RMSNorm, RotaryPositions, SwiGLU
 from scratchformer.nn.loss import Smoothing, batch_loss_backward, cross_entropy
 from scratchformer.nn.model import Model
+from scratchformer.nn.models import model_class
 from scratchformer.nn.next_word import NextWord
 from scratchformer.nn.ops import PAD, Ops, using
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Array, Layer, Parameter
+from scratchformer.nn.registry import BUILT_IN, REGISTRY, split_name
 from scratchformer.nn.residual import PostNorm, PreNorm
 from scratchformer.nn.sequence_layers import (
     Convolution,
@@ -67,13 +69,19 @@ class GradientCase(NamedTuple):
     make: Callable[[], tuple[Layer, tuple, DropoutKey | None]]
 
 
-def run(layers: list[str] | None = None) -> Iterator[tuple[GradientCase, GradientReport]]:
-    """Check the cases of these layers (None: all), one at a time as the caller asks for them."""
-    known = {case.layer for case in CASES}
+def run(layers: list[str] | None = None, file: str | None = None) -> Iterator[tuple[GradientCase, GradientReport]]:
+    """Check the cases of these layers (None: all), one at a time as the caller asks for them.
+
+    file  a user's, whose layers take the place of the library's
+    """
+    cases = list(own_cases(ModelConfig(defined_in=file), all_layers=True)) if file else CASES
+    known = {case.layer for case in cases}
+    if not known:
+        raise UserError(f"{file}: registers no layers")
     for name in layers or []:
         if name not in known:
             raise UserError(f"no layer {name!r}{nearest(name, sorted(known))}; there are {', '.join(sorted(known))}")
-    return ((case, check(case)) for case in CASES if layers is None or case.layer in layers)
+    return ((case, check(case)) for case in cases if layers is None or case.layer in layers)
 
 
 def check(case: GradientCase) -> GradientReport:
@@ -135,10 +143,10 @@ Build = Callable[[np.random.Generator, float], tuple]
 """(random, dropout) -> layer, *inputs"""
 
 
-def make(build: Build, dropout: float) -> tuple[Layer, tuple, DropoutKey | None]:
-    """Build the case from the first seed that keeps every ReLU away from its kink."""
+def make(build: Build, dropout: float, first: int = 0) -> tuple[Layer, tuple, DropoutKey | None]:
+    """Build the case from the first seed, from `first` on, that keeps every ReLU away from its kink."""
     rng = DropoutKey(seed=1, step=2, shard=3, site=4) if dropout else None
-    for seed in itertools.count():
+    for seed in itertools.count(first):
         random = np.random.default_rng(seed)
         layer, *inputs = build(random, dropout)
         with_random_vectors(layer, random)
@@ -563,3 +571,78 @@ def case(kind: type[Layer], description: str, build: Build, dropout: float) -> G
 
 
 CASES: list[GradientCase] = [case(*row, dropout) for row in TABLE for dropout in (0.0, 0.3)]
+
+
+# Layers of the user's -------------------------------------------------------------------------------------------------
+
+INPUTS: dict[str, tuple] = {"attention": (Mask(np.array([T, 2, 1]), causal=True),), "positions": (0,)}
+"""Kind of layer -> what its forward takes beside the vectors."""
+
+MODELS: dict[str, Callable[..., Build]] = {
+    "encoder-decoder": transformer,
+    "decoder": language_model,
+    "encoder": text_encoder,
+    "vision": partial(vision, B),
+}
+"""Architecture -> a model of it with its inputs."""
+
+OWN_SIZES: dict[str, Any] = {
+    **{"vocab_size": V, "N": 1, "d_model": 8, "d_ff": 12, "h": 2, "h_kv": 0, "d_k": None, "d_v": None},
+    **{"max_positions": 10, "image_size": 6, "patch_size": 2, "target_vocab_size": 0},
+}
+
+
+def own_cases(config: ModelConfig, all_layers: bool = False, seed: int = 0) -> Iterator[GradientCase]:
+    """The user's layers that the configuration chooses, or all of them, and a model of the user's, at small sizes."""
+
+    def sizes(dropout: float) -> ModelConfig:
+        rates: dict[str, Any] = dict.fromkeys(("P_drop", "attention_dropout", "relu_dropout"), dropout)
+        return replace(config, **OWN_SIZES, **rates)
+
+    def layer(factory: Any, random: np.random.Generator, dropout: float) -> Layer:
+        return factory(sizes(dropout), random, FLOAT64)
+
+    def model(random: np.random.Generator, dropout: float) -> tuple:
+        _, *inputs = MODELS[config.architecture]()(random, dropout)
+        return kind(sizes(dropout), seed, FLOAT64), *(each[::2] for each in inputs)  # without the empty sequence
+
+    kind = model_class(config)  # runs the user's file
+    builds: list[tuple[str, Build]] = [
+        (
+            factory.__name__ if isinstance(factory, type) else name,
+            on(partial(layer, factory), (B, T, 8), *INPUTS.get(part, ())),
+        )
+        for part, names in REGISTRY.items()
+        for name, factory in names.items()
+        if name not in BUILT_IN[part] and (all_layers or getattr(config, part) == name)
+    ]
+    if split_name(config.defined_in)[1]:
+        builds.append((kind.__name__, model))
+    for name, build in builds:
+        for dropout in (0.0, 0.3):
+            yield GradientCase(name, f"dropout {dropout}", partial(make, build, dropout, 100 * seed))
+
+
+def check_own(config: ModelConfig) -> list[str]:
+    """Refuse layers of the user's whose backward is wrong -> a line for each that could not be checked
+
+    Two seeds must say so: near the kink of a ReLU, finite differences mean nothing.
+    """
+    file, remarks = config.defined_in, list[str]()
+    for first, second in zip(own_cases(config), own_cases(config, seed=1)):
+        where = f"{split_name(file)[0]}: {first.layer}" if file else first.layer
+        try:
+            report = check(first)
+            report = report if report.passed else check(second)
+            if not report.passed and not math.isfinite(report.worst.numeric):
+                raise ValueError("at a small size, its output is not finite")
+        except BrokenContract as error:
+            raise UserError(f"{where}: {error}") from error
+        except Exception as error:  # such as a size that the layer does not take
+            remarks.append(f"{where}: gradients were not checked: {in_one_line(error)}")
+            continue
+        if not report.passed:
+            worst = report.worst
+            found = report.reason or f"backward is wrong for {worst.name} (relative error {worst.error:.1e})"
+            raise UserError(f"{where}: {found}; `sf.gradcheck` shows all")
+    return list(dict.fromkeys(remarks))

@@ -191,10 +191,11 @@ class ParameterStore:
                 raise ValueError(f"the model's store holds {name}, which the model no longer has: {anew}")
             data, grad = self.views[name]
             if parameter.data is not data or parameter.grad is not grad:
-                which = "data" if parameter.data is not data else "grad"
-                raise ValueError(
-                    f"{name}.{which} is not in the store any more: write into the array, `{which}[...] = ...`; {anew}"
-                )
+                if parameter.data is not data:
+                    which, remedy = "data", "write into the array, `data[...] = ...`"
+                else:
+                    which, remedy = "grad", "add into the array that is there, `.grad += ...`"
+                raise ValueError(f"{name}.{which} is not in the store any more: {remedy}; {anew}")
         if self.viewed[0] is not self.stored or self.viewed[1] is not self.grad:
             raise ValueError(f"an array of the model's store was replaced: write into it, `[...] = ...`; {anew}")
 

@@ -1363,7 +1363,7 @@ model, loss_sum = self.replicas[replica], 0.0
         (
             GRADCHECK,
             "    other_y, other_cache = layer.forward(*(map_arrays(reordered, value) for value in inputs), "
-            "rng=other_key)\n    layer.backward(draw(other_y.shape), other_cache)\n",
+            "rng=other_key)\n    backward_of(layer, draw(other_y.shape), other_cache, grads, start=grads)\n",
             "",
         ),
     ),

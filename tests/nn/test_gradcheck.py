@@ -276,6 +276,8 @@ def test_a_gradient_that_is_right_for_one_first_call_only_is_refused(kind, refus
     layer = kind(D, F, random, FLOAT64) if issubclass(kind, Linear) else kind()
     report = gradcheck(layer, random.normal(size=(B, T, D)), rng=DropoutKey(1, 1))
     assert wrong(report) == refused
+    reason = "backward overwrites weight.grad: add into it" if kind is Overwrites else "after a second forward: keep"
+    assert reason in str(report)
 
 
 class RemembersItsLastIds(Embedding):
@@ -347,9 +349,15 @@ class ChangesItsWeight(Linear):
         return super().forward(x)
 
 
+class ForgetsItsCache(Linear):
+    def forward(self, x, rng=None):
+        return super().forward(x)[0]
+
+
 @pytest.mark.parametrize(
     "kind, complaint",
     [
+        (ForgetsItsCache, r"ForgetsItsCache\.forward must return \(output, cache\)"),
         (Replaces, r"backward replaces bias\.grad by another array"),
         (CutsLoose, r"backward replaces bias\.grad by another array"),
         (ChangesDy, "backward changes dy"),
@@ -397,9 +405,15 @@ class ReturnsAList(Linear):
         return [super().backward(dy, cache)]
 
 
+class ForgetsToSum(Linear):
+    def backward(self, dy, cache):
+        self.bias.grad += dy
+
+
 @pytest.mark.parametrize(
     "kind, complaint",
     [
+        (ForgetsToSum, r"ForgetsToSum\.backward .*`self.bias.grad \+= dy`: .*shape \(9,\).* \(3,9\)"),
         (SummedGradient, r"input 0 has shape \(3, 6\), and its gradient \(6,\)"),
         (TwoGradientsForOneInput, "backward returns 2 gradients, and forward has 1 float inputs"),
         (ForgetsToReturn, "backward returns None, and forward has 1 float inputs"),

@@ -172,13 +172,15 @@ def test_a_parameter_that_is_gone_is_named():
         model.zero_grad()
 
 
-@pytest.mark.parametrize("which", ["data", "grad"])
-def test_an_array_that_was_replaced_is_named(which):
+@pytest.mark.parametrize(
+    "which, remedy", [("data", "write into the array"), ("grad", "add into the array that is there")]
+)
+def test_an_array_that_was_replaced_is_named(which, remedy):
     model = Transformer(SMALL, dtype=FLOAT64)
     name, parameter = list(model.parameters().items())[3]
     setattr(parameter, which, getattr(parameter, which).copy())
     for train in (lambda: Adam(model), model.zero_grad):
-        with pytest.raises(ValueError, match=rf"{name}\.{which} is not in the store any more"):
+        with pytest.raises(ValueError, match=rf"{name}\.{which} is not in the store any more: {remedy}"):
             train()
     model.rebuild_store()
     model.zero_grad()
