@@ -32,7 +32,7 @@ VERSIONS = ("right pairs", "shuffled pairs", "no source")
 
 def version_of(corpus: Corpus, version: str, seed: int) -> Corpus:
     """The corpus with its pairs as they are, with sources of other sentences in training, or with empty sources."""
-    train, val = corpus
+    train, val, _ = corpus
     if version == "shuffled pairs":
         order = np.random.default_rng(seed).permutation(len(train.source))
         train = train._replace(source=[train.source[i] for i in order])

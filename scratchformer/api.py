@@ -44,7 +44,10 @@ def train(
         print(remark, file=sys.stderr)
     run = RunDirectory(Path(path))
     run.callbacks = list(callbacks)
-    loop.train(start.begin(run, config))
+    trainer = start.begin(run, config)
+    for remark in trainer.remarks:
+        print(remark, file=sys.stderr)
+    loop.train(trainer)
     run.unlock()
     return load_model(path)
 

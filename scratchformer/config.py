@@ -293,8 +293,19 @@ KEYS = {key: key for key in ALL_KEYS} | {key.split(".")[1]: key for key in ALL_K
 def full_key(key: str) -> str:
     """`P_drop` -> `model.P_drop`"""
     if key not in KEYS:
-        raise UserError(f"no setting {shown(key)}{nearest(key, KEYS)}")
+        usual = f"; did you mean {USUAL_NAMES[key]!r}?" if key in USUAL_NAMES else nearest(key, KEYS)
+        raise UserError(f"no setting {shown(key)}{usual}")
     return KEYS[key]
+
+
+USUAL_NAMES = {
+    "dropout": "P_drop",
+    "lr": "learning_rate",
+    "batch_size": "tokens_per_batch",
+    "heads": "h",
+    "layers": "N",
+}
+"""Names that other programs use for some settings -> ours."""
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

@@ -53,6 +53,8 @@ REFUSED = [
     ("train --seed -1", "--seed: -1 must lie between 0"),
     ("train --minutes ''", "argument --minutes: '' is not a number"),
     ("train tiny 'two\nlines'", "tiny two\\nlines: give at most a preset, a text and its translation"),
+    ("train .", ".: is a directory; did you mean --data .?"),
+    ("train --set dropout=0.1", "no setting 'dropout'; did you mean 'P_drop'?"),
     ("train a.en a.de --data .", "a.en and a.de: give the training text once, here or by an option"),
     ("doctor --code --data .", "--code examines only the code"),
     ("gradcheck LayerNrom", "did you mean 'LayerNorm'"),

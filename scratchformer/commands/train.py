@@ -46,7 +46,7 @@ def add(commands: Commands) -> None:
     add_option(parser, "--out RUN", path, "the run's directory (default: runs/PRESET)")
     add_option(parser, "--resume RUN", path, "resume the run in this directory")
     add_option(parser, "--seed N", setting("seed"), "of weights, batches and dropout (default: 0)")
-    add_option(parser, "--minutes M", setting("minutes"), "stop after this much wall time")
+    add_option(parser, "--minutes M", setting("minutes"), "stop after this much wall time (0: do not)")
     add_machine(parser, "tf32", resumed="; with --resume as before")
     share = "each with its own GPU or its share of the cores"
     add_option(parser, "--nproc N", within(1, 1000), f"train with N processes on this machine, {share}", 1)
@@ -124,7 +124,13 @@ def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
 
 def take_words(args: argparse.Namespace) -> str:
     """Take the last two of two words or three as the training text -> the name of the preset"""
+    from scratchformer.tasks.translation import language_of
+
     *names, source, target = args.words if len(args.words) > 1 else [*args.words, None, None]
+    if len(args.words) == 1 and Path(args.words[0]).is_dir() and args.words[0] not in configs.PRESETS:
+        raise UserError(f"{args.words[0]}: is a directory; did you mean --data {shlex.quote(args.words[0])}?")
+    if [name for name in names if language_of(Path(name)) and Path(name).is_file()]:
+        raise UserError(f"{' '.join(args.words)}: training text is two files, such as a.en a.de")
     if len(names) > 1 or source in configs.PRESETS and not Path(source).exists():
         raise UserError(f"{' '.join(args.words)}: give at most a preset, a text and its translation")
     if source:
@@ -170,9 +176,9 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
             say(f"{run.path}: {remark}")
     else:
         config, message = adapt_to_data(config, args)
+        trainer = start.begin(run, config, ranks)
         if message:
             say(message)
-        trainer = start.begin(run, config, ranks)
         for remark in trainer.remarks:
             say(f"{run.path}: {remark}")
     say(f"{run.path}: {trainer.summary()}")
@@ -189,10 +195,15 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
     if not trainer.progress.step:
         say(f"{run.path}: {reason}, before the first step was done; {how_to_resume(args, run)}")
         return job.INTERRUPTED if reason == loop.INTERRUPTED else 0
-    name = shlex.quote(str(run.path))
+    unvalidated = trainer.progress.step % trainer.config.training.validate_every
+    if trainer.data.val is not None and unvalidated:
+        which = "--checkpoint last uses them" if run.checkpoints.best.exists() else "there is no best checkpoint"
+        say(f"{run.path}: the last {unvalidated} steps are not validated (training.validate_every); {which}")
+    name, done = shlex.quote(str(run.path)), trainer.progress.step >= trainer.config.training.steps
+    more = f" --set steps={2 * trainer.config.training.steps}" if done else ""
     say(
         f"{run.path}: {reason}; step {trainer.progress.step}, {trainer.progress.target_tokens} target tokens. "
         f"Now try: scratchformer {trainer.goal.command} {name}, scratchformer plot {name} loss; "
-        f"{how_to_resume(args, run)}"
+        f"{how_to_resume(args, run)}{more}"
     )
     return job.INTERRUPTED if reason == loop.INTERRUPTED else 0

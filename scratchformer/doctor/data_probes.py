@@ -12,7 +12,7 @@ from scratchformer.config import Config, DataConfig, TrainingConfig
 from scratchformer.doctor.findings import Finding, verdict
 from scratchformer.errors import UserError
 from scratchformer.tasks.task import Task
-from scratchformer.tasks.translation import has_validation_text, prepared_directory, read_corpus
+from scratchformer.tasks.translation import has_validation_text, prepared_directory, read_corpus, validation_files
 from scratchformer.text import bundled
 from scratchformer.text.batches import Batch, BatchPlan, Examples
 from scratchformer.text.corpora import Block, Pairs, ParallelFiles, find_split, plain_or_gz, read_pairs, stream_blocks
@@ -56,7 +56,10 @@ def read_text(data: DataConfig) -> Text:
         corpus = read_corpus(data)
         return Text(corpus.train, read_held_out(data, corpus.val))
     train, fraction = first_pairs(files)
-    val = read_pairs(*files_of(data, "val")) if has_validation_text(data) else None
+    held_out = validation_files(data)
+    if prepared_directory(data):
+        held_out = files_of(data, "val") if has_validation_text(data) else None
+    val = read_pairs(*held_out) if held_out else None
     sample = f"the first {FIRST_LINES:,} lines" if fraction < 1 else ""
     return Text(train, read_held_out(data, val), sample, fraction)
 

@@ -20,7 +20,7 @@ from scratchformer.experiments.paper_bleu import PaperScore, paper_bleu_and_gap
 from scratchformer.files import whole_file
 from scratchformer.preparation import is_prepared
 from scratchformer.tasks.task import Evaluation
-from scratchformer.tasks.translation import read_corpus
+from scratchformer.tasks.translation import read_corpus, validation_files
 from scratchformer.text import bundled
 from scratchformer.text.bleu import Scores, bleu_metric, corpus_scores, require_pairs
 from scratchformer.text.corpora import ParallelFiles, find_split, plain_or_gz, read_lines, require_distinct
@@ -55,12 +55,14 @@ def find_test_set(data: DataConfig, source: Path | None, reference: Path | None)
     if not data.names_text:
         return TestSet("the bundled corpus, test", *bundled.read_text("test")[:2])
     directory, languages = Path(data.directory), (data.source_language, data.target_language)
-    for split in ("test", "val") if data.directory else ():
-        if any(plain_or_gz(directory / f"{split}.{language}") for language in languages):
-            return read_test_set(find_split(directory, split, *languages))
-    if data.val_source:
-        return read_test_set(ParallelFiles(Path(data.val_source), Path(data.val_target)))
-    val = None if is_prepared(directory) and not data.files else read_corpus(data).val
+    if data.directory and any(plain_or_gz(directory / f"test.{language}") for language in languages):
+        return read_test_set(find_split(directory, "test", *languages))
+    if files := validation_files(data):
+        return read_test_set(files)
+    try:
+        val = None if is_prepared(directory) and not data.files else read_corpus(data).val
+    except UserError as error:
+        raise UserError(f"{error}; give --source and --reference") from None
     if not val:
         raise UserError(
             f"{data.directory or data.train_source}: no test or validation text; give --source and --reference"
@@ -179,7 +181,7 @@ def compare(hypotheses: list[str], others: list[str], references: list[str], lan
     comparisons = []
     for measure, (name, signature) in zip(metrics, signatures.items()):  # sacreBLEU names chrF chrF2
         theirs, ours = results[name]
-        intervals = [(float(each.mean - each.ci), float(each.mean + each.ci)) for each in (ours, theirs)]
+        intervals = [(float(each.mean - each.ci), min(100.0, float(each.mean + each.ci))) for each in (ours, theirs)]
         p_value = 1.0 if ours.score == theirs.score else ours.p_value  # sacreBLEU would say 1/1001
         comparisons.append(
             Comparison(measure, ours.score, intervals[0], theirs.score, intervals[1], p_value, str(signature))

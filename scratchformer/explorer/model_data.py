@@ -20,9 +20,9 @@ from scratchformer.experiments.heads import sentence_attention
 from scratchformer.nn.registry import require_paper
 from scratchformer.nn.sizes import parameter_counts
 from scratchformer.preparation.prepared import PreparedCorpus
-from scratchformer.tasks.translation import prepared_directory
+from scratchformer.tasks.translation import prepared_directory, validation_files
 from scratchformer.text.bundled import Example
-from scratchformer.text.corpora import find_split, read_lines
+from scratchformer.text.corpora import read_lines
 from scratchformer.text.tokenizer import EOS, UNK, Tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.run import RunDirectory, checkpoint_file, load_run
@@ -298,10 +298,10 @@ def examples(data: DataConfig) -> list[str]:
     try:
         if directory := prepared_directory(data):
             file = PreparedCorpus(directory).text_files("val").source
-        elif data.files:
-            file = Path(data.val_source)
+        elif files := validation_files(data):
+            file = files.source
         else:
-            file = find_split(Path(data.directory), "val", data.source_language, data.target_language).source
+            return EXAMPLES
         lines = (" ".join(line.split()) for line in read_lines(file))
     except UserError:  # the text has been moved
         return EXAMPLES

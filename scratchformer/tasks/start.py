@@ -12,6 +12,7 @@ from scratchformer import config as configs
 from scratchformer.backends import device as devices
 from scratchformer.backends.device import Device
 from scratchformer.config import Config
+from scratchformer.errors import UserError
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.tasks.task import task_named
 from scratchformer.training.run import RunDirectory, require_tokenizer, share_tokenizer
@@ -53,7 +54,9 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
         run.lock()
         configs.require_same(run.require(), config, run.config_file)
         path, found, remarks = find_newest(run, config)
-    progress = broadcast_progress(ranks, found)
+    progress, settings = broadcast_progress(ranks, found), config.training
+    if progress.step > settings.steps:
+        raise UserError(f"{run.path}: has done {progress.step} steps; training.steps={settings.steps} must not be less")
     tokenizer = share_tokenizer(run.read_tokenizer(config) if is_main else None, ranks)
     if path and tokenizer:
         require_tokenizer(run.tokenizer_file, tokenizer, progress, path)

@@ -47,12 +47,9 @@ def read_corpus(data: DataConfig) -> Corpus:
                 "and --val-source with --val-target"
             )
         train = ParallelFiles(Path(data.train_source), Path(data.train_target))
-        val = ParallelFiles(Path(data.val_source), Path(data.val_target)) if data.val_source else None
     else:
-        directory = Path(data.directory)
-        train, val = find_split(directory, "train", *languages), None
-        if any(plain_or_gz(directory / f"val.{language}") for language in languages):
-            val = find_split(directory, "val", *languages)
+        train = find_split(Path(data.directory), "train", *languages)
+    val = validation_files(data)
     by_side = data.task == "translation"  # other tasks read the source side only
     require_distinct(
         (f"{split} {side}" if by_side else split, path)
@@ -60,6 +57,21 @@ def read_corpus(data: DataConfig) -> Corpus:
         for side, path in (files._asdict().items() if files else ())
     )
     return Corpus(read_pairs(*train), read_pairs(*val)) if val else hold_out(read_pairs(*train))
+
+
+VALIDATION = ("val", "valid", "validation", "dev")
+"""Names that validation text may have in a directory."""
+
+
+def validation_files(data: DataConfig) -> ParallelFiles | None:
+    """The files to validate with that the configuration names, or that its directory has."""
+    if data.files:
+        return ParallelFiles(Path(data.val_source), Path(data.val_target)) if data.val_source else None
+    directory, languages = Path(data.directory), (data.source_language, data.target_language)
+    for split in VALIDATION:
+        if any(plain_or_gz(directory / f"{split}.{language}") for language in languages):
+            return find_split(directory, split, *languages)
+    return None
 
 
 HELD_OUT = 20, 1000
@@ -131,11 +143,15 @@ def follow_names(config: Config, named: Collection[str] = ()) -> tuple[Config, s
         found = languages_in(Path(data.directory), data.source_language, data.target_language)
     changes = {key: each for key, each in zip(languages, found) if each and key not in named}
     changed = configs.with_settings(config, changes)
-    if changed == config:
-        return config, ""
     source, target = changed.data.source_language, changed.data.target_language
-    other = "" if data.files else f"; --set source_language={target} --set target_language={source} turns it round"
-    return changed, f"translates from {source} to {target}, as the names of its files say{other}"
+    told = f"translates from {source} to {target}"
+    if data.files and not all(found):
+        told += ": the names of the files do not say; --set source_language=X --set target_language=Y does"
+    elif changed != config and not data.files:
+        told += f": --set source_language={target} --set target_language={source} turns it round"
+    elif unread := sorted(languages_of(Path(data.directory)) - {source, target}) if data.directory else []:
+        told += f", and does not read train.{', train.'.join(unread)}"
+    return changed, told
 
 
 def language_of(path: Path) -> str:
@@ -144,10 +160,14 @@ def language_of(path: Path) -> str:
     return found[1] if found and found[1] not in NO_LANGUAGES else ""
 
 
+def languages_of(directory: Path) -> set[str]:
+    """The languages X of the files train.X in a directory."""
+    return {language for path in directory.glob("train.*") if (language := language_of(path))}
+
+
 def languages_in(directory: Path, source: str, target: str) -> list[str]:
     """The two languages of a directory's training text. If one of them is `source` or `target`, it stays that."""
-    names = directory.glob("train.*") if directory.is_dir() else ()
-    found = sorted({language for path in names if (language := language_of(path))})
+    found = sorted(languages_of(directory))
     if {source, target} <= set(found) or len(found) < 2:
         return [source, target]  # if it is not there, reading it says so
     if len(found) > 2:

@@ -182,7 +182,8 @@ def find_file(directory: Path, name: str) -> Path:
     path = plain_or_gz(directory / name)
     if path is None or not path.is_file():  # a pipe would be waited for
         place = directory if directory.is_dir() else f"{directory}, which is not a directory"
-        raise UserError(f"neither {name} nor {name}.gz in {place}")
+        found = sorted(each.name for each in directory.glob("*.*"))[:6] if directory.is_dir() else []
+        raise UserError(f"neither {name} nor {name}.gz in {place}{'; it has ' * bool(found)}{', '.join(found)}")
     return path
 
 

@@ -29,13 +29,14 @@ def rates(config: Config, n_steps: int) -> tuple[float, float, float]:
 
 def contradictions(config: Config, n_steps: int) -> str:
     """Say in one line with which numbers of the schedule nothing can be learned; "" if there are none."""
-    share, peak, total = rates(config, n_steps)
+    training, (share, peak, total) = config.training, rates(config, n_steps)
     found = []
     if share > LIMITS["warm-up"]:
-        found.append(f"warm-up, {config.training.warmup:,} of {n_steps:,} steps ({share:.0%})")
+        found.append(f"warm-up, {training.warmup:,} of {n_steps:,} steps")
     if peak > LIMITS["peak learning rate"]:
-        found.append(f"peak learning rate, {peak:.2g} of the typical size of a weight")
-    if total < LIMITS["sum of learning rates"] and not config.training.pretrained:
+        larger = "a longer training.warmup" if training.schedule == "noam" else "a smaller training.learning_rate"
+        found.append(f"peak learning rate, {peak:.2g} of the typical size of a weight; {larger} helps")
+    if total < LIMITS["sum of learning rates"] and not training.pretrained:
         found.append(f"sum of learning rates, {total:.3g} times the typical size of a weight")
     return f"`scratchformer doctor` would fail this configuration: {'; '.join(found)}" if found else ""
 

@@ -196,7 +196,8 @@ class Trainer:
             bits = "the last bits may differ from those of an uninterrupted run"
             yield f"{n_threads} instead of {n_before} threads: {bits}"
         elif n_threads and n_before and n_threads != share_of_cores(self.ranks) * self.ranks.size:
-            yield f"uses {n_threads} threads, as before, so that no bit differs; --threads sets another number"
+            threads = f"{n_threads} thread{'s' * (n_threads > 1)}"
+            yield f"uses {threads}, as before, so that no bit differs; --threads sets another number"
         if self.data.remark:
             yield self.data.remark
         train, val = self.data.train, self.data.val

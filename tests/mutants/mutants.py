@@ -1405,11 +1405,7 @@ model, loss_sum = self.replicas[replica], 0.0
         "adam-trains-the-layers-of-yesterday",
         "Adam takes a model with a layer that its store does not hold, and never changes that layer.",
         f"{IN_PARAMETERS}a_layer_put_into_a_finished_model_is_refused_until_the_store_is_rebuilt",
-        (
-            OPTIM,
-            "self.store.require(model.parameters())",
-            "self.store.require(self.store.parameters)",
-        ),
+        (OPTIM, "self.store.require(model.parameters())", "self.store.require(self.store.parameters)"),
     ),
     mutant(
         "weights-in-other-code",

@@ -182,10 +182,9 @@ def test_a_sentence_that_is_held_out_is_not_trained_on():
         ("train.en train.fr", {}, "translates from en to fr"),
         ("train.de.gz train.fr", {}, "translates from fr to de"),
         ("train.cs train.fr", {}, "translates from cs to fr"),
-        ("train.de train.en train.fr val.en notes.txt", {}, ""),
-        ("train.cs train.fr", {"data.source_language": "fr", "data.target_language": "cs"}, ""),
+        ("train.de train.en train.fr val.en notes.txt", {}, "translates from en to de, and does not read train.fr"),
+        ("train.cs train.fr", {"data.source_language": "fr", "data.target_language": "cs"}, "translates from fr to cs"),
         ("train.cs train.en train.fr", {}, "has train.cs, train.en, train.fr; say which two"),
-        ("train.en", {}, ""),
     ],
 )
 def test_languages_come_from_the_names_of_files(tmp_path, files, settings, expected):
@@ -197,7 +196,8 @@ def test_languages_come_from_the_names_of_files(tmp_path, files, settings, expec
             follow_names(config, settings)
         return
     changed, told = follow_names(config, settings)
-    assert told.startswith(expected) if expected else (changed, told) == (config, "")
+    assert told.startswith(expected)
+    assert f"from {changed.data.source_language} to {changed.data.target_language}" in told
 
 
 # What the user sees ---------------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ def test_without_a_terminal_a_line_says_now_and_then_how_far_it_is(begin, monkey
 # When to stop ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("settings, expected", [("warmup=20", "warm-up, 20 of 12 steps (167%)"), ("warmup=6", "")])
+@pytest.mark.parametrize("settings, expected", [("warmup=20", "warm-up, 20 of 12 steps"), ("warmup=6", "")])
 def test_what_doctor_would_fail_is_said_once_when_a_training_begins(cli, small_settings, tmp_path, settings, expected):
     result = cli("train", "tiny", *small_settings, "--set", settings, "--set", "lr_factor=0.7", "--out", tmp_path / "r")
     remarks = [line for line in result.err.splitlines() if "`scratchformer doctor`" in line]

@@ -137,7 +137,7 @@ def test_a_run_keeps_its_number_of_threads(begin, small_config, same_run, monkey
         loop.train(trainer)
     monkeypatch.setattr(trainer_module, "share_of_cores", lambda ranks: now)
     assert finish(part.run, small_config()) == [
-        f"uses {then} threads, as before, so that no bit differs; --threads sets another number"
+        f"uses {then} thread{'s' * (then > 1)}, as before, so that no bit differs; --threads sets another number"
     ]
     same_run(part.run, whole.run)
     trainer, (remark,) = start.resume(part.run, small_config(threads=now, steps=13))
@@ -302,3 +302,8 @@ def test_a_polite_signal_saves_and_says_how_to_go_on(tmp_path, begin, train, sma
     last, expected = (checkpoints.load(one.checkpoints.of_step(n_steps + 3)) for one in (run, uninterrupted.run))
     assert all((last.weights[name] == array).all() for name, array in expected.weights.items())
     assert replace(last.progress, seconds=0) == replace(expected.progress, seconds=0)
+
+
+def test_fewer_steps_than_a_run_has_are_refused(own_run, small_config):
+    with pytest.raises(UserError, match="has done 12 steps; training.steps=5 must not be less"):
+        start.resume(own_run, small_config(steps=5))
