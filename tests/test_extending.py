@@ -273,3 +273,11 @@ def test_register_refuses_other_kinds_and_our_names():
         sf.register("mask", "mine", object)
     with pytest.raises(ValueError, match="norm 'rms' is the library's own"):
         sf.register("norm", "rms", object)
+
+
+def test_a_file_that_registers_no_layer_is_refused(refused, tmp_path):
+    (tmp_path / "none.py").write_text("x = 1\n")
+    said = refused("train", "tiny", "--model", tmp_path / "none.py", "--out", tmp_path / "run")
+    assert (
+        "none.py: registers no layers (sf.register); a model of yours is " in said and not (tmp_path / "run").exists()
+    )

@@ -95,7 +95,7 @@ def evaluate_translations(
     from scratchformer.experiments import evaluation
     from scratchformer.text.bleu import doubts
     from scratchformer.training.checkpoints import progress_of
-    from scratchformer.training.run import checkpoint_file, load_run
+    from scratchformer.training.run import checkpoint_file, load_model, translator_of
 
     data, found = runs[0][0].require().data, []
     test = evaluation.shared_test_set([run for run, _ in runs], args.source, args.reference)
@@ -103,7 +103,10 @@ def evaluate_translations(
     device, threads = machine_of(args)
     for index, (run, checkpoint) in enumerate(runs):
         search, file = search_options(args, run.require()), checkpoint_file(run.checkpoints, checkpoint)
-        translator, name = load_run(run.path, file, threads=threads, device=device), f"{run.path} ({file.stem})"
+        trained, name = load_model(run.path, file, threads=threads, device=device), f"{run.path} ({file.stem})"
+        if not test.files:
+            require_same_data(trained)
+        translator = translator_of(trained)
         conditions = {"checkpoint": printable(file.name), "step": progress_of(file).step} | search
         conditions |= {
             "source": printable(test.name),

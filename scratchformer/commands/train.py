@@ -79,7 +79,7 @@ def train(args: argparse.Namespace) -> int:
     run, config = requested_run(args)
     if args.dry_run:
         return measure_cost(args, config)
-    if config.model.defined_in and not args.resume:
+    if config.model.defined_in:
         from scratchformer.nn.gradient_cases import check_own
 
         for remark in check_own(config.model):

@@ -629,6 +629,8 @@ def check_own(config: ModelConfig) -> list[str]:
     Two seeds must say so: near the kink of a ReLU, finite differences mean nothing.
     """
     file, remarks = config.defined_in, list[str]()
+    if file and not any(own_cases(config, all_layers=True)):
+        raise UserError(f"{file}: registers no layers (sf.register); a model of yours is {file}:CLASS")
     for first, second in zip(own_cases(config), own_cases(config, seed=1)):
         where = f"{split_name(file)[0]}: {first.layer}" if file else first.layer
         try:

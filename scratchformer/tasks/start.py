@@ -52,6 +52,7 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
     path, found, remarks = None, None, list[str]()
     if is_main:
         run.lock()
+        run.checkpoints.directory.mkdir(exist_ok=True)  # some ways to copy a run leave an empty directory out
         configs.require_same(run.require(), config, run.config_file)
         path, found, remarks = find_newest(run, config)
     progress, settings = broadcast_progress(ranks, found), config.training

@@ -85,12 +85,14 @@ def hold_out(pairs: Pairs) -> Corpus:
     """
     n, (every, most) = len(pairs.source), HELD_OUT
     step = max(every, n // most)
-    held_out = set(pairs.source[step - 1 :: step])
-    val = [index for index in range(step - 1, n, step)]
+    val = range(step - 1, n, step)
+    held_out = {pairs.source[index] for index in val}
     train = [index for index in range(n) if pairs.source[index] not in held_out]
     if not val or not train:
         return Corpus(pairs, None)
     remark = f"no validation text is named: {len(val)} pairs, one in {step}, are held out to validate with"
+    if same := n - len(val) - len(train):
+        remark += f"; {same} more with the same sources are not trained on"
     return Corpus(chosen(pairs, train), chosen(pairs, val)._replace(n_empty=0), remark)
 
 
@@ -139,6 +141,7 @@ def follow_names(config: Config, named: Collection[str] = ()) -> tuple[Config, s
         return config, ""
     if data.files:
         found = [language_of(Path(path)) for path in (data.train_source, data.train_target)]
+        found = found if all(found) else ["", ""]
     else:
         found = languages_in(Path(data.directory), data.source_language, data.target_language)
     changes = {key: each for key, each in zip(languages, found) if each and key not in named}
@@ -155,8 +158,8 @@ def follow_names(config: Config, named: Collection[str] = ()) -> tuple[Config, s
 
 
 def language_of(path: Path) -> str:
-    """The language that a file's name ends with, as in train.en.gz, or ""."""
-    found = LANGUAGE.fullmatch(path.name.removesuffix(".gz"))
+    """The language that a file's name ends with, as in train.en.gz or train.en.txt, or ""."""
+    found = LANGUAGE.fullmatch(path.name.removesuffix(".gz").removesuffix(".txt"))
     return found[1] if found and found[1] not in NO_LANGUAGES else ""
 
 

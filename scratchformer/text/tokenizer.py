@@ -122,6 +122,8 @@ class Tokenizer:
                 **options,
             )
         except RuntimeError as error:
+            if "KeyboardInterrupt" in str(error):
+                raise KeyboardInterrupt from None
             for pattern, complaint in SIZE_COMPLAINTS.items():
                 if found := re.search(pattern, str(error)):
                     if fewer and int(found[1]) < vocab_size:

@@ -1,9 +1,11 @@
 """Training: one step, validation, when it stops, and what happens when it goes wrong."""
 
 import re
+import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -153,6 +155,24 @@ def test_without_validation_text_pairs_are_held_out(cli, corpus, tmp_path):
     assert run.require().model.vocab_size < 6000 and len(run.read_log("validation")) == 2
     again = cli("train", "--resume", run.path, "--set", "steps=3")
     assert again.code == 0 and "5 pairs, one in 20" in again.err
+    scored = cli("evaluate", run.path, "--beam", 1)
+    assert scored.code == 0 and "5 sentences of the pairs held out of the training text" in scored.out
+
+
+def test_pairs_that_were_trained_on_are_not_scored(cli, refused, corpus, small_settings, tmp_path):
+    text, run = Path(shutil.copytree(corpus, tmp_path / "text")), tmp_path / "run"
+    assert cli("train", *small_settings, "--data", text, "--out", run).code == 0
+    for language in ("en", "de"):
+        (text / f"val.{language}").unlink()
+    assert "was trained on other text than its files have now" in refused("evaluate", run)
+
+
+def test_a_run_without_its_empty_directory_can_be_resumed(begin, small_config):
+    run = begin().run
+    run.checkpoints.directory.rmdir()
+    trainer, _ = start.resume(run, small_config())
+    train(trainer)
+    assert run.checkpoints.best.exists()
 
 
 # The text -------------------------------------------------------------------------------------------------------------
@@ -172,7 +192,8 @@ def test_a_sentence_that_is_held_out_is_not_trained_on():
     train, val, remark = hold_out(pairs)
     assert val.line_numbers == [20, 40, 60, 80, 100] and val.n_empty == 0 and train.n_empty == 3
     assert not set(val.source) & set(train.source) and len(train.source) == 100 - 10
-    assert train.target[:2] == ["target 1", "target 2"] and "one in 20" in remark
+    assert train.target[:2] == ["target 1", "target 2"]
+    assert "one in 20" in remark and "5 more with the same sources are not trained on" in remark
     assert hold_out(chosen(pairs, range(19))).val is None
 
 
