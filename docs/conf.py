@@ -32,8 +32,7 @@ myst_heading_anchors = 4
 myst_links_external_new_tab = False
 
 autodoc_member_order = "bysource"
-# matplotlib writes a method `set` into every subclass of Figure, with a docstring that docutils refuses
-autodoc_default_options = {"members": True, "show-inheritance": True, "exclude-members": "set"}
+autodoc_default_options = {"members": True, "show-inheritance": True}
 autodoc_type_aliases = {"Array": "Array"}
 autodoc_mock_imports = ["cupy", "cupyx", "mpi4py", "ml_dtypes"]
 add_module_names = False

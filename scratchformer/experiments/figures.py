@@ -49,7 +49,7 @@ Entries = Sequence[dict[str, Any]]
 """Entries of a run's log, oldest first."""
 
 
-class NotebookFigure(Figure):
+class _NotebookFigure(Figure):
     """A figure that Jupyter shows without pyplot."""
 
     @as_default_style
@@ -95,7 +95,7 @@ def loss_figure(run: RunDirectory) -> Figure:
     steps, validations, bleus = (run.read_log(event) for event in ("step", "validation", "bleu"))
     if not steps:
         raise UserError(f"{run.path}: no step is logged yet: there is nothing to draw")
-    figure = NotebookFigure(figsize=(8, 6.5 if bleus else 4.5), layout="constrained")
+    figure = _NotebookFigure(figsize=(8, 6.5 if bleus else 4.5), layout="constrained")
     ratios = [2, 1] if bleus else [1]
     loss_axes, *bleu_axes = figure.subplots(len(ratios), sharex=True, squeeze=False, height_ratios=ratios)[:, 0]
     losses, window = column(steps, "loss"), max(1, len(steps) // 50)
@@ -140,7 +140,7 @@ def schedule_figure(run: RunDirectory) -> Figure:
     peak = min(warmup, steps)
     at = np.unique(np.append(np.linspace(1, steps, 1000).astype(int), peak))
     rates = [scheduled(config, int(step)) for step in at]
-    figure = NotebookFigure(figsize=(8, 4.5), layout="constrained")
+    figure = _NotebookFigure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
     factor, shape = f"factor = {config.training.lr_factor:g}", "step$^{-0.5}$"
     name = f"equation 3: d_model = {config.model.d_model}, warmup = {warmup:,}, {factor}"
@@ -209,7 +209,7 @@ def attention_figure(translator: Translator, sentence: str, beam: int = 4, alpha
     side = min(1.6, max(0.8, height / N))  # of a head
     title = f"{' '.join(sentence.split())} → {attention.text}"
     families = [name for name in FONTS if name in fontManager.get_font_names()]
-    figure = NotebookFigure(figsize=(width + side * H + 1.2, max(height, side * N) + 0.8), layout="constrained")
+    figure = _NotebookFigure(figsize=(width + side * H + 1.2, max(height, side * N) + 0.8), layout="constrained")
     halves = figure.add_gridspec(1, 2, width_ratios=[width, side * H + 1.2])
     axes = figure.add_subfigure(halves[0]).subplots()
     draw_matrix(axes, attention.weights[-1].mean(axis=0), 0, attention.weights.max())

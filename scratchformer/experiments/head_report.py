@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 
 from scratchformer.decoding.translator import Translator
 from scratchformer.experiments import heads
-from scratchformer.experiments.figures import ACCENT, DARK, LIGHT, NotebookFigure, as_default_style, draw_matrix, label
+from scratchformer.experiments.figures import ACCENT, DARK, LIGHT, _NotebookFigure, as_default_style, draw_matrix, label
 from scratchformer.experiments.heads import SentenceAttention
 from scratchformer.nn.attention import CrossAttention, SelfAttention
 from scratchformer.nn.head_gate import HeadGate, gated
@@ -426,7 +426,7 @@ def maps_figure(record: dict[str, Any]) -> Figure:
     """
     roles = record["roles"]
     n_lines, n_layers = -(-len(roles) // COLUMNS), len(roles[0]["scores"])
-    figure = NotebookFigure(figsize=(3.2 * COLUMNS, (0.4 * n_layers + 1.2) * n_lines), layout="constrained")
+    figure = _NotebookFigure(figsize=(3.2 * COLUMNS, (0.4 * n_layers + 1.2) * n_lines), layout="constrained")
     places = figure.subplots(n_lines, COLUMNS, squeeze=False).reshape(-1)
     for axes in places[len(roles) :]:
         axes.set_axis_off()
@@ -447,7 +447,7 @@ def maps_figure(record: dict[str, Any]) -> Figure:
 @as_default_style
 def pruning_figure(record: dict[str, Any]) -> Figure:
     """Draw loss (nats per target token) and BLEU over the number of heads removed, a line for each order."""
-    figure = NotebookFigure(figsize=(8, 6.5), layout="constrained")
+    figure = _NotebookFigure(figsize=(8, 6.5), layout="constrained")
     loss_axes, bleu_axes = figure.subplots(2, sharex=True)
     n = len(record["heads"])
     for name, curve in record["curves"].items():
