@@ -1,4 +1,4 @@
-"""A progress bar for a terminal or a notebook: `tqdm`. A notebook without ipywidgets counts as neither."""
+"""The progress bar `tqdm`, for a terminal or a notebook; a notebook without ipywidgets gets lines instead."""
 
 import warnings
 

@@ -123,7 +123,7 @@ def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
 
 
 def take_words(args: argparse.Namespace) -> str:
-    """Take the last two of two words or three as the training text -> the name of the preset"""
+    """Read the words `[PRESET] [SOURCE TARGET]`: the two files become the training text -> the name of the preset"""
     from scratchformer.tasks.translation import language_of
 
     *names, source, target = args.words if len(args.words) > 1 else [*args.words, None, None]

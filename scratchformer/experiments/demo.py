@@ -66,7 +66,7 @@ def run_demo(out: Path) -> bool:
 class Watch:
     """Translates one sentence now and then during the training, and shows the newest translation in its place.
 
-    Where there is no terminal, each takes a line, and there are fewer.
+    Without a terminal, it prints every fourth translation on a line of its own.
     """
 
     def __init__(self, trainer: Trainer) -> None:
