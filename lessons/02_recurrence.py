@@ -10,7 +10,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from exercises.numeric import numeric_gradient
+from support.numeric import numeric_gradient
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from support.drawing import Drawing
 from support.lesson import measure, recorded, same, show, table

@@ -11,7 +11,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from exercises.numeric import numeric_gradient
+from support.numeric import numeric_gradient
 from scratchformer.experiments.figures import ACCENT, COLOUR_MAP, DARK
 from scratchformer.nn.layers import Linear
 from support.drawing import Drawing

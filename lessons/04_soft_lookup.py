@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from exercises.numeric import numeric_gradient
+from support.numeric import numeric_gradient
 from support.drawing import Drawing, number
 from support.lesson import ROOT, same, show, table
 from support.noun_lookup import Lookup, noun_task

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from exercises.numeric import numeric_gradient
+from support.numeric import numeric_gradient
 from scratchformer.nn.ops import ops_of
 from support.drawing import Drawing
 from support.lesson import recorded, same, show, table

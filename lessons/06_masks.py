@@ -9,7 +9,7 @@
 # %% Imports
 import numpy as np
 
-from exercises.numeric import numeric_gradient
+from support.numeric import numeric_gradient
 from scratchformer.doctor.flow_probes import dependence_of
 from scratchformer.nn.attention import Mask
 from scratchformer.nn.ops import ops_of, using

@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import ListedColormap
 
-from exercises.numeric import numeric_gradient
+from support.numeric import numeric_gradient
 from scratchformer.experiments import heads
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.attention import CrossAttention, attention_weights

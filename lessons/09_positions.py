@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from exercises.numeric import numeric_gradient
+from support.numeric import numeric_gradient
 from scratchformer.nn.layers import LearnedPositions, sinusoids
 from support import position_pictures as pictures
 from support.lesson import same, show, table

@@ -11,7 +11,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from exercises.numeric import numeric_gradient
+from support.numeric import numeric_gradient
 from scratchformer.doctor.flow_probes import dependence_of
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.layers import FeedForward, Linear

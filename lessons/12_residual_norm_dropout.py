@@ -11,7 +11,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from exercises.numeric import numeric_gradient
+from support.numeric import numeric_gradient
 from scratchformer.config import ModelConfig
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.dropout import DropoutKey

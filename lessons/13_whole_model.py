@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from exercises.numeric import numeric_gradient
+from support.numeric import numeric_gradient
 from scratchformer.config import ModelConfig, preset
 from scratchformer.nn.attention import (
     CrossAttention,

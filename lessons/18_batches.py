@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import ListedColormap
 
-from exercises.numeric import numeric_gradient
+from support.numeric import numeric_gradient
 from scratchformer.config import TrainingConfig
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.loss import batch_loss_backward, cross_entropy

@@ -1,24 +1,18 @@
-"""From a wrong array to the mistake behind it.
+"""From a wrong array to the mistake behind it, for mistakes that nobody has foreseen.
 
-A diagnosis looks at all cases and seeds at once and names a cause only if it explains every one that is wrong. What an
-exercise knows of its own mistakes is asked before what is known of arrays in general.
+A cause is named only if it explains every case that is wrong.
 """
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from exercises.exercise import Named, Result, Values
-
-TOLERANCE = 1e-6
-"""The largest error of a right gradient, relative to its largest element; central differences reach about 1e-9."""
+from exercises.function import LETTERS
 
 CLOSE = 1e-3
 """An error below this is not a wrong formula: float32, say."""
@@ -30,28 +24,30 @@ MOST_AXES = 6
 """Of an array with more axes nobody tries out how they can be ordered, and which may be left out."""
 
 SMALLEST_SCALE = 1e-3
-"""Some true gradients are zero altogether; errors are then measured against this."""
+"""Some true values are zero altogether; errors are then measured against this."""
+
+POWERS = {2: "n * n", 1: "n", 0.5: "sqrt(n)", -0.5: "1 / sqrt(n)", -1: "1 / n", -2: "1 / (n * n)"}
 
 
 class Comparison(NamedTuple):
     """The learner's array beside the true one, in one case with one seed.
 
-    values        everything that has a name there, the true results among it
-    others        name -> true array of everything that the learner is to return
-    output_shape  of the function whose gradient is asked for, or of the result
-    one_with      names of other results that the learner returned in the same memory
+    axes   letters of its axes, if they are known
+    sizes  length of each axis of the arguments by its letter
+    where  parts of the input: words -> axes, mask
+    others all other true values of that call
     """
 
     name: str
     words: str
     seed: int
-    values: Values
     yours: np.ndarray
     truth: np.ndarray
-    others: dict[str, np.ndarray]
-    output_shape: tuple[int, ...]
-    tolerance: float = TOLERANCE
-    one_with: tuple[str, ...] = ()
+    axes: str
+    sizes: dict[str, int]
+    where: dict[str, tuple[str, np.ndarray]]
+    tolerance: float
+    others: dict[str, Any]
 
     @property
     def right(self) -> bool:
@@ -63,11 +59,15 @@ class Comparison(NamedTuple):
 
     def is_like(self, other: Any) -> bool:
         """Whether yours is this array, by the measure that decides about right and wrong."""
-        other = np.asarray(other)
-        return self.yours.shape == other.shape and error(self.yours, other) <= self.tolerance
+        return self.alike(self.yours, other, self.tolerance)
 
-    def ask(self, function: Named) -> Any:
-        return take(function, {**self.values, "yours": self.yours, "truth": self.truth})
+    @staticmethod
+    def alike(yours: Any, other: Any, tolerance: float) -> bool:
+        try:
+            yours, other = np.asarray(yours), np.asarray(other)
+        except ValueError:
+            return False
+        return yours.shape == other.shape and error(yours, other) <= tolerance
 
 
 def error(yours: np.ndarray, truth: np.ndarray) -> float:
@@ -75,22 +75,16 @@ def error(yours: np.ndarray, truth: np.ndarray) -> float:
 
     Of arrays that hold no floating-point numbers: 0 if they are equal, else 1.
     """
-    if truth.dtype.kind != "f":
+    if truth.dtype.kind != "f" or yours.dtype.kind not in "biuf":
         return float(not np.array_equal(yours, truth))
     if not truth.size:
         return 0.0
-    with np.errstate(invalid="ignore", over="ignore"):                             # yours may hold nan and inf
-        return float(np.abs(yours - truth).max() / max(np.abs(truth).max(), SMALLEST_SCALE))
-
-
-def take(function: Named, values: Values) -> Any:
-    """Call a function with the values that its parameters name."""
-    return function(*(values[name] for name in parameters(function)))
-
-
-@cache
-def parameters(function: Named) -> tuple[str, ...]:
-    return tuple(inspect.signature(function).parameters)
+    with np.errstate(invalid="ignore", over="ignore"):  # yours may hold nan and inf
+        same = yours == truth  # inf, too
+        return float(
+            np.where(same, 0, abs(yours - truth)).max()
+            / max(np.abs(truth[np.isfinite(truth)]).max(initial=0), SMALLEST_SCALE)
+        )
 
 
 # What is no array to compare ------------------------------------------------------------------------------------------
@@ -126,48 +120,31 @@ def as_array(value: Any, truth: np.ndarray) -> np.ndarray:
 # The diagnosis --------------------------------------------------------------------------------------------------------
 
 
-def diagnose(result: Result, comparisons: list[Comparison],
-             with_ones: Callable[[], list[Comparison]] | None = None) -> str:
-    """The cause, in words, of what is wrong with one result.
-
-    comparisons  all cases and seeds, at least one of them wrong
-    with_ones    the same comparisons with an upstream gradient of ones, for a result that is a gradient
-    """
-    wrong = [comparison for comparison in comparisons if not comparison.right]
+def narrowed(comparisons: list[Comparison], wrong: list[Comparison]) -> str:
+    """Where and by how much it is wrong, the most telling first."""
     with np.errstate(all="ignore"):
-        return next(causes(result, comparisons, wrong, with_ones))
+        return next(causes(comparisons, wrong))
 
 
-def causes(result: Result, comparisons: list[Comparison], wrong: list[Comparison],
-           with_ones: Callable[[], list[Comparison]] | None) -> Iterator[str]:
-    """All causes that explain it, the most telling first."""
-    yield from (words for words, symptom in result.symptoms.items() if all(one.ask(symptom) for one in wrong))
-    yield from (words for words, suspect in result.suspects.items()
-                if all(one.is_like(one.ask(suspect)) for one in wrong))
+def causes(comparisons: list[Comparison], wrong: list[Comparison]) -> Iterator[str]:
     yield from swapped(wrong)
     yield from wrong_shape(wrong)
+    if wrong[0].truth.dtype.kind in "US":
+        yield "another text"
     yield from not_finite(wrong)
     if wrong[0].truth.dtype.kind == "f":
-        yield from multiples(result, wrong)
-        yield from sum_of_terms(result, comparisons)
-        yield from two_mistakes(result, wrong)
-    yield from (words for words, where in result.regions.items()
-                if all(wrong_only_there(one, one.ask(where)) for one in wrong))
-    if with_ones:
-        yield from upstream_ignored(with_ones)
+        yield from multiples(wrong)
+    yield from parts(wrong)
+    yield from axes(wrong)
     yield from sometimes_right(comparisons, wrong)
     yield from close(wrong)
-    yield "wrong, and like no mistake that is known here: take one element and write out the sum that makes it"
+    yield "everywhere, and like no mistake that is known here: take one element and write out the sum that makes it"
 
 
 def swapped(wrong: list[Comparison]) -> Iterator[str]:
     for other in wrong[0].others:
-        if other != wrong[0].name and all(one.is_like(one.others[other]) for one in wrong):
-            if all(other in one.one_with for one in wrong):
-                yield (f"this is {other}, one and the same array: a change in place (-=, *=) changes both, so make "
-                       "a new one")
-            else:
-                yield f"this is {other}: the two are swapped"
+        if all(other in one.others and one.is_like(one.others[other]) for one in wrong):
+            yield f"this is {other}: the two are exchanged"
 
 
 def wrong_shape(wrong: list[Comparison]) -> Iterator[str]:
@@ -216,9 +193,9 @@ def not_finite(wrong: list[Comparison]) -> Iterator[str]:
             yield f"it holds {worst}: a division by 0, a logarithm of 0, or an exp that overflows"
 
 
-def multiples(result: Result, wrong: list[Comparison]) -> Iterator[str]:
+def multiples(wrong: list[Comparison]) -> Iterator[str]:
     """Yours is the truth times something."""
-    wrong = [one for one in wrong if np.abs(one.truth).max() > SMALLEST_SCALE * one.tolerance]
+    wrong = [one for one in wrong if np.abs(one.truth).max(initial=0) > SMALLEST_SCALE * one.tolerance]
     if not wrong:
         return
     if all(not one.yours.any() for one in wrong):
@@ -227,21 +204,18 @@ def multiples(result: Result, wrong: list[Comparison]) -> Iterator[str]:
     if all(one.is_like(-one.truth) for one in wrong):
         yield "the sign is flipped"
         return
-    for words, factor in result.factors.items():
-        if all(one._replace(yours=one.yours * one.ask(factor)).right for one in wrong):
-            yield f"{in_figures(wrong)}the factor {words} is missing"
-        elif all(one.is_like(one.truth * one.ask(factor)) for one in wrong):
-            yield f"{in_figures(wrong)}the factor {words} is there once too often"
-        elif all(one._replace(yours=one.yours * one.ask(factor)**2).right for one in wrong):
-            yield f"{in_figures(wrong)}divided by {words} where it should be multiplied, or the other way round"
-    yield from means_for_sums(wrong)
     ratios = [ratio(one) for one in wrong]
-    if all(one.is_like(c * one.truth) for one, c in zip(wrong, ratios)):
-        if max(ratios) - min(ratios) < TOLERANCE * abs(ratios[0]):
-            yield f"{ratios[0]:.4g} times what it should be, everywhere"
-        elif any(one.truth.size > 1 for one in wrong):                             # one number is always a multiple
-            yield (f"all elements are wrong by one factor, which depends on the case: {ratios[0]:.4g} for "
-                   f"{wrong[0].words}, {ratios[-1]:.4g} for {wrong[-1].words}")
+    if not all(one.is_like(c * one.truth) for one, c in zip(wrong, ratios)):
+        return
+    if max(ratios) - min(ratios) > 1e-6 * abs(ratios[0]):
+        yield from powers(wrong, ratios)
+    if max(ratios) - min(ratios) < 1e-6 * abs(ratios[0]):
+        yield f"{ratios[0]:.4g} times what it should be, everywhere"
+    elif any(one.truth.size > 1 for one in wrong):  # one number is always a multiple
+        yield (
+            f"all elements are wrong by one factor, which depends on the case: {ratios[0]:.4g} for "
+            f"{wrong[0].words}, {ratios[-1]:.4g} for {wrong[-1].words}"
+        )
 
 
 def ratio(one: Comparison) -> float:
@@ -249,71 +223,43 @@ def ratio(one: Comparison) -> float:
     return float((one.yours * one.truth).sum() / (one.truth**2).sum())
 
 
-def in_figures(wrong: list[Comparison]) -> str:
-    """How many times too large, if it is a number."""
-    one = wrong[0]
-    c = ratio(one)
-    return f"{c:.4g} times what it should be: " if one.is_like(c * one.truth) else ""
+def powers(wrong: list[Comparison], ratios: list[float]) -> Iterator[str]:
+    """The factor is a power of the length of an axis."""
+    letters = set.intersection(*(set(one.sizes) for one in wrong))
+    for letter, power in itertools.product(sorted(letters), POWERS):
+        if all(math.isclose(c, one.sizes[letter] ** power, rel_tol=1e-6) for one, c in zip(wrong, ratios)):
+            yield (
+                f"{ratios[0]:.4g} times what it should be: a factor {POWERS[power].replace('n', letter)} too many, "
+                f"{letter} being the number of axis {letter!r}"
+            )
 
 
-def means_for_sums(wrong: list[Comparison]) -> Iterator[str]:
-    """Divided by the size of an axis of the output, or of several."""
-    for part in (slice(0, 1), slice(1, 2), slice(-1, None), slice(-1), slice(None)):
-        sizes = [math.prod(one.output_shape[part]) for one in wrong]
-        if max(sizes) > 1 and all(one.is_like(one.truth / size) for one, size in zip(wrong, sizes)):
-            yield f"{in_figures(wrong)}divided by {sizes[0]}, a mean where the sum is meant"
+def parts(wrong: list[Comparison]) -> Iterator[str]:
+    """Wrong only in some part of the input, as padding."""
+    for words, (letters, _) in wrong[0].where.items():
+        if all(words in one.where and set(letters) <= set(one.axes) and only_there(one, *one.where[words])
+               for one in wrong):  # fmt: skip
+            yield f"only {words} is wrong"
 
 
-def sum_of_terms(result: Result, comparisons: list[Comparison]) -> Iterator[str]:
-    """Yours is a sum of the right terms, but not of each of them once."""
-    if not result.terms or any(one.yours.shape != one.truth.shape for one in comparisons):
+def only_there(one: Comparison, letters: str, mask: np.ndarray) -> bool:
+    order = sorted(range(len(letters)), key=lambda i: one.axes.index(letters[i]))
+    shape = [one.truth.shape[i] if letter in letters else 1 for i, letter in enumerate(one.axes)]
+    there = np.broadcast_to(mask.transpose(order).reshape(shape), one.truth.shape)
+    return bool(there.any() and not there.all()) and one._replace(yours=np.where(there, one.truth, one.yours)).right
+
+
+def axes(wrong: list[Comparison]) -> Iterator[str]:
+    """Wrong only at some indices of one axis, and at each of them in every case that has it."""
+    one = max(wrong, key=lambda each: each.truth.size)
+    if len(one.axes) != one.truth.ndim:
         return
-    terms = np.stack([np.concatenate([np.broadcast_to(one.ask(term), one.truth.shape).ravel() for one in comparisons])
-                      for term in result.terms.values()], axis=1)                  # (all elements, terms)
-    yours = np.concatenate([one.yours.ravel() for one in comparisons])
-    counts, _, rank, _ = np.linalg.lstsq(terms, yours, rcond=None)
-    if rank == len(result.terms) and error(terms @ counts, yours) <= comparisons[0].tolerance:
-        yield "; ".join(how_often(words, count) for words, count in zip(result.terms, counts)
-                        if abs(count - 1) > comparisons[0].tolerance)
-
-
-def two_mistakes(result: Result, wrong: list[Comparison]) -> Iterator[str]:
-    """Yours is a known wrong result, times something."""
-    for words, suspect in result.suspects.items():
-        suspected = [one._replace(truth=np.asarray(one.ask(suspect), dtype=float)) for one in wrong]
-        if any(one.yours.shape != one.truth.shape or not one.truth.any() for one in suspected):
-            continue
-        for factor_words, factor in result.factors.items():
-            if all(one._replace(yours=one.yours * one.ask(factor)).right for one in suspected):
-                yield f"two mistakes at once: {words}; and the factor {factor_words} is missing"
-        ratios = [ratio(one) for one in suspected]
-        if max(ratios) - min(ratios) < TOLERANCE * abs(ratios[0]) and all(
-                one.is_like(ratios[0] * one.truth) for one in suspected):
-            flipped = abs(ratios[0] + 1) < TOLERANCE
-            second = "the sign is flipped" if flipped else f"all of it is {ratios[0]:.4g} times that"
-            yield f"two mistakes at once: {words}; and {second}"
-
-
-def how_often(words: str, count: float) -> str:
-    if abs(count) < CLOSE:
-        return f"{words} is missing"
-    if abs(count + 1) < CLOSE:
-        return f"{words} has the wrong sign"
-    return f"{words} is counted {count:.4g} times"
-
-
-def wrong_only_there(one: Comparison, where: Any) -> bool:
-    if one.yours.shape != one.truth.shape:
-        return False
-    where = np.broadcast_to(where, one.truth.shape)
-    return bool(where.any()) and one._replace(yours=np.where(where, one.truth, one.yours)).right
-
-
-def upstream_ignored(with_ones: Callable[[], list[Comparison]]) -> Iterator[str]:
-    """Where ones give a gradient of 0, as through a softmax, being right says nothing."""
-    telling = [one for one in with_ones() if np.abs(one.truth).max() > SMALLEST_SCALE * one.tolerance]
-    if telling and all(one.right for one in telling):
-        yield "right only for an upstream gradient of all ones: the gradient of the output is ignored"
+    off = abs(one.yours.astype(float) - one.truth) > one.tolerance * max(abs(one.truth).max(), SMALLEST_SCALE)
+    for axis, letter in enumerate(one.axes):
+        found = off.any(axis=tuple(i for i in range(off.ndim) if i != axis))
+        if letter in LETTERS and found.any() and 2 * found.sum() <= found.size:
+            numbers = ", ".join(str(i) for i in np.flatnonzero(found)[:5])
+            yield f"only where {letter} = {numbers} ({LETTERS[letter]}, counted from 0): what is different there?"
 
 
 def sometimes_right(comparisons: list[Comparison], wrong: list[Comparison]) -> Iterator[str]:
@@ -324,8 +270,10 @@ def sometimes_right(comparisons: list[Comparison], wrong: list[Comparison]) -> I
     if right_words:
         yield f"right for: {'; '.join(right_words)}; wrong for: {'; '.join(wrong_words)}. What is different there?"
     else:
-        yield ("right for some random numbers and wrong for others: is something fixed that should follow from the "
-               "inputs?")
+        yield (
+            "right for some random numbers and wrong for others: is something fixed that should follow from the "
+            "inputs?"
+        )
 
 
 def close(wrong: list[Comparison]) -> Iterator[str]:
@@ -345,8 +293,10 @@ def corner(one: Comparison) -> str:
     Two lists of different lengths are shown whole.
     """
     if one.yours.ndim == one.truth.ndim == 1 and len(one.yours) != len(one.truth):
-        return "\n".join(f"  {whose}   {' '.join(figure(number).strip() for number in array)}"
-                         for whose, array in (("yours", one.yours), ("truth", one.truth)))
+        return "\n".join(
+            f"  {whose}   {' '.join(figure(number).strip() for number in array)}"
+            for whose, array in (("yours", one.yours), ("truth", one.truth))
+        )
     place = [0] * one.truth.ndim
     if one.yours.shape == one.truth.shape and one.truth.size:
         differences = np.abs(one.yours.astype(float) - one.truth.astype(float))
@@ -356,14 +306,21 @@ def corner(one: Comparison) -> str:
     truth, where = block(one.truth, place)
     width = max(len(line) for line in ["yours", *yours])
     beside = itertools.zip_longest(yours, truth, fillvalue="")
-    return "\n".join([f"  {one.name}{where}", f"  {'yours':{width}}   truth",
-                      *(f"  {left:{width}}   {right}" for left, right in beside)])
+    return "\n".join(
+        [
+            f"  {one.name}{where}",
+            f"  {'yours':{width}}   truth",
+            *(f"  {left:{width}}   {right}" for left, right in beside),
+        ]
+    )
 
 
 def block(array: np.ndarray, place: list[int]) -> tuple[list[str], str]:
     """At most three rows and columns that contain `place`, and which they are."""
-    ends = [range(max(0, min(index, size - 1) - CORNER + 1), size)[:CORNER]
-            for index, size in zip(place[-2:], array.shape[-2:])]
+    ends = [
+        range(max(0, min(index, size - 1) - CORNER + 1), size)[:CORNER]
+        for index, size in zip(place[-2:], array.shape[-2:])
+    ]
     leading = [min(index, size - 1) for index, size in zip(place[:-2], array.shape[:-2])] if array.ndim > 2 else []
     leading += [0] * (array.ndim - len(leading) - len(ends))
     part = array[(*leading, *(slice(end.start, end.stop) for end in ends))]

@@ -36,13 +36,13 @@ LONGEST = 5000
 def main(exercise: str, path: str, answer: str) -> None:
     """Check, write the verdict as a line of JSON to a file descriptor, and leave, whatever threads still run."""
     os.set_inheritable(int(answer), False)
-    lesson = import_module(f"exercises.lesson_{exercise[:2]}")                     # all others would take a second more
+    lesson = import_module(f"exercises.lesson_{exercise[:2]}")  # all others would take a second more
     verdict = verdict_on(next(each for each in lesson.EXERCISES if each.id == exercise), Path(path))
-    for stream in (sys.stdout, sys.__stdout__):                                    # the learner may have replaced it
+    for stream in (sys.stdout, sys.__stdout__):  # the learner may have replaced it
         with suppress(Exception):
-            stream.flush()                                                         # type: ignore[union-attr]
+            stream.flush()  # type: ignore[union-attr]
     texts = [text if len(text) <= LONGEST else text[:LONGEST] + " ..." for text in verdict]
-    with suppress(OSError):                                                        # the learner's code has closed it
+    with suppress(OSError):  # the learner's code has closed it
         os.write(int(answer), json.dumps(texts).encode() + b"\n")
     os._exit(0)
 
@@ -60,17 +60,19 @@ def verdict_on(exercise: Exercise, path: Path) -> Verdict:
         return check(exercise, answer)
     except Crashed as crash:
         return Verdict("not yet", f"{crash}\n{own_traceback(crash.__cause__, path)}")
-    except BaseException as error:                                                 # no check foresees every value
-        return Verdict("not yet", "what your function returns is nothing that the check can compare:\n"
-                                  f"{own_traceback(error, path)}")
+    except BaseException as error:  # no check foresees every value
+        return Verdict(
+            "not yet",
+            "what your function returns is nothing that the check can compare:\n" f"{own_traceback(error, path)}",
+        )
 
 
 def loaded(path: Path) -> ModuleType:
     """The file as a module, compiled from its text as it is now: bytecode on disk may be that of an earlier one."""
     module = ModuleType(MODULE)
     module.__file__ = str(path)
-    sys.modules[MODULE] = module                                                   # dataclasses look there
-    with np.errstate():                                                            # what it sets is not for the check
+    sys.modules[MODULE] = module  # dataclasses look there
+    with np.errstate():  # what it sets is not for the check
         exec(compile(path.read_bytes(), str(path), "exec", dont_inherit=True), vars(module))
     return module
 
@@ -99,5 +101,5 @@ def limits_hit(error: BaseException, text: str) -> list[str]:
 def use_reserve() -> None:
     """From now on the memory that is left for the check itself may be used, too."""
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    with suppress(ValueError, OSError):                                            # macOS does not limit the memory
+    with suppress(ValueError, OSError):  # macOS does not limit the memory
         resource.setrlimit(resource.RLIMIT_AS, (hard, hard))

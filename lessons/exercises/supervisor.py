@@ -57,8 +57,14 @@ def main(seconds: float, answer: int, command: list[str]) -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     verdict, verdict_of_command = os.pipe()
     process = subprocess.Popen(
-        [*command, str(verdict_of_command)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        pass_fds=[verdict_of_command], start_new_session=True, preexec_fn=lambda: limit(seconds))
+        [*command, str(verdict_of_command)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=[verdict_of_command],
+        start_new_session=True,
+        preexec_fn=lambda: limit(seconds),
+    )
     os.close(verdict_of_command)
     assert process.stdout
     found, shown = bytearray(), Shown()
@@ -69,9 +75,9 @@ def main(seconds: float, answer: int, command: list[str]) -> None:
         if code is not None or not receive(receivers, TICK):
             break
     end_all(process.pid)
-    receive(receivers, 0)                                                          # what was still in the pipes
+    receive(receivers, 0)  # what was still in the pipes
     shown.end()
-    with suppress(OSError), open(answer, "wb") as file:                            # nobody may be there to read it
+    with suppress(OSError), open(answer, "wb") as file:  # nobody may be there to read it
         file.write(found.partition(b"\n")[0] or json.dumps(["not yet", without_verdict(code, seconds), ""]).encode())
 
 
@@ -83,14 +89,18 @@ def prctl(option: int, value: int) -> None:
 
 def limit(seconds: float) -> None:
     """Set the limits of this process, and of those that it will start."""
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)                                        # should the supervisor be killed
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # should the supervisor be killed
     cpu = math.ceil(seconds) + GRACE
-    for kind, soft, hard in ((resource.RLIMIT_AS, MEMORY, MEMORY + RESERVE), (resource.RLIMIT_FSIZE, FILE, FILE),
-                             (resource.RLIMIT_CPU, cpu, cpu + 1), (resource.RLIMIT_CORE, 0, 0)):
+    for kind, soft, hard in (
+        (resource.RLIMIT_AS, MEMORY, MEMORY + RESERVE),
+        (resource.RLIMIT_FSIZE, FILE, FILE),
+        (resource.RLIMIT_CPU, cpu, cpu + 1),
+        (resource.RLIMIT_CORE, 0, 0),
+    ):
         before = resource.getrlimit(kind)[1]
         if before != resource.RLIM_INFINITY:
             soft, hard = min(soft, before), min(hard, before)
-        with suppress(ValueError, OSError):                                        # macOS does not limit the memory
+        with suppress(ValueError, OSError):  # macOS does not limit the memory
             resource.setrlimit(kind, (soft, hard))
 
 
@@ -101,7 +111,7 @@ def receive(receivers: dict[int, Callable[[bytes], None]], seconds: float) -> bo
         data = os.read(descriptor, 2**20)
         if data:
             receivers[descriptor](data)
-        else:                                                                      # its end
+        else:  # its end
             del receivers[descriptor]
     return 0 not in ready
 
@@ -114,14 +124,14 @@ class Shown:
         self.last = b"\n"
 
     def extend(self, data: bytes) -> None:
-        self.copy(data[:max(0, OUTPUT - self.size)])
+        self.copy(data[: max(0, OUTPUT - self.size)])
         self.size += len(data)
 
     def copy(self, data: bytes) -> None:
         self.last = data[-1:] or self.last
-        with suppress(OSError):                                                    # nobody reads it
+        with suppress(OSError):  # nobody reads it
             while data:
-                data = data[os.write(1, data):]
+                data = data[os.write(1, data) :]
 
     def end(self) -> None:
         """End the last line, and say if something was not shown."""
@@ -135,10 +145,10 @@ def end_all(group: int) -> None:
     """Kill the process group, then the children of this process, among them the orphans that it adopts, until none is
     left; or give up, because there are always new ones.
     """
-    with suppress(ProcessLookupError, PermissionError):                            # none of them is there any more
+    with suppress(ProcessLookupError, PermissionError):  # none of them is there any more
         os.killpg(group, signal.SIGKILL)
     deadline = time.monotonic() + GRACE
-    with suppress(ChildProcessError):                                              # no child is left
+    with suppress(ChildProcessError):  # no child is left
         while time.monotonic() < deadline:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -152,7 +162,7 @@ def children() -> list[int]:
     """The numbers of the processes that this one has started or adopted. None where there is no /proc."""
     found = []
     for name in glob.glob("/proc/[0-9]*/stat"):
-        with suppress(OSError), open(name, "rb") as file:                          # some end meanwhile
+        with suppress(OSError), open(name, "rb") as file:  # some end meanwhile
             if int(file.read().rpartition(b")")[2].split()[1]) == os.getpid():
                 found.append(int(name.split("/")[2]))
     return found

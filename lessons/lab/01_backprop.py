@@ -14,7 +14,7 @@ import sys
 import matplotlib.pyplot as plt
 import numpy as np
 
-from exercises.numeric import numeric_gradient
+from support.numeric import numeric_gradient
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import Linear

@@ -12,7 +12,7 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 
-from exercises.numeric import numeric_gradient
+from support.numeric import numeric_gradient
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.attention import ScaledDotProductAttention
 from support.drawing import Drawing

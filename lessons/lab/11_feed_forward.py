@@ -11,7 +11,7 @@ import course  # noqa: F401  finds lessons/support
 
 import numpy as np
 
-from exercises.numeric import numeric_gradient
+from support.numeric import numeric_gradient
 from scratchformer.config import preset
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.transformer import DecoderLayer, EncoderLayer, Transformer
