@@ -6,6 +6,9 @@ from exercises import layers
 from exercises.function import Function
 
 FUNCTIONS: dict[str, Function] = {
-    function.name: function for function in sorted(layers.FUNCTIONS, key=lambda one: one.lesson)
+    function.name: function for function in sorted((*layers.FUNCTIONS,), key=lambda one: one.lesson)
 }
 """name -> function"""
+
+FILES = {file: [one.name for one in FUNCTIONS.values() if one.file == file] for file in ("transformer", "more")}
+"""file -> names of its functions"""
