@@ -1,7 +1,7 @@
 """The functions of lessons 17, 21 and 23: byte pairs, BLEU, and the block of 2026.
 
-The paper's model, in transformer.py, does without them. Names, axes and the two halves of a
-differentiable function are as there.
+The paper's model doesn't need them. Names, axes and the two halves of a differentiable function
+are those of transformer.py.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from transformer import attention, differentiable, linear, mean
 
 
 def count_pairs(words):
-    """{pair: how often it occurs} for {word: how often it occurs} (Sennrich et al. 2016)."""
+    """Count each pair of neighbours in words, {word: count of the word} (Sennrich et al. 2016)."""
     pairs = Counter()
     for symbols, count in words.items():
         for pair in zip(symbols, symbols[1:]):
@@ -35,7 +35,7 @@ def learn_merges(words, n):
     """Merge the most frequent pair, n times, and list these pairs (Sennrich et al. 2016)."""
     merges = []
     while len(merges) < n and (pairs := count_pairs(words)):
-        # of equal counts the shortest joined symbol, then the first in Unicode, then the shortest a
+        # of equal counts: the shortest when joined, the first in Unicode, the shortest left symbol
         best = min(pairs, key=lambda ab: (-pairs[ab], len("".join(ab)), "".join(ab), len(ab[0])))
         words = {merge(symbols, best): count for symbols, count in words.items()}
         merges.append(best)
@@ -43,7 +43,7 @@ def learn_merges(words, n):
 
 
 def bpe_encode(word, merges):
-    """The symbols of a word: the merges in the order learnt, on its characters (Sennrich et al. 2016)."""
+    """The symbols of a word: its characters, after all merges in order (Sennrich et al. 2016)."""
     symbols = tuple(word)
     for pair in merges:
         symbols = merge(symbols, pair)
@@ -59,18 +59,18 @@ def ngrams(words, n):
 
 
 def clipped_counts(hypothesis, reference):
-    """4 numbers of n-grams matched, 4 of n-grams written, words wanted (Papineni et al. 2002)."""
+    """n-grams matched, n = 1 to 4; n-grams written; words of the reference (Papineni et al. 2002)."""
     written = [ngrams(hypothesis, n) for n in (1, 2, 3, 4)]
     wanted = [ngrams(reference, n) for n in (1, 2, 3, 4)]
-    matched = [ours & theirs for ours, theirs in zip(written, wanted)]  # &: the smaller counts
-    return np.array([*(each.total() for each in matched + written), len(reference)])
+    matched = [ours & theirs for ours, theirs in zip(written, wanted)]  # &: the smaller count
+    return np.array([*(each.total() for each in matched + written), len(reference)])  # (9,)
 
 
 def bleu_of_counts(counts):
-    """100 BP (p_1 p_2 p_3 p_4)^(1/4), from the sum of clipped_counts (Papineni et al. 2002)."""
+    """100 BP (p_1 p_2 p_3 p_4)^(1/4) of clipped_counts, added up over sentences (Papineni et al. 2002)."""
     matched, written, r = counts[:4], counts[4:8], counts[8]
     c = max(1, written[0])
-    BP = min(1, np.exp(1 - r / c))  # the brevity penalty, for fewer words than wanted
+    BP = min(1, np.exp(1 - r / c))  # the brevity penalty, if fewer words are written than wanted
     return 100 * BP * np.prod(matched / np.maximum(1, written)) ** (1 / 4)
 
 
@@ -81,10 +81,9 @@ def bleu(hypotheses, references):
 
 
 def bootstrap(a, b, references, rng, samples=1000):
-    """The ends of the middle 95 % of BLEU(b) - BLEU(a) on random test sets (Koehn 2004)."""
-    pairs_a, pairs_b = (zip(each, references, strict=True) for each in (a, b))
-    counts_a = np.array([clipped_counts(*pair) for pair in pairs_a])  # (sentences, 9)
-    counts_b = np.array([clipped_counts(*pair) for pair in pairs_b])
+    """The middle 95 % of BLEU(b) - BLEU(a) over test sets drawn with replacement (Koehn 2004)."""
+    counts_a = np.array([clipped_counts(*pair) for pair in zip(a, references, strict=True)])
+    counts_b = np.array([clipped_counts(*pair) for pair in zip(b, references, strict=True)])
     differences = []
     for _ in range(samples):
         drawn = rng.integers(0, len(references), len(references))  # some twice, others not at all
@@ -122,11 +121,9 @@ def swiglu(x, W_gate, W_value, W_outer):
 
 
 def rotate(x, angle):
-    """Rotate each pair (x_i, x_(i + k/2)) by angle_i, as Llama does (Touvron et al. 2023)."""
+    """Rotate the pair (x_i, x_(i + k/2)) by angle_i, i < k/2; Su et al. pair x_2i and x_(2i + 1)."""
     cos, sin = np.cos(angle).astype(x.dtype), np.sin(angle).astype(x.dtype)
-    a, b = np.split(
-        x, 2, axis=-1
-    )  # Su et al. take x_(2i) and x_(2i + 1): another order of W_Q, W_K
+    a, b = np.split(x, 2, axis=-1)
     return np.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
 
 
@@ -141,12 +138,12 @@ def rope(x):
 
 @differentiable
 def grouped_query_attention(x, memory, mask, W_Q, W_K, W_V, W_O):
-    """Multi-head attention, with a head of K and V for a group of Q's (Ainslie et al. 2023)."""
+    """Multi-head attention; each head of K and V serves h / h_kv heads of Q (Ainslie et al. 2023)."""
     Q, Q_backward = linear("btd,dhk->bthk", x, W_Q)
     K, K_backward = linear("bsd,dhk->bshk", memory, W_K)
     V, V_backward = linear("bsd,dhk->bshk", memory, W_V)
-    group = Q.shape[2] // K.shape[2]  # heads 0 to group - 1 of Q share head 0 of K and V, and so on
-    heads, heads_backward = attention(Q, *(each.repeat(group, axis=2) for each in (K, V)), mask)
+    group = Q.shape[2] // K.shape[2]  # the first `group` heads of Q share head 0 of K and V
+    heads, heads_backward = attention(Q, K.repeat(group, axis=2), V.repeat(group, axis=2), mask)
     y, y_backward = linear("bthk,hkd->btd", heads, W_O)
     dy = yield y
     dQ, *copies = heads_backward(y_backward(dy))
