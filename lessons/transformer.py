@@ -127,14 +127,18 @@ def feed_forward(x, W_1, b_1, W_2, b_2):
     return (hidden_backward(dhidden),)
 
 
+def positional_encoding(t, d_model):
+    """PE of t positions: sin and cos of pos / 10000^(2i / d_model) at 2i and 2i + 1 (§3.5)."""
+    angle = np.arange(t)[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)
+    return np.stack([np.sin(angle), np.cos(angle)], axis=-1).reshape(t, d_model)
+
+
 @differentiable
 def embed(ids, E, P_drop):
-    """Dropout(E[ids] sqrt(d_model) + PE), where PE are the positional encodings (§3.4, §3.5)."""
-    d_model = E.data.shape[1]
-    angle = np.arange(ids.shape[1])[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)
+    """Dropout(E[ids] sqrt(d_model) + PE): vectors of words at their positions (§3.4)."""
+    t, d_model = ids.shape[1], E.data.shape[1]
     x = E.data[ids] * d_model**0.5
-    x[..., 0::2] += np.sin(angle)  # PE(pos, 2i)
-    x[..., 1::2] += np.cos(angle)  # PE(pos, 2i + 1)
+    x += positional_encoding(t, d_model)
     keep = dropout(x, P_drop)
     dy = yield keep * x
     np.add.at(E.grad, ids, keep * dy * d_model**0.5)  # adds up, where a word comes more than once

@@ -163,7 +163,7 @@ MUTANTS = {
         "np.add.at(E.grad, ids, keep * dy * d_model**0.5)",
         "E.grad[ids] += keep * dy * d_model**0.5",
     ),
-    "positions-exchanged": ("x[..., 0::2] += np.sin(angle)", "x[..., 0::2] += np.cos(angle)"),
+    "positions-exchanged": ("[np.sin(angle), np.cos(angle)]", "[np.cos(angle), np.sin(angle)]"),
     "smoothing-adds-up-to-more-than-one": ("q[n, words] += 1 - eps_ls", "q[n, words] = 1"),
     "adam-without-bias-correction": ("size = lrate * (1 - beta_2**step) ** 0.5 / (1 - beta_1**step)", "size = lrate"),
     "beam-continues-the-wrong-sentence": ("[*so_far[i // V], i % V]", "[*so_far[0], i % V]"),
