@@ -59,18 +59,18 @@ def ngrams(words, n):
 
 
 def clipped_counts(hypothesis, reference):
-    """n-grams matched, n = 1 to 4; n-grams written; words of the reference (Papineni et al. 2002)."""
+    """n-grams matched, n = 1 to 4; n-grams written; words expected (Papineni et al. 2002)."""
     written = [ngrams(hypothesis, n) for n in (1, 2, 3, 4)]
-    wanted = [ngrams(reference, n) for n in (1, 2, 3, 4)]
-    matched = [ours & theirs for ours, theirs in zip(written, wanted)]  # &: the smaller count
+    expected = [ngrams(reference, n) for n in (1, 2, 3, 4)]
+    matched = [ours & theirs for ours, theirs in zip(written, expected)]  # &: the smaller count
     return np.array([*(each.total() for each in matched + written), len(reference)])  # (9,)
 
 
 def bleu_of_counts(counts):
-    """100 BP (p_1 p_2 p_3 p_4)^(1/4) of clipped_counts, added up over sentences (Papineni et al. 2002)."""
+    """100 BP (p_1 p_2 p_3 p_4)^(1/4) of a sum of clipped_counts (Papineni et al. 2002)."""
     matched, written, r = counts[:4], counts[4:8], counts[8]
     c = max(1, written[0])
-    BP = min(1, np.exp(1 - r / c))  # the brevity penalty, if fewer words are written than wanted
+    BP = min(1, np.exp(1 - r / c))  # the brevity penalty, if fewer words are written than expected
     return 100 * BP * np.prod(matched / np.maximum(1, written)) ** (1 / 4)
 
 
@@ -121,7 +121,7 @@ def swiglu(x, W_gate, W_value, W_outer):
 
 
 def rotate(x, angle):
-    """Rotate the pair (x_i, x_(i + k/2)) by angle_i, i < k/2; Su et al. pair x_2i and x_(2i + 1)."""
+    """Rotate each (x_i, x_(i + k/2)) by angle_i; Su et al. 2021 pair x_(2i) and x_(2i + 1)."""
     cos, sin = np.cos(angle).astype(x.dtype), np.sin(angle).astype(x.dtype)
     a, b = np.split(x, 2, axis=-1)
     return np.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
@@ -138,11 +138,11 @@ def rope(x):
 
 @differentiable
 def grouped_query_attention(x, memory, mask, W_Q, W_K, W_V, W_O):
-    """Multi-head attention; each head of K and V serves h / h_kv heads of Q (Ainslie et al. 2023)."""
+    """Multi-head attention: each head of K and V serves a group of Q's (Ainslie et al. 2023)."""
     Q, Q_backward = linear("btd,dhk->bthk", x, W_Q)
     K, K_backward = linear("bsd,dhk->bshk", memory, W_K)
     V, V_backward = linear("bsd,dhk->bshk", memory, W_V)
-    group = Q.shape[2] // K.shape[2]  # the first `group` heads of Q share head 0 of K and V
+    group = Q.shape[2] // K.shape[2]  # h / h_kv: the first `group` heads of Q use head 0
     heads, heads_backward = attention(Q, K.repeat(group, axis=2), V.repeat(group, axis=2), mask)
     y, y_backward = linear("bthk,hkd->btd", heads, W_O)
     dy = yield y
