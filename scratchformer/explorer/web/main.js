@@ -2,7 +2,7 @@
 
 import { clear, h } from "./dom.js";
 import { Model } from "./engine/model.js";
-import { Tokenizer } from "./engine/tokenizer.js";
+import { tokenizerOf } from "./engine/tokenizer.js";
 import { translateView } from "./views/translate.js";
 import { attentionView } from "./views/attention.js";
 import { insideView } from "./views/inside.js";
@@ -51,7 +51,7 @@ function readModel() {
   if (data.format !== 1) throw new Error(`Its format is ${data.format}, and this page reads format 1.`);
   const model = new Model(data, readWeights(document.getElementById("weights").textContent));
   document.getElementById("weights").remove();
-  return { data, model, tokenizer: new Tokenizer(data.tokenizer) };
+  return { data, model, tokenizer: tokenizerOf(data.tokenizer) };
 }
 
 /** Shows the view of the address, and another one whenever the address changes. */
