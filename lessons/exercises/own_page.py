@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import asdict
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +18,25 @@ from scratchformer.files import user_error
 
 AGAIN = "; `scratchformer learn train` writes it anew"
 SPECIAL = ["<pad>", "</s>", "<s>"]
-WORD = re.compile(r"[\w-]+|[^\w\s]")
-
-ENCODER = {"attention": "self_attention", "ffn": "feed_forward"}
-STACKS = {"encoder": ENCODER, "decoder": {**ENCODER, "cross": "cross_attention"}}
+SUBLAYERS = {"attention": "self_attention", "cross": "cross_attention", "ffn": "feed_forward"}
 """The file's name of each sublayer, and the library's."""
 
 
 def write_page(weights_file: Path, page: Path) -> None:
     """Write the page of a file of weights. Raises UserError, one line, if the file cannot be used."""
-    description, weights = describe(weights_file)
-    write_explorer(page, description, weights)
+    write_explorer(page, *describe(weights_file))
 
 
 def describe(file: Path) -> tuple[dict[str, Any], bytes]:
-    """What `model_data.describe` returns for a run, with whole words as pieces, and without a log and a replay."""
+    """Describe the model as `model_data.describe` does, with whole words as pieces, without a log and a replay."""
     words, arrays = read_weights(file)
     config = config_of(file, arrays, len(words))
     parameters = dict(library_parameters(arrays, config))
     weights = b"".join(array.astype("<f4").tobytes() for array in parameters.values())
     pieces = [word if word in [*SPECIAL, *".,?!"] else f"\u2581{word}" for word in words]  # \u2581: after a space
-    known = [text for text in (*EXAMPLES, "The dog ate the apple.") if {*WORD.findall(text)} <= {*words}]
+    known = [
+        text for text in (*EXAMPLES, "The dog ate the apple.") if {*re.findall(r"[\w-]+|[^\w\s]", text)} <= {*words}
+    ]
     description = {
         "format": FORMAT,
         "caption": printable(f"weights of {file.name}, trained with transformer.py"),
@@ -62,7 +59,7 @@ def describe(file: Path) -> tuple[dict[str, Any], bytes]:
 
 
 def read_weights(file: Path) -> tuple[list[str], dict[str, np.ndarray]]:
-    """Read the vocabulary and the weights, and refuse what is not a number in single precision."""
+    """Read the vocabulary and the weights, and refuse values that float32 cannot hold."""
     if not file.exists():
         raise UserError(f"{file}: no such file; train your model first, with `scratchformer learn train`")
     with user_error(file, "cannot read the weights"):
@@ -77,9 +74,8 @@ def read_weights(file: Path) -> tuple[list[str], dict[str, np.ndarray]]:
     if not (isinstance(words, list) and all(isinstance(word, str) for word in words) and words[:3] == SPECIAL):
         raise UserError(f"{file}: has no vocabulary, an array `words` that begins with {', '.join(SPECIAL)}{AGAIN}")
     for name, array in arrays.items():
-        with np.errstate(over="ignore"):
-            if array.dtype.kind != "f" or not np.isfinite(array.astype("<f4")).all():
-                raise UserError(f"{file}: {printable(name)} has values that are no numbers, or infinite{AGAIN}")
+        if array.dtype.kind != "f" or not (abs(array) <= np.finfo("float32").max).all():
+            raise UserError(f"{file}: {printable(name)} has values that are not finite numbers{AGAIN}")
     return words, arrays
 
 
@@ -95,10 +91,9 @@ def config_of(file: Path, arrays: dict[str, np.ndarray], n_words: int) -> ModelC
     attention = {"W_Q": (d, h, k), "W_K": (d, h, k), "W_V": (d, h, k), "W_O": (h, k, d), **norm}
     ffn = {"W_1": (d, f), "b_1": (f,), "W_2": (f, d), "b_2": (d,), **norm}
     expected: dict[str, tuple[int, ...]] = {"words": (V,), "E": (V, d)}
-    for stack, i in product(STACKS, range(N)):
-        for block in STACKS[stack]:
-            shapes = ffn if block == "ffn" else attention
-            expected |= {f"{stack}.{i}.{block}.{name}": shape for name, shape in shapes.items()}
+    for stack, i, block in places(N):
+        shapes = ffn if block == "ffn" else attention
+        expected |= {f"{stack}.{i}.{block}.{name}": shape for name, shape in shapes.items()}
     found = {"words": (n_words,), **{name: array.shape for name, array in arrays.items()}}
     for name in [*expected, *found]:
         if found.get(name) != expected.get(name):
@@ -109,19 +104,24 @@ def config_of(file: Path, arrays: dict[str, np.ndarray], n_words: int) -> ModelC
     return ModelConfig(V, N, d, f, h, k, k, P_drop=0.0, attention_bias=False)
 
 
+def places(N: int) -> Iterator[tuple[str, int, str]]:
+    """Stack, layer and name of each sublayer of the file."""
+    for stack, blocks in (("encoder", ("attention", "ffn")), ("decoder", SUBLAYERS)):
+        yield from ((stack, i, block) for i in range(N) for block in blocks)
+
+
 def library_parameters(w: dict[str, np.ndarray], config: ModelConfig) -> Iterator[tuple[str, np.ndarray]]:
     """Name, shape and order the weights as in the library, where some weights stand side by side in one matrix."""
     D = config.d_model
     yield "source_embedding.weight", w["E"]
-    for stack, blocks in STACKS.items():
-        for i, (block, sublayer) in product(range(config.N), blocks.items()):
-            of, to = f"{stack}.{i}.{block}.", f"{stack}.layers.{i}.{sublayer}."
-            if block == "ffn":
-                for layer, n in (("inner", 1), ("outer", 2)):
-                    yield from ((f"{to}{layer}.weight", w[f"{of}W_{n}"]), (f"{to}{layer}.bias", w[f"{of}b_{n}"]))
-            else:
-                q, k, v = (w[of + name].reshape(D, -1) for name in ("W_Q", "W_K", "W_V"))
-                side_by_side = {"qkv": [q, k, v]} if block == "attention" else {"q": [q], "kv": [k, v]}
-                yield from ((f"{to}{name}.weight", np.hstack(parts)) for name, parts in side_by_side.items())
-                yield f"{to}output.weight", w[of + "W_O"].reshape(-1, D)
-            yield from ((f"{to}norm.{name}", w[of + name]) for name in ("gamma", "beta"))
+    for stack, i, block in places(config.N):
+        of, to = f"{stack}.{i}.{block}.", f"{stack}.layers.{i}.{SUBLAYERS[block]}."
+        if block == "ffn":
+            for layer, n in (("inner", 1), ("outer", 2)):
+                yield from ((f"{to}{layer}.weight", w[f"{of}W_{n}"]), (f"{to}{layer}.bias", w[f"{of}b_{n}"]))
+        else:
+            q, k, v = (w[of + name].reshape(D, -1) for name in ("W_Q", "W_K", "W_V"))
+            side_by_side = {"qkv": [q, k, v]} if block == "attention" else {"q": [q], "kv": [k, v]}
+            yield from ((f"{to}{name}.weight", np.hstack(parts)) for name, parts in side_by_side.items())
+            yield f"{to}output.weight", w[of + "W_O"].reshape(-1, D)
+        yield from ((f"{to}norm.{name}", w[of + name]) for name in ("gamma", "beta"))

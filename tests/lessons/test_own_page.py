@@ -9,8 +9,8 @@ import subprocess
 import numpy as np
 import pytest
 import transformer
-from exercises.own_page import describe, write_page
 
+from exercises.own_page import describe, write_page
 from scratchformer.config import ModelConfig
 from scratchformer.errors import UserError
 from scratchformer.explorer.page import WEB
@@ -51,14 +51,14 @@ console.log(JSON.stringify(answers));
 
 @pytest.fixture
 def file(tmp_path, monkeypatch):
-    """Where the file of the course saves its weights."""
+    """Return the path at which the file of the course saves its weights."""
     monkeypatch.setattr(transformer, "WEIGHTS", tmp_path / "transformer.npz")
     monkeypatch.setattr(transformer, "rng", np.random.default_rng(0))
     return tmp_path / "transformer.npz"
 
 
 def save_random(file, words, /, **changes):
-    """Random weights -> the model, after other arrays were saved in the place of some"""
+    """Save random weights, with some arrays replaced or, by None, left out -> the model before these changes"""
     model, noise = transformer.new_model(len(words), d_model=16, d_ff=24, h=2, N=2), np.random.default_rng(1)
     for w in model.weights.values():
         w.data += noise.normal(0, 0.4, w.data.shape).astype("float32")
@@ -72,7 +72,7 @@ def vocabulary(*texts):
 
 
 def engine(page, texts):
-    """What the page's engine answers."""
+    """Return the answers of the page's engine to some texts."""
     node = shutil.which("node") or pytest.skip("node is missing, which runs the page's engine")
     command = [node, "--input-type=module", "--eval", ENGINE, page, json.dumps(texts)]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -123,9 +123,8 @@ def test_texts_become_the_file_s_words_and_unknown_ones_are_told(file):
         assert [words[i] for i in ids] == transformer.words_in(text)
         assert back == re.sub(" (?=[.,?!])", "", " ".join(transformer.words_in(text)))
     rest = ", and the model reads only the words of that text, spelled as there."
-    assert unknown == f"The training text has no “zebra”, “gnu”{rest}" and other_case.startswith(
-        "The training text has no “Dog”"
-    )
+    assert unknown == f"The training text has no “zebra”, “gnu”{rest}"
+    assert other_case == f"The training text has no “Dog”{rest}"
 
 
 def test_the_examples_are_sentences_whose_words_are_known(file):
@@ -160,12 +159,9 @@ W_Q = "encoder.0.attention.W_Q"
             {"decoder.2.ffn.b_2": np.ones(16)},
             r"its arrays do not fit: decoder.2.ffn.b_2 is \(16,\), expected no such array; ",
         ),
-        (
-            {"decoder.0.ffn.gamma": np.full(16, np.nan)},
-            "decoder.0.ffn.gamma has values that are no numbers, or infinite",
-        ),
-        ({"decoder.0.ffn.beta": np.full(16, 1e300)}, "decoder.0.ffn.beta has values that are no numbers, or infinite"),
-        ({"decoder.0.ffn.beta": ["a"] * 16}, "decoder.0.ffn.beta has values that are no numbers"),
+        ({"decoder.0.ffn.gamma": np.full(16, np.nan)}, "decoder.0.ffn.gamma has values that are not finite numbers"),
+        ({"decoder.0.ffn.beta": np.full(16, 1e300)}, "decoder.0.ffn.beta has values that are not finite numbers"),
+        ({"decoder.0.ffn.beta": ["a"] * 16}, "decoder.0.ffn.beta has values that are not finite numbers"),
     ],
     ids=lambda value: str([*value]) if isinstance(value, dict) else "",
 )
