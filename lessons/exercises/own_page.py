@@ -34,9 +34,8 @@ def describe(file: Path) -> tuple[dict[str, Any], bytes]:
     parameters = dict(library_parameters(arrays, config))
     weights = b"".join(array.astype("<f4").tobytes() for array in parameters.values())
     pieces = [word if word in [*SPECIAL, *".,?!"] else f"\u2581{word}" for word in words]  # \u2581: after a space
-    known = [
-        text for text in (*EXAMPLES, "The dog ate the apple.") if {*re.findall(r"[\w-]+|[^\w\s]", text)} <= {*words}
-    ]
+    texts = [*EXAMPLES, "The dog ate the apple."]
+    known = [text for text in texts if {*re.findall(r"[\w-]+|[^\w\s]", text)} <= {*words}]
     description = {
         "format": FORMAT,
         "caption": printable(f"weights of {file.name}, trained with transformer.py"),
@@ -53,9 +52,6 @@ def describe(file: Path) -> tuple[dict[str, Any], bytes]:
         "trials": [],
     }
     return description, weights
-
-
-# The file -------------------------------------------------------------------------------------------------------------
 
 
 def read_weights(file: Path) -> tuple[list[str], dict[str, np.ndarray]]:
