@@ -5,7 +5,7 @@ PYTHON ?= python3
 # NVIDIA's compiler and CuPy: the tests that compile kernels.cu for GPUs, and the tests for a GPU on an emulated one.
 EXTRAS ?= test
 # The layout of lessons is made for their pages, and wrong answers are as a learner types them.
-BLACK = black --line-length 120 --skip-magic-trailing-comma scratchformer lessons/support tests tools benchmarks \
+BLACK = black --line-length 120 --skip-magic-trailing-comma scratchformer lessons/support lessons/exercises tests tools benchmarks \
 	--extend-exclude tests/lessons/exercises/wrong
 
 # All cores; a worker that has nothing left to do takes tests from another one.

@@ -183,7 +183,7 @@ def train(directory: Path, steps: int | None) -> int:
     print(f"training your file with {len(written(directory))} functions of yours, the rest is ours", flush=True)
     state, message, data = desk.act(directory, "train", str(steps or ""))
     if state != "passed":
-        return failed(message)
+        return failed(state, message)
     replace_text(directory / TRAINED, json.dumps(data, indent=1) + "\n")
     print(f"{summary(data)}{listed(data['hers'])}")
     print('next: scratchformer learn translate "The dog ate the apple.", or scratchformer learn explore')
@@ -198,7 +198,9 @@ def require_transformer(directory: Path) -> None:
     desk.parsed(directory / "transformer.py", FILES["transformer"])
 
 
-def failed(message: str) -> int:
+def failed(state: str, message: str) -> int:
+    if state == "refused":
+        raise UserError(message)
     print(message.strip())
     return 1
 
@@ -208,7 +210,7 @@ def translate(directory: Path, sentence: str) -> int:
     require_weights(directory)
     state, message, data = desk.act(directory, "translate", sentence)
     if state != "passed":
-        return failed(message)
+        return failed(state, message)
     print(f"(of the {data['ran']} functions that ran, {len(data['hers'])} were yours)")
     return 0
 

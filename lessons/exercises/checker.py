@@ -22,7 +22,7 @@ from exercises.source import ours
 
 SEEDS = (0, 1)
 
-State = Literal["passed", "not yet", "not written"]
+State = Literal["passed", "not yet", "not written", "refused"]
 
 
 class Verdict(NamedTuple):

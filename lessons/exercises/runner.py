@@ -159,7 +159,13 @@ def result_of(action: Callable[..., dict[str, Any]], directory: Path, *arguments
     data: dict[str, Any] = {}
 
     def acting() -> Verdict:
-        data.update(action(whole(directory), *arguments))
+        file = whole(directory)
+        try:
+            data.update(action(file, *arguments))
+        except SystemExit as end:  # by which the file itself says what it refuses
+            if isinstance(end.code, str):
+                return Verdict("refused", end.code)
+            raise
         return Verdict("passed", "")
 
     verdict = guarded(directory, acting)
