@@ -93,6 +93,7 @@ Item = dict[str, Any]
 {"figure": name, "alt": ..., "caption": ...}
 {"measured": [[name, value, band], ...]}
 {"columns": [...], "rows": [[...], ...]}
+{"code": lines, "title": ...}
 """
 
 
@@ -132,6 +133,10 @@ class Output(io.StringIO):
         self.end_text()
         self.items.append({"columns": columns, "rows": rows})
 
+    def cite(self, title: str, source: str) -> None:
+        self.end_text()
+        self.items.append({"code": source, "title": title})
+
 
 def run(path: Path, folder: Path) -> list[list[Item]]:
     """Run the lesson as Python would run the script -> the outputs of each cell, in order."""
@@ -142,7 +147,8 @@ def run(path: Path, folder: Path) -> list[list[Item]]:
     for cell in cells_of(path):
         output = Output(path, folder)
         if not cell.is_prose:
-            lesson.display, lesson.record, lesson.tabulate = output.display, output.record, output.tabulate
+            lesson.display, lesson.record = output.display, output.record
+            lesson.tabulate, lesson.cite = output.tabulate, output.cite
             try:
                 code = compile("\n" * (cell.line - 1) + cell.source, str(path), "exec", dont_inherit=True)
                 with redirect_stdout(output):

@@ -27,7 +27,8 @@ from lesson_run import Cell, Item, LessonError, cells_of, in_project, is_lab
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "lessons"))
 
-from exercises.catalogue import EXERCISES  # noqa: E402
+from exercises.catalogue import FUNCTIONS  # noqa: E402
+from exercises.hunts import HUNTS  # noqa: E402
 from support.lesson import YOURS_DIFFERS  # noqa: E402
 
 SECONDS = 300
@@ -249,6 +250,8 @@ def shown(path: Path, cell: Cell, item: Item, numbers: Iterator[int]) -> str:
         return fenced("text", item["text"])
     if "measured" in item:
         return measured_table(item["measured"], with_bands=is_lab(path))
+    if "code" in item:
+        return fold(item["title"], item["code"])
     if "rows" in item:
         return f"{TABLE}\n\n{table(item['columns'], item['rows'])}"
     caption = prose(path, Cell(True, item["caption"], cell.line))
@@ -290,11 +293,14 @@ def escaped(text: str) -> str:
 
 
 def code(cell: Cell) -> str:
-    """A code cell: shown, folded away if it has a title, or left out if the title says that it only draws."""
-    if re.search(r"\bdrawings?\b", cell.title, re.IGNORECASE):
+    """A code cell: shown, folded away if it has a title, or left out if it only quotes or its title says it draws."""
+    if re.search(r"\bdrawings?\b", cell.title, re.IGNORECASE) or re.fullmatch(r"quote\([^()]*\)", cell.source):
         return ""
-    block = fenced("python", cell.source)
-    return f"<details><summary>Code: {cell.title}</summary>\n\n{block}\n\n</details>" if cell.title else block
+    return fold(cell.title, cell.source) if cell.title else fenced("python", cell.source)
+
+
+def fold(title: str, source: str) -> str:
+    return f"<details><summary>Code: {title}</summary>\n\n{fenced('python', source)}\n\n</details>"
 
 
 def fenced(language: str, text: str) -> str:
@@ -318,20 +324,25 @@ With these, the eight pages that first-time readers have read are given 30 minut
 that they took 36 (docs/lessons/readers.md).
 """
 
-MINUTES_OF_EXERCISE = 10
+MINUTES_OF_YOURS = 10
+"""To write a function, or to solve a hunt."""
 
 
 def about(number: str, parts: Sequence[str]) -> str:
-    """About 24 minutes, and 30 for the 3 exercises."""
-    exercises = sum(name.startswith(f"{number}_") for name in EXERCISES)
+    """About 24 minutes, and 30 for 2 functions and 1 hunt."""
     minutes = max(1, round(reading_seconds(parts) / 60))
-    which = f"{exercises} exercises" if exercises > 1 else "exercise"
-    also = f", and {exercises * MINUTES_OF_EXERCISE} for the {which}" * (exercises > 0)
-    return f"About {minutes} minute{'s' * (minutes > 1)}{also}"
+    functions, hunts = (sum(each.lesson == number for each in some.values()) for some in (FUNCTIONS, HUNTS))
+    yours = " and ".join(counted(n, noun) for n, noun in ((functions, "function"), (hunts, "hunt")) if n)
+    also = f", and {MINUTES_OF_YOURS * (functions + hunts)} for {yours}" if yours else ""
+    return f"About {counted(minutes, 'minute')}{also}"
+
+
+def counted(n: int, noun: str) -> str:
+    return f"{n} {noun}{'s' * (n > 1)}"
 
 
 def reading_seconds(parts: Iterable[str]) -> float:
-    """Seconds to read a page once, with its folded parts, without the exercises."""
+    """Seconds to read a page once, with its folded parts, without what is yours to write."""
     seconds, words, block = 0.0, 0, ""
     folded = False
     for line in "\n\n".join(parts).splitlines():
@@ -360,7 +371,7 @@ PARTS = {0: "I · The whole game", 2: "II · Why attention", 8: "III · The rest
 PAGE_HEADER = re.compile(
     r"^# (?P<title>.+)\n\n"
     r"\*\*(?P<question>.+\?)\*\*\n\n"
-    r"\*About (?P<reading>\d+) minutes?(?:, and (?P<exercises>\d+) for)?",
+    r"\*About (?P<reading>\d+) minutes?(?:, and (?P<yours>\d+) for)?",
     re.MULTILINE,
 )
 
@@ -371,8 +382,8 @@ def index(pages: dict[str, str]) -> str:
         f"{MARK} lessons/*.py: change those files, not this one -->",
         "# The lessons",
         "Each page is made by running a script: `python lessons/NN_slug.py` computes its numbers and figures again.\n"
-        "The script opens as a notebook too. The minutes are those of reading and those of the exercises. Controls,\n"
-        "further seeds and the band of every number are in the *lab notes*, to which each lesson links.",
+        "The script opens as a notebook too. The minutes are those of reading and those of what you write yourself.\n"
+        "Controls, further seeds and the band of every number are in the *lab notes*, to which each lesson links.",
     ]
     for first, names in by_part(pages).items():
         rows = [index_row(name, pages[name]) for name in names]
@@ -395,7 +406,7 @@ def index_row(name: str, text: str) -> str:
     assert found, name
     figure = re.search(r"^!\[.*\]\((figures/[^)]+)\)$", text, re.MULTILINE)
     picture = f'<img src="{figure[1]}" width="160" alt=""> ' if figure else ""
-    minutes = " + ".join(filter(None, [found["reading"], found["exercises"]]))
+    minutes = " + ".join(filter(None, [found["reading"], found["yours"]]))
     return f"| {picture}| [{found['title']}]({name})<br>{found['question']} | {minutes} |"
 
 

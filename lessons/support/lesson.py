@@ -1,4 +1,4 @@
-"""Output of the scripts in lessons/: numbers inside bands, equalities, times, tables, results, figures.
+"""Output of the scripts in lessons/: numbers inside bands, equalities, times, tables, results, functions, figures.
 
 A lesson that measures something else than its text says ends with an error; so no number that its text stands on can go
 stale.
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
 import numpy as np
+from exercises.source import source_of_ours
 from matplotlib.figure import Figure
 
 from scratchformer.experiments import figures
@@ -127,6 +128,12 @@ def recorded(name: str) -> dict[str, Any]:
     return result
 
 
+def quote(*names: str, file: str = "transformer") -> None:
+    """Show functions of lessons/transformer.py, or of more.py: on a page folded away, in the place of this cell."""
+    title = f"{', '.join(names)}, as in {file}.py"
+    cite(title, "\n\n\n".join(source_of_ours(file, name) for name in names))
+
+
 Picture = Figure | Drawing
 
 
@@ -172,6 +179,10 @@ def as_line(measurement: Measurement) -> None:
     print(f"{measurement.name}: {measurement.value}   ({measurement.band})")
 
 
+def as_text(title: str, source: str) -> None:
+    print(f"{title}:\n\n{source}")
+
+
 def as_columns(columns: list[str], rows: list[list[str]]) -> None:
     """Columns padded with spaces to the width of their longest cell."""
     widths = [max(map(len, column)) for column in zip(columns, *rows)]
@@ -182,4 +193,5 @@ def as_columns(columns: list[str], rows: list[list[str]]) -> None:
 display: Callable[[Picture, str, str, str], None] = in_notebook_or_file
 record: Callable[[Measurement], None] = as_line
 tabulate: Callable[[list[str], list[list[str]]], None] = as_columns
-"""The ends of `show`, `measure` and `table`; a builder of pages replaces them by functions of its own."""
+cite: Callable[[str, str], None] = as_text
+"""The ends of `show`, `measure`, `table` and `quote`; a builder of pages replaces them by functions of its own."""
