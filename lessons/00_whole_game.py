@@ -208,9 +208,8 @@ show(
 #
 # $$P(y \mid x) = \prod_t P(y_t \mid y_1, \dots, y_{t-1}, x)$$
 #
-# **Your turn.** Write greedy search in `exercises/00_greedy.py`, for any function that gives the scores of the next
-# token. `scratchformer learn start` makes the directory `exercises`, `scratchformer learn check 00` checks your answer,
-# and `scratchformer learn hint` helps. Then unfold ours.
+# **Your turn.** Write greedy search for any function that gives the scores of the next token, on paper or in a cell of
+# your own, before you unfold ours.
 
 # %% Our solution
 def greedy(sentence, longest=80):
@@ -446,8 +445,9 @@ print(translator.translate(["The street leaves the horse because it is too tired
 # *tired* means the first noun of the German so far, *narrow* the second, and that noun's German article gives the
 # gender.
 #
-# **Exercises.** `00_greedy`, from above. In `00_next_word` you predict which English word each German word should look
-# at.
+# **Yours:** a Transformer of 22 functions. `scratchformer learn start` writes them into
+# `my_transformer/transformer.py`, empty, and `scratchformer learn train` trains this file at once: what you have not
+# written yet is ours. From lesson 01 on you write one function after the other.
 #
 # **Next:** [lesson 01](01_backprop.py) finds all slopes at once. (Short of time? Read 01,
 # 04 to 09, 11 to 15 and 20.)

@@ -313,9 +313,10 @@ show(one_layer_more(), "01_deeper",
 #
 # ## Backward, in general
 #
-# **Your turn.** Write dx, dW and db for any number of rows: run `scratchformer learn start` and open
-# `exercises/01_linear_backward.py`. (There, x may have more than two axes. Reshape it to a matrix first.) Then run
-# `scratchformer learn check 01`. The next exercise is `exercises/01_cross_entropy_backward.py`.
+# **Your turn.** Write dx, dW and db for any number of rows, on paper. Then write `linear` in
+# `my_transformer/transformer.py` (`scratchformer learn start` makes it), and run `scratchformer learn check linear`.
+# There the letters, as in "btd,df->btf", say which axes are summed over, `W` is `W.data` with its gradient `W.grad`,
+# and there is no bias.
 #
 # With B rows, the gradient of a weight is a sum of B products. A matrix product makes just such sums. **Look which
 # shapes fit.** dW has the shape of W, (I, J). We have x (B, I) and dy (B, J). Only xᵀ dy fits: (I, B) times (B, J) is
@@ -383,7 +384,9 @@ table(["h", "loss at weight +h", "loss at weight −h", "difference / 2h"], rows
 #
 # Training with it would need two forward passes for *every* weight. So we use it once, to check the fast way.
 #
-# **Your turn.** Write `exercises/01_gradient_check.py`: central differences for every element of an array.
+# **Your turn.** Write central differences for every element of an array. In `transformer.py` this is `check`, which
+# does it for all weights of the whole model, dropout included. The parts of the model that you have not written yet are
+# ours.
 
 # %% Our solution
 def numeric_gradient(f, array, h=1e-5):
@@ -489,7 +492,7 @@ table(["gradient", "loss after 300 steps", "right on new sentences",
 # add. The logits get p − q. A weight gets what went in times what comes back. To know that a gradient is right, compare
 # it with central differences.
 #
-# **Exercises.** `01_linear_backward` · `01_cross_entropy_backward` · `01_gradient_check`
+# **Yours:** `linear`, `check` · `scratchformer learn check linear check`
 #
 # **Next.** [Lesson 02](02_recurrence.py) uses all this on networks that read a sentence word by word. If you want
 # attention at once, go on to [lesson 04](04_soft_lookup.py).

@@ -10,10 +10,10 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from support.drawing import Drawing
 from support.lesson import measure, recorded, same, show, table
+from support.numeric import numeric_gradient
 from support.recall import SYMBOLS, accuracy, model_of, sequences, train
 from support.recurrent import RNN, left_in_random_networks, left_of_a_nudge
 
@@ -134,8 +134,8 @@ show(unrolled(False), "02_unrolled", alt="Four columns from left to right, one f
 # $W_x$ has the shape ($d_{in}$, $d_{hidden}$), $W_h$ has ($d_{hidden}$, $d_{hidden}$), and tanh acts on each number
 # alone. $h_0$ is zero unless it is given.
 #
-# **Your turn.** Write these two formulas for $B$ sequences at once. Open `exercises/02_rnn.py`, run `scratchformer
-# learn check 02`, then read on. The steps need a loop. The sequences don't.
+# **Your turn.** Write these two formulas for $B$ sequences at once. Then read on. The steps need a loop. The sequences
+# don't.
 
 # %% Our solution
 def rnn(x, h0, W_x, W_h, b):
@@ -196,8 +196,8 @@ show(unrolled(True), "02_unrolled_backward", alt="The same four columns. In the 
 # (In figure 2 only $h_4$ has a direct way.) The weights are used at every step, and each use is one more way to the
 # loss, so their gradients are sums over the steps.
 #
-# **Your turn.** Write the backward pass, all five gradients: `exercises/02_bptt.py`. Because each step needs the
-# gradient of the step after it, you have to walk from the last step to the first. That is all there is to
+# **Your turn.** Write the backward pass, all five gradients, on paper or in a cell of your own. Because each step needs
+# the gradient of the step after it, you have to walk from the last step to the first. That is all there is to
 # **backpropagation through time**. Try for ten minutes, then read on.
 #
 # **Why it works.** Let $da_t$ be the gradient of the sum $a_t$. Nudge number $k$ of $h_t$ by δ. On the direct way this
@@ -464,10 +464,11 @@ for n, lo, hi in (2, 1e-4, 1e-1), (4, 1e-15, 1e-8), (16, 0, 1e-50):
 # product vanishes, and the network takes long to learn what it could very well remember. And each step has to wait for
 # the one before.
 #
-# **Exercises** `02_rnn` · `02_bptt` (both above) · `02_lstm_cell_backward`: one step of the LSTM, explained in the lab
-# notes · `02_blind_check`: find an upstream gradient with which the truncated backward pass goes unnoticed at any
-# length · a puzzle: you run `bptt` with $dh_t = 0$ for all $t$ but the last, on a network with $W_h = 0$. Which of the
-# five gradients are zero, and at which steps?
+# **Yours:** the hunt `blind_check` (find an upstream gradient with which a truncated backward pass goes unnoticed) ·
+# `scratchformer learn check blind_check`
+#
+# **A puzzle.** You run `bptt` with $dh_t = 0$ for all $t$ but the last, on a network with $W_h = 0$. Which of the five
+# gradients are zero, and at which steps?
 #
 # <details><summary>Answer</summary>
 #

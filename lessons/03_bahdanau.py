@@ -11,11 +11,11 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.experiments.figures import ACCENT, COLOUR_MAP, DARK
 from scratchformer.nn.layers import Linear
 from support.drawing import Drawing
 from support.lesson import measure, recorded, same, show, table
+from support.numeric import numeric_gradient
 from support.recurrent import AdditiveAttention
 from support.reversal import EncoderDecoder, pairs, right, train
 
@@ -154,8 +154,8 @@ show(machine(model.weights(source, read)[0, 4]), "03_look_back", alt="The same e
 #
 # The logits of the next symbol are then a linear map of $s_t$ and $c_t$ side by side.
 #
-# **Your turn.** Write step 1 in `exercises/03_additive_scores.py`, and steps 2 and 3 in `exercises/03_context.py`. The
-# shapes are $W$ ($d_s$, $d_a$), $U$ ($d_h$, $d_a$) and $v$ ($d_a$,). Run `scratchformer learn check 03`, then read on.
+# **Your turn.** Write the three steps, before you unfold ours. The shapes are $W$ ($d_s$, $d_a$), $U$ ($d_h$, $d_a$)
+# and $v$ ($d_a$,).
 
 # %% Our solution
 def softmax(e):
@@ -219,7 +219,7 @@ same("contexts with the states in another order",
 # and sums wherever one thing was used many times. One trap is left. A state $h_j$ has **two ways** to the loss: into
 # the scores, which decide where to look, and into the mean itself, as what is found.
 #
-# **Your turn.** Write all five gradients in `exercises/03_additive_backward.py`.
+# **Your turn.** Write all five gradients, before you unfold ours.
 #
 # **The rest in formulas.** $v$ is used for every pair: $dv_k = \sum_{tj} z_{tjk} de_{tj}$. The sum before tanh gets
 # $da_{tjk} = de_{tj} v_k (1 - z_{tjk}^2)$. Forward, $s_t W$ was copied to all $S$ states, and $h_j U$ to all $T$
@@ -446,9 +446,8 @@ for model, n, lo, hi in [
 # weighted mean of all encoder states, with weights from a softmax of learned scores. Looking back makes distance
 # irrelevant, but attention alone sees a bag. If the positions are given as inputs, the recurrence can go.
 #
-# **Exercises** `03_additive_scores` · `03_context` · `03_additive_backward` (all above) · `03_bag`: find other states
-# that give every decoder the same contexts · a puzzle: training begins with $v = 0$. What does the decoder see at
-# first, and which of $dv$, $dW$, $dU$, $ds$ and $dh$ are zero?
+# **A puzzle.** Training begins with $v = 0$. What does the decoder see at first, and which of $dv$, $dW$, $dU$, $ds$
+# and $dh$ are zero?
 #
 # <details><summary>Answer</summary>
 #

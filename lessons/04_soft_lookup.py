@@ -11,10 +11,10 @@ import math
 
 import numpy as np
 
-from support.numeric import numeric_gradient
 from support.drawing import Drawing, number
-from support.lesson import ROOT, same, show, table
+from support.lesson import ROOT, quote, same, show, table
 from support.noun_lookup import Lookup, noun_task
+from support.numeric import numeric_gradient
 
 # %% [markdown]
 # Ask a Python dictionary for the right key, and it hands you the value. With one wrong letter, you get nothing. So how
@@ -168,7 +168,7 @@ show(queries_picture(), "04_queries",
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V$$
 #
-# To write it first, do the exercise `04_attention`. Here is ours:
+# To write it first, stop here. Ours for one sentence and one attention, without masks:
 
 # %%
 def softmax(z):
@@ -276,9 +276,9 @@ show(lookup_picture(backward=True), "04_lookup_backward",
 # less than the average gets a negative gradient. Training goes against the gradient: it raises the score of this word.
 #
 # **Your turn.** You need one rule of [lesson 01](01_backprop.py): if $c = a b$, then $da = dc \, b^T$ and $db = a^T
-# dc$. Open `exercises/04_attention_backward.py`, write it, and run `scratchformer learn check 04_attention_backward`.
-# (Its arrays have a further axis in front: write `k.swapaxes(-1, -2)` for `k.T`.) Stuck?
-# `scratchformer learn hint 04_attention_backward`.
+# dc$. Write `softmax` and `attention` in `transformer.py`, forward and backward, and run `scratchformer learn check
+# softmax attention`. There, all sentences and heads are computed at once (axes b, t, h, k), and where `mask` is False
+# the weight is 0 ([lesson 06](06_masks.py)). Stuck? `scratchformer learn hint attention`.
 #
 # ### Why the rule holds
 #
@@ -327,6 +327,13 @@ def first_number(numbers):
 numeric = numeric_gradient(first_number, np.concatenate([q, k, v]))
 ours = np.concatenate([dq, dk, dv])
 same("dq, dk, dv: ours and finite differences", ours, numeric, 1e-8)
+
+# %% [markdown]
+# In the file, forward and backward are the two halves of one function. `yield` hands out the result, and later receives
+# its gradient:
+
+# %%
+quote("softmax", "attention")
 
 # %% [markdown]
 # If one word has nearly all the weight, its offer *is* the average, and the other weights are nearly 0. So all
@@ -417,7 +424,6 @@ table(["lookup", "run 1", "run 2", "run 3"],
 # Attention is a dictionary that answers with a blend. So it answers a little differently when it is asked a little
 # differently, and can learn where to look. The gradient of a score is its weight × (offer − average).
 #
-# **Exercises.** `04_attention`: equation 1 for any sizes. `04_attention_backward`: its gradient. `04_cross_attention`:
-# a public program took two of the three inputs from the wrong sentence; repair it.
+# **Yours:** `softmax`, `attention` · `scratchformer learn check softmax attention`
 #
 # **Next:** [05 · Why attention divides by the square root of d_k](05_scaling.py).

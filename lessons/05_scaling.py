@@ -12,10 +12,10 @@ import math
 
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.nn.ops import ops_of
 from support.drawing import Drawing
 from support.lesson import recorded, same, show, table
+from support.numeric import numeric_gradient
 from support.one_key import found, learn_to_look, softmax
 
 # %% [markdown]
@@ -288,10 +288,8 @@ show(
 # The gradient of a score has its weight as a factor, and here no offer is above 1. **So a word with almost no weight
 # gets almost no push, however right it is.**
 #
-# **Your turn.** Compute the gradient of the dot products from the gradient of the weights. Open
-# `exercises/05_softmax_backward.py` and run `scratchformer learn check 05_softmax_backward`. The arrays there have the
-# shape (B, H, T, S): B sentences, H attentions side by side, T queries, S keys. The softmax runs over the last axis.
-# What this page calls dot products is called `scores` there.
+# **Your turn.** Compute the gradient of the dot products from the gradient of the weights. (It is in `attention`, which
+# you wrote in lesson 04; the code below calls the dot products `scores`.)
 #
 # <details><summary>The rule and our solution</summary>
 #
@@ -403,9 +401,8 @@ table(["model", "loss", "lowest to highest"], rows)
 # is only a part of it. Dividing by $\sqrt{d_k}$ makes the first scores smaller, and the steps as well, and it takes
 # both.
 #
-# **Exercises.** `05_softmax_backward`, above. `05_scaling`: the scores of several heads (attentions side by side) at
-# once. `05_all_ones`: weights add up to 1, so if `dweights` is all ones, the true gradient is 0. Write a wrong backward
-# that a check with ones can't find. Returning zeros doesn't count.
+# **Yours:** the hunt `all_ones` (weights add up to 1, so if their gradient is all ones, that of the scores is 0: write
+# a wrong backward that a check with ones can't find) · `scratchformer learn check all_ones`
 #
 # **Predict.** Divide the dot products of the three words by $d_k = 64$ instead of 8. What are the weights, roughly?
 #

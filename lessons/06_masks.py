@@ -9,7 +9,6 @@
 # %% Imports
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.doctor.flow_probes import dependence_of
 from scratchformer.nn.attention import Mask
 from scratchformer.nn.ops import ops_of, using
@@ -30,6 +29,7 @@ from support.next_word import (
     weights_of,
     word_by_word,
 )
+from support.numeric import numeric_gradient
 
 # %% [markdown]
 # Here are two small models with one layer of attention each. They differ in one line of code. Both learned to guess the
@@ -85,9 +85,8 @@ show(mask_pictures.shift(), "06_shift",
 # 09](09_positions.py)). So a model can learn to copy the next word. We forbid all positions further right. The allowed
 # cells form a triangle. This is the **causal mask**.
 #
-# **Your turn.** Write the shift for a batch of sentences in `exercises/06_shift_right.py`. Shorter sentences are filled
-# up with **padding**, the id 0. (The loss skips the positions where padding would have to be written.) Then run
-# `scratchformer learn check 06`.
+# **Your turn.** Write the shift for a batch of sentences, before you unfold ours. Shorter sentences are filled up with
+# **padding**, the id 0. (The loss skips the positions where padding would have to be written.)
 
 # %% Our solution
 def padded(rows):
@@ -176,7 +175,7 @@ show(mask_pictures.masks(), "06_padding",
      "only the last two queries.")
 
 # %% [markdown]
-# **Your turn.** Build this array in `exercises/06_masks.py`. There can be fewer queries than keys: a model that writes
+# **Your turn.** Build this array, before you unfold ours. There can be fewer queries than keys: a model that writes
 # asks for its newest word only. The $T$ queries are then the *last* of the $S$ positions (figure 3, right). The axis of
 # length 1 is for the heads of lesson 07.
 
@@ -232,8 +231,8 @@ show(mask_pictures.by_hand(backward=True), "06_backward",
 # The gradient of a value is the sum of the weights in its column. For *the*: 3/4 + 2/8 + 1/8 = 1.125. Forward, a word
 # is read by later words. Backward, its gradient comes from those later words.
 #
-# **Your turn.** `exercises/06_masked_softmax_backward.py` asks for the general rule. There the scores are multiplied by
-# a number, `factor`, before the softmax. You get the weights but *not the mask*. Why is that enough?
+# **Your turn.** Write the general rule. The scores are multiplied by a number, `factor`, before the softmax. You get
+# the weights but *not the mask*. Why is that enough?
 #
 # <details><summary>The rule, and why it needs no mask</summary>
 #
@@ -283,9 +282,8 @@ assert np.array_equal(flows[0], np.tri(5, dtype=bool)) and flows[1].all()
 # %% [markdown]
 # So that is the difference: model B has no causal mask.
 #
-# **Your turn.** `exercises/06_find_the_leak.py` asks for a flow test and tries it on eight functions that leak. One of
-# the leaks is from public code ([lab notes 06, experiment
-# 4](lab/06_masks.py#experiment-4-a-leak-that-passes-the-gradient-check)).
+# **Your turn.** The hunt `leak` asks for a flow test and tries it on eight functions that leak. (A leak of public code
+# is in [lab notes 06, experiment 4](lab/06_masks.py#experiment-4-a-leak-that-passes-the-gradient-check).)
 #
 # ## Does it matter?
 #
@@ -367,6 +365,6 @@ show(figure, "06_triangle",
 # the score. The causal mask lets a position see its own word. Without the shift, that is the word to guess. If a loss
 # looks too good, ask whether the model can see what it should guess.
 #
-# **Exercises** `06_shift_right` · `06_masks` · `06_masked_softmax_backward` · `06_find_the_leak`
+# **Yours:** the hunt `leak` · `scratchformer learn check leak`
 #
 # **Next:** one softmax makes one choice for each query. [Lesson 07](07_many_heads.py) gives a query several at a time.

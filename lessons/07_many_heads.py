@@ -13,13 +13,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import ListedColormap
 
-from support.numeric import numeric_gradient
 from scratchformer.experiments import heads
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.attention import CrossAttention, attention_weights
 from scratchformer.text.bundled import read, words
 from scratchformer.training.run import load_run
 from support.lesson import QUICK, ROOT, measure, same, show
+from support.numeric import numeric_gradient
 
 # %% [markdown]
 # Six boxes stand on a table. Each has a label on it and a content in it. You name two labels, and I have to tell you
@@ -224,8 +224,7 @@ def heads_in_a_loop(x, memory, W_Q, W_K, W_V, W_O):
 # In practice there is no loop. The matrices of all heads lie side by side in one matrix (D, h d_k). One product
 # projects for all heads, and its result is then cut into heads.
 #
-# **Your turn.** Cut a projection (B, T, h d_k) into heads (B, h, T, d_k), without a loop:
-# `exercises/07_split_heads.py`. Run `scratchformer learn check 07`, then read on.
+# **Your turn.** Cut a projection (B, T, h d_k) into heads (B, h, T, d_k), without a loop. Then read on.
 
 # %% Our solution
 def split(x, h):
@@ -274,8 +273,8 @@ show(figure, "07_split", alt="A table of 4 positions by 6 columns, three light c
 
 # %% [markdown]
 # With `reshape` alone nothing crashes, but in head 0 the query of position 1 is now computed from position 0. The same
-# trap waits in `merge`. (The exercise `07_wrong_split` is attention with exactly this bug. Mend it.) The whole layer,
-# with T = 4, h = 2, d_k = 3 as in the figure:
+# trap waits in `merge`. (The hunt `wrong_split` is attention with exactly this bug. Mend it.) The whole layer, with T =
+# 4, h = 2, d_k = 3 as in the figure:
 
 # %%
 def multi_head(x, memory, W_Q, W_K, W_V, W_O, h):
@@ -320,8 +319,10 @@ same("the sum of what the heads add",
 # Fetching each number from there is what `split` does. The backward of `merge` *is* `split`, and the backward of
 # `split` is `merge`.
 #
-# **Your turn.** Go back from `dy` through $W_O$, the merge, the heads, the split and $W_V$:
-# `exercises/07_heads_backward.py`. Linear layers are lesson 01, and $dv$ inside a head is lesson 04.
+# **Your turn.** Go back from `dy` through $W_O$, the merge, the heads, the split and $W_V$. Then write
+# `multi_head_attention` in `transformer.py`, and run `scratchformer learn check multi_head_attention`. There, `W_Q`,
+# `W_K` and `W_V` are (d, h, k) and `W_O` is (h, k, d): the heads have an axis of their own, so `linear` (lesson 01) and
+# `attention` (lesson 04) do all the work.
 #
 # In our solution, watch `memory`: it was used twice, for keys and for values, so two gradients come back and are added.
 # In self-attention $x$ is used three times, and there are three.
@@ -474,9 +475,11 @@ measure("right word: best head", max(accuracies), 0.88, 0.97)
 # cost, because each is only $1/h$ as wide; the price is that a head too narrow can't tell many keys apart. Heads don't
 # see each other: the output is the sum of what each adds through its block of $W_O$.
 #
-# **Exercises** `07_split_heads` · `07_heads_backward` · `07_wrong_split` (all above) · a puzzle: you swap two heads,
-# their columns in $W_Q$, $W_K$ and $W_V$ and their blocks of rows in $W_O$. What happens to the output, and to the
-# sentence "head 3 is the alignment head"?
+# **Yours:** `multi_head_attention`, and the hunts `wrong_split` and `cross_attention` (in a public program, queries and
+# values came from the wrong sentence) · `scratchformer learn check multi_head_attention`
+#
+# **A puzzle.** You swap two heads, their columns in $W_Q$, $W_K$ and $W_V$ and their blocks of rows in $W_O$. What
+# happens to the output, and to the sentence "head 3 is the alignment head"?
 #
 # <details><summary>Answer</summary>
 #

@@ -13,7 +13,6 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.config import ModelConfig
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
@@ -26,6 +25,7 @@ from support.embedding_factor import NO_FACTOR, PAPER, TiedNextWord, repeated, t
 from support.lesson import QUICK, ROOT, measure, recorded, same, show, table
 from support.lexicon import noun_vectors, read_lexicon
 from support.next_word import NEW, VOCABULARY, mean_loss, shifted
+from support.numeric import numeric_gradient
 
 # %% [markdown]
 # A word comes to the model as a number, its **id**. The id is only the word's position in a list, so it says nothing
@@ -165,8 +165,7 @@ show(three_uses(backward=False), "08_three_uses",
 # vector). That is why a table of rows can be learned like any other weight matrix. Nobody computes the product, since
 # nearly all of it is multiplication by 0.
 #
-# **Your turn.** Open `exercises/08_read_words.py`, turn ids into vectors (padding gets the vector 0), and run
-# `scratchformer learn check 08`. Then compare with ours.
+# **Your turn.** Turn ids into vectors (padding gets the vector 0), before you unfold ours.
 
 # %% Our solution
 def read(E, ids):
@@ -267,8 +266,9 @@ show(three_uses(backward=True), "08_three_uses_backward",
 # of a word that occurs twice only the last position counts. `np.add.at` adds them all. (In a sentence without
 # repeated words both lines agree, so a test on such a sentence finds nothing.)
 #
-# **Your turn.** Open `exercises/08_embedding_backward.py` for reading alone, then `exercises/08_tied_gradient.py` for
-# all three uses, and run `scratchformer learn check 08`. Our solution:
+# **Your turn.** Write `embed` in `transformer.py`, and run `scratchformer learn check embed`. It reads words, adds the
+# positions of lesson 09 and applies the dropout of lesson 12 (`positional_encoding` and `dropout` are ours until you
+# write them), and padding keeps its vector, since masks hide it. Our solution on this page has all three uses:
 
 # %% Our solution
 def read_backward(dx, ids, V):
@@ -494,9 +494,10 @@ show(figure, "08_nouns",
 # deviation $1 / \sqrt{D}$: then the scores have size 1, and with the factor the words are about as large as the
 # positions.
 #
-# **Exercises** `08_read_words` · `08_embedding_backward` · `08_tied_gradient` · `08_lost_repeats` (write the test
-# that tells right backwards of a lookup from wrong ones) · a puzzle: word 500 of the vocabulary does not occur in a
-# batch. Does its row get a gradient?
+# **Yours:** `embed`, and the hunt `lost_repeats` (write the test that tells right backwards of a lookup from wrong
+# ones) · `scratchformer learn check embed`
+#
+# **A puzzle.** Word 500 of the vocabulary does not occur in a batch. Does its row get a gradient?
 #
 # <details><summary>Answer</summary>
 #

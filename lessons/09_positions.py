@@ -11,10 +11,10 @@ import math
 
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.nn.layers import LearnedPositions, sinusoids
 from support import position_pictures as pictures
-from support.lesson import same, show, table
+from support.lesson import quote, same, show, table
+from support.numeric import numeric_gradient
 from support.positions import shift_matrix as library_shift_matrix
 from support.to_the_left import to_the_left
 
@@ -178,6 +178,13 @@ for sentence, vector in zip(pictures.SENTENCES, compared(p)["dog"]):
 #
 # The first hand turns by 1 radian (57°) per word, and each further hand is slower by the same factor.
 #
+# **Your turn.** Write `positional_encoding` in `transformer.py`, for `t` positions from 0 on, and run `scratchformer
+# learn check positional_encoding`. Then unfold ours.
+
+# %%
+quote("positional_encoding")
+
+# %% [markdown]
 # In $k$ words hand $i$ turns by $\omega_i k$, and the dot product
 # adds up the cosines: $PE(0) \cdot PE(k) = \sum_i \cos(\omega_i k)$. With 256 hands this sum falls from 256 at distance
 # 0 to 174 at 10 ([lab notes 09, a heat map](lab/09_positions.py#dot-products-at-the-papers-speeds)). With our two it
@@ -192,8 +199,7 @@ for sentence, vector in zip(pictures.SENTENCES, compared(p)["dog"]):
 # For all hands, these blocks stand along the diagonal of a big matrix $M_k$, with zeros elsewhere. It is the same for
 # every position: $PE(pos + k) = PE(pos) \, M_k$. So "three to the left" is $W_Q = M_{-3}$.
 #
-# **Your turn.** Write $M_k$ in `exercises/09_shift_matrix.py`, and run `scratchformer learn check 09_shift_matrix`. A
-# negative $k$ leads to the left.
+# **Your turn.** Write $M_k$ for any $k$, before you unfold ours. A negative $k$ leads to the left.
 
 # %% Our solution: the matrix
 def shift(k, d_model):
@@ -331,6 +337,6 @@ table(["table", "asked in training", "never asked: single",
 # different speeds. The dot product of two positions depends only on their distance, and "three to the left" is the same
 # rotation from everywhere. But training at position $t$ teaches position $u$ little if $p_u \cdot p_t$ is near 0.
 #
-# **Exercises** `09_shift_matrix` (above) · `09_order_blind` · `09_sinusoids` · `09_learned_positions_backward`
+# **Yours:** `positional_encoding` · `scratchformer learn check positional_encoding`
 #
 # **Next:** [10 · Longer than training](10_longer.py). All our texts had 24 words. What happens at the 25th?

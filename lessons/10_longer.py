@@ -12,7 +12,6 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.attention import Mask
 from scratchformer.nn.gradcheck import gradcheck
@@ -26,6 +25,7 @@ from support import positions
 from support.drawing import Drawing
 from support.latest_name import KINDS, trained
 from support.lesson import QUICK, ROOT, measure, recorded, same, show, table
+from support.numeric import numeric_gradient
 
 # %% [markdown]
 # The paper chose sinusoids over a learned table because they "may allow the model to extrapolate to sequence lengths
@@ -191,8 +191,7 @@ show(picture, "10_turn",
 # is halved at the distance $\ln 2 / m$. With four heads that is at 2.8 positions for the steepest slope, 1/4, and at
 # 177 for the flattest, 1/256.
 #
-# **Your turn.** Open `exercises/10_rope.py` and `exercises/10_alibi.py`, and run `scratchformer learn check 10`. Our
-# solution:
+# **Your turn.** Write the rotation of a query or a key, and ALiBi's scores, before you unfold ours.
 
 # %% Our solution
 def turn(x, positions):
@@ -245,7 +244,7 @@ same("penalty: this page and the library", penalty(3, 5, h),
 # in which only distances of training occur. (Press et al. report that learned slopes did not extrapolate well. We
 # haven't tested it.)
 #
-# **Your turn.** Open `exercises/10_rope_backward.py`. Our solution, checked:
+# **Your turn.** Write the backward pass of the rotation. Our solution, checked:
 
 # %% Our solution
 def turn_backward(dturned, positions):
@@ -282,9 +281,8 @@ measure("shift test, sinusoids: a score changes by up to",
 same("shift test, rotary: moved by 7, and not moved", rotary(q, 7), rotary(q, 0), 1e-12)
 
 # %% [markdown]
-# No gradient check can say whether scores depend on the distance only. The last two rows do. They are a **shift
-# test**, which moves all positions by 7 and looks whether a score changes. You'll write one in the exercise
-# `10_shift_test`.
+# No gradient check can say whether scores depend on the distance only. The last two rows do. They are a **shift test**,
+# which moves all positions by 7 and looks whether a score changes.
 #
 # ## Does it matter? A task with nothing but length
 #
@@ -407,9 +405,8 @@ table(["positions", "loss on test", "loss on test_long", "BLEU on test_long"],
 # subtracts distances: both make scores depend on the distance alone. What a *new* distance does to them is another
 # question.
 #
-# **Exercises** `10_rope` · `10_rope_backward` · `10_alibi` · `10_shift_test` (write the shift test; it is tried on
-# scores that know distances only, and on scores that know positions and hide it) · a puzzle: a rotary model reads a
-# sentence as if it began at position 1,000. What changes? And what if someone turns the *values* as well?
+# **A puzzle.** A rotary model reads a sentence as if it began at position 1,000. What changes? And what if someone
+# turns the *values* as well?
 #
 # <details><summary>Answer</summary>
 #

@@ -11,7 +11,6 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.doctor.flow_probes import dependence_of
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.layers import FeedForward, Linear
@@ -22,6 +21,7 @@ from support.agreement import Judge, sentences, trained
 from support.drawing import Drawing
 from support.hidden_units import hidden_units
 from support.lesson import QUICK, ROOT, measure, recorded, same, show, table
+from support.numeric import numeric_gradient
 
 # %% [markdown]
 # *The goat sleeps* and *the goats sleep* are right. *The goats sleeps* and *the goat sleep* are wrong. Neither the
@@ -170,7 +170,7 @@ measure("without the ReLU: range of the four", np.ptp(z @ W_2 + b_2), 0, 0)
 # keys and values are weights of the model, the same in every sentence. And each match goes through a ReLU of its own
 # and not through a common softmax, so any number of units may answer, or none.
 #
-# **Your turn.** Open `exercises/11_feed_forward.py` and run `scratchformer learn check 11`. Our solution:
+# **Your turn.** Write this for all words at once. Our solution:
 
 # %% Our solution
 def feed_forward(x, W_1, b_1, W_2, b_2):
@@ -245,7 +245,9 @@ show(network_picture(backward=True), "11_by_hand_backward",
 # such a kink calls a right gradient wrong: [lab notes 11, experiment
 # 2](lab/11_feed_forward.py#experiment-2-checks-across-a-kink).)
 #
-# **Your turn.** Open `exercises/11_feed_forward_backward.py`. Our solution, with the check:
+# **Your turn.** Write `feed_forward` in `transformer.py`, forward and backward, and run `scratchformer learn check
+# feed_forward`. There the two products are calls of `linear`, which adds to `W_1.grad` and `W_2.grad`, so that only dx
+# is returned. Our solution, with the check:
 
 # %% Our solution
 def feed_forward_backward(dy, x, active, W_1, W_2):
@@ -381,10 +383,10 @@ table(["share of active units", "before training", "after"],
 # each position by itself, every unit compares the vector with a pattern, and where the match is positive it adds a
 # vector of its own. On the way back only the units that are on pass a gradient, and only they learn.
 #
-# **Exercises** `11_feed_forward` · `11_feed_forward_backward` · `11_linear_collapse` (the one linear map that does
-# what two do without the ReLU) · `11_relu_kink` (find an input for which the check of a right gradient fails) · a
-# puzzle: you exchange two hidden units, their columns of $W_1$, their numbers in $b_1$ and their rows of $W_2$. What
-# becomes of the output? And if you double a unit's column and its $b_1$ and halve its row?
+# **Yours:** `feed_forward` · `scratchformer learn check feed_forward`
+#
+# **A puzzle.** You exchange two hidden units, their columns of $W_1$, their numbers in $b_1$ and their rows of $W_2$.
+# What becomes of the output? And if you double a unit's column and its $b_1$ and halve its row?
 #
 # <details><summary>Answer</summary>
 #

@@ -11,14 +11,14 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.config import ModelConfig
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import FeedForward
 from scratchformer.nn.residual import PostNorm
 from support.drawing import Drawing
-from support.lesson import QUICK, measure, recorded, same, show, table
+from support.lesson import QUICK, measure, quote, recorded, same, show, table
+from support.numeric import numeric_gradient
 from support.stacks import Passage
 
 # %% [markdown]
@@ -184,8 +184,9 @@ show(norm_picture(backward=False), "12_norm",
 # At inference nothing is dropped and nothing is divided. With the division a sum of many numbers is the same on
 # average in both cases. Without it, it would be $1 - P$ times as large in training.
 #
-# **Your turn.** Open `exercises/12_dropout.py`, write dropout forward and backward, and run `scratchformer learn
-# check 12`. (Hint for backward: what was multiplied by 0 had no influence.) Our solution of the whole box, forward:
+# **Your turn.** Write dropout forward and backward. (Hint for backward: what was multiplied by 0 had no influence. In
+# `transformer.py`, `dropout` returns the factors alone; you write it in lesson 14, until then it is ours.) Our solution
+# of the whole box, forward:
 
 # %% Our solution
 EPS = 1e-6
@@ -290,8 +291,9 @@ show(norm_picture(backward=True), "12_norm_backward",
 # These are the two parts of figure 3. (They can be taken out in either order, since $n$ has mean 0.) And what is left
 # is divided by $s$, so a row of large numbers gets a small gradient.
 #
-# **Your turn.** Open `exercises/12_layer_norm_backward.py`, then `exercises/12_residual_backward.py` for the whole
-# box, and run `scratchformer learn check 12`. It names a term that you forget. Our solution:
+# **Your turn.** Write `layer_norm` in `transformer.py`, then `add_and_norm` for the whole box, and run `scratchformer
+# learn check layer_norm add_and_norm`. It names a term that you forget. There gamma and beta are weights, whose
+# gradients are added up in `.grad`. Our solution on this page:
 
 # %% Our solution
 def layer_norm_backward(dy, cache, gamma):
@@ -338,6 +340,12 @@ theirs = PostNorm(f, ModelConfig(d_model=6, d_ff=10, h=1, P_drop=P), "float64")
 theirs.norm.gamma.data[...], theirs.norm.beta.data[...] = gamma, beta
 their_y, their_cache = theirs.forward(x, rng=key)
 same("dx: this page and the library", dx, theirs.backward(dy, their_cache))
+
+# %% [markdown]
+# The same in the file:
+
+# %%
+quote("layer_norm", "add_and_norm")
 
 # %% [markdown]
 # The check uses a random $\gamma$ and has dropout switched on, and both are needed. One public NumPy Transformer
@@ -489,8 +497,10 @@ measure("pre-LN: length that arrives", arriving["pre-LN"][0], 0.4, 2)
 # gradient has a way past it. The sum would grow, so LayerNorm brings every row back to mean 0 and size 1. On the way
 # back it takes out the two directions it ignores, the shift and the stretch, and divides by the size.
 #
-# **Exercises** `12_dropout` · `12_layer_norm_backward` · `12_residual_backward` · `12_repair_layer_norm` (a LayerNorm
-# with five bugs; each runs, and each could train) · two puzzles:
+# **Yours:** `layer_norm`, `add_and_norm`, and the hunt `broken_norm` (a LayerNorm with five bugs; each runs, and each
+# could train) · `scratchformer learn check layer_norm add_and_norm`
+#
+# **Two puzzles.**
 #
 # 1. A LayerNorm over rows of *two* numbers, with $\varepsilon = 0$. What is $dz$?
 # 2. A program draws the mask in training, and at inference it drops nothing but still divides by $1 - P$. With $P =

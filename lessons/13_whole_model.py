@@ -13,7 +13,6 @@ import math
 
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.config import ModelConfig, preset
 from scratchformer.nn.attention import (
     CrossAttention,
@@ -36,6 +35,7 @@ from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import PAD
 from support.drawing import Drawing
 from support.lesson import measure, same, show, table
+from support.numeric import numeric_gradient
 from support.reversal import SYMBOLS
 from support.wires import V, cut, reversals, train
 
@@ -225,9 +225,9 @@ show(picture, "13_architecture",
 # Look at the column "how many". There are three attentions, because the decoder layer has two. There are five
 # LayerNorms, because each sublayer has one. $E$ counts once, although it's used in three places.
 #
-# **Your turn.** Open `exercises/13_count.py`, write the count for any sizes, and run `scratchformer learn check 13`. In
-# general the heads have widths $d_k$ and $d_v$. So $W_Q$ and $W_K$ are $(D, h d_k)$, $W_V$ is $(D, h d_v)$, and $W_O$
-# is $(h d_v, D)$. Each of the four has a bias as long as its row.
+# **Your turn.** Write the count for any sizes, before you unfold ours. In general the heads have widths $d_k$ and
+# $d_v$. So $W_Q$ and $W_K$ are $(D, h d_k)$, $W_V$ is $(D, h d_v)$, and $W_O$ is $(h d_v, D)$. Each of the four has a
+# bias as long as its row.
 
 # %% Our solution
 def count(V, N, D, F, h, d_k, d_v):
@@ -269,8 +269,8 @@ assert of_base == sum(parameter_counts(base).values())
 # $$M = \mathrm{encoder}(\sqrt{D} E[\mathrm{source}] + P) \qquad
 # \mathrm{logits} = \mathrm{decoder}(\sqrt{D} E[\mathrm{read}] + P, M) \, E^T$$
 #
-# **Your turn.** Open `exercises/13_decoder_layer.py`, put a decoder layer together from its parts, and run
-# `scratchformer learn check 13`. Our solution uses the library's sublayers, and `PostNorm` is the box:
+# **Your turn.** Put a decoder layer together from its parts, on paper. Our solution uses the library's sublayers, and
+# `PostNorm` is the box:
 
 # %% Our solution
 def boxed(kind, sizes, init):
@@ -396,8 +396,10 @@ show(chain(backward=True), "13_memory_backward",
 # The same rule works in three more places: the input of a sublayer is used twice (lesson 12), the input of
 # self-attention three times (lesson 04), and the matrix $E$ three times (lesson 08). Those parts do their own sums.
 #
-# **Your turn.** Open `exercises/13_memory_gradient.py`, and run `scratchformer learn check 13`. A classic slip is to
-# overwrite `dmemory` in the loop, which leaves only the last share: 4 instead of 7 in the miniature. Our solution:
+# **Your turn.** Write `new_model`, `encode` and `decode` in `transformer.py`, and run `scratchformer learn check
+# new_model encode decode`. There a sublayer with its box is one call of `add_and_norm`, a layer is a row of such calls,
+# and attention has no biases. A classic slip is to overwrite `dmemory` in the loop, which leaves only the last share: 4
+# instead of 7 in the miniature. Our solution with the library's layers:
 
 # %% Our solution
 class Encoder(Layer):
@@ -653,14 +655,25 @@ table(["fault", "gradient", "flow", "number"],
 #   paper's equations have none (`attention_bias=False`). *We differ from that code:* our decoder starts from a
 #   learned `<s>`, not from zeros. All differences are in [the correctness report](../docs/correctness.md).
 #
+# ## Your own model trains
+#
+# With `new_model`, `encode` and `decode` the whole model is your code, and it trains:
+#
+#     scratchformer learn train
+#     scratchformer learn translate "The dog ate the apple."
+#
+# Loss, optimizer, batches and search are still ours. They become yours in lessons 14 to 20.
+#
 # ## What to remember
 #
 # The encoder turns the source into one array, the memory, and every decoder layer reads it. So on the way back the
 # memory gets the sum of one share from each layer. Checks of the parts can't see a wrong connection. Test the whole:
 # is the gradient that of the loss, which input reaches which output, and how many parameters are there?
 #
-# **Exercises** `13_count` · `13_decoder_layer` · `13_memory_gradient` · `13_find_the_wire` (you get a model as a
-# function from ids to logits: which of its connections is cut?) · a puzzle:
+# **Yours:** `new_model`, `encode`, `decode`, and the hunt `wire` (you get a model as a function from ids to logits:
+# what is missing in it?) · `scratchformer learn check new_model encode decode`
+#
+# **A puzzle.**
 #
 # *In a correct model, somebody sets `dmemory` to zero. Which parameters still learn? What does the model become?*
 #

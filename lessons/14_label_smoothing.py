@@ -13,7 +13,6 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.config import ModelConfig
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.loss import batch_loss_backward, cross_entropy
@@ -27,6 +26,7 @@ from support.calibration import loss_floor
 from support.calibration_pictures import diagram
 from support.drawing import Drawing
 from support.lesson import ROOT, measure, recorded, same, show, table
+from support.numeric import numeric_gradient
 
 # %% [markdown]
 # A small translator learns 300 sentence pairs, with the loss of lesson 01. Every 60 steps we test it on 150 pairs that
@@ -234,9 +234,9 @@ for name, sure in MODELS.items():
 # A padded target (id 0) has no loss, so its whole row of $q$ is 0. The loss of a batch is the sum over its *real*
 # tokens, divided by their number.
 #
-# **Your turn.** Open `exercises/14_smoothed_targets.py` for $q$ and `exercises/14_log_sum_exp.py` for the first term
-# of the right side. (Think of logits like 1,000, whose exponential overflows.) Run `scratchformer learn check 14`. Our
-# solution:
+# **Your turn.** Write $q$, and `log_softmax` in `transformer.py`, which is $z$ minus the first term of the right side.
+# (Think of logits like 1,000, whose exponential overflows.) Run `scratchformer learn check log_softmax`. Our solution
+# on this page:
 
 # %% Our solution
 def smoothed_targets(targets, V, smoothing, spread="others"):
@@ -332,8 +332,9 @@ same("smoothed: lead after 3,000 steps, and ln 36", ways[0.1][-1], math.log(36),
 #
 # </details>
 #
-# **Your turn.** Open `exercises/14_smoothed_cross_entropy_backward.py`, and run `scratchformer learn check 14`. Our
-# solution, checked with padding and in both conventions:
+# **Your turn.** Write `cross_entropy` in `transformer.py`, and run `scratchformer learn check cross_entropy`. There the
+# logits are rows of real words alone, and $q$ is `"uniform"`. Then write `dropout` (lesson 12) and `loss_of`, the loss
+# of the whole model, which leaves out padding. Our solution, checked with padding and in both conventions:
 
 # %% Our solution
 def smoothed_loss_backward(z, targets, smoothing, spread="others"):
@@ -363,9 +364,8 @@ for spread in "others", "uniform":
 # The best possible smoothed loss isn't 0. In the miniature it was 0.464, the loss of the model with $p = q$. This
 # **floor** depends on $\epsilon$ and $V$.
 #
-# **Your turn.** What is the floor for the paper's $\epsilon = 0.1$ and $V = 37{,}000$? Open `exercises/14_floor.py`,
-# and run `scratchformer learn check 14`. Our solution, and beside it the trained model of this project ($\epsilon =
-# 0.1$, $V = 1600$) on 300 new sentences:
+# **Your turn.** What is the floor for the paper's $\epsilon = 0.1$ and $V = 37{,}000$? Our solution, and beside it the
+# trained model of this project ($\epsilon = 0.1$, $V = 1600$) on 300 new sentences:
 
 # %% Our solution
 def floor(V, smoothing):
@@ -501,7 +501,9 @@ assert 7.5 < np.ptp(of_runs(20_000, 0, "bleu")) < 8.5
 # $p - q$, so logits rest at a finite lead, and the loss has a floor above 0. The model becomes less sure. This costs
 # perplexity where text is plentiful, and it helped our overconfident models.
 #
-# **Exercises** `14_smoothed_targets` · `14_log_sum_exp` · `14_smoothed_cross_entropy_backward` · `14_floor` · a puzzle:
+# **Yours:** `log_softmax`, `cross_entropy`, `dropout`, `loss_of` · `scratchformer learn check 14`
+#
+# **A puzzle.**
 #
 # *A run with $V = 37{,}000$ and $\epsilon = 0.1$ reports a smoothed training loss of 1.2 nats. What do you conclude?*
 #

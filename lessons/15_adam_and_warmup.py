@@ -275,8 +275,9 @@ show(step_picture((0.9, 0.9), (-100, 1), (10, 0.1), (200, 0.02), t=2), "15_secon
 # that was $1 - 0.9^2 = 0.19$. The small $\varepsilon = 10^{-9}$ (epsilon) avoids a division by 0. An average remembers
 # about $1 / (1 - \beta)$ steps: $m$ about 10, and $v$ about 50.
 #
-# **Your turn.** Open `exercises/15_adam.py`. It asks for the weights after each of $T$ steps, so put these five
-# equations into a loop. Run `scratchformer learn check 15_adam`. Then unfold one step of ours.
+# **Your turn.** Write `adam` in `transformer.py`, and run `scratchformer learn check adam`. It makes a step for all
+# weights of a model, computes the learning rate (equation 3, below), adds $\varepsilon$ to $\sqrt{v_t}$, as the library
+# does, and sets the gradients to 0 at the end. Then unfold a step of this page.
 
 
 # %% Our solution
@@ -369,7 +370,7 @@ show(
 # - **Step 2,000** is half-way up the line. **At step 16,000** the root of the step is twice that of 4,000. So the rate
 #   is 0.000349 at both.
 #
-# **Your turn**, if you like: `exercises/15_noam.py`, in two lines.
+# **Your turn.** Write the learning rate. In `transformer.py`, `adam` computes it first.
 
 
 # %% Our solution
@@ -476,8 +477,8 @@ table(["150 steps", "loss on new sentences, three runs"],
 #
 # [Vaswani et al. (2017)](https://arxiv.org/abs/1706.03762), §5.3, give 0.9, 0.98, $10^{-9}$ and equation 3 without a
 # reason. Other books use 0.999 and $10^{-8}$. Adam is by [Kingma and Ba (2015)](https://arxiv.org/abs/1412.6980). Ours
-# is in [nn/optim.py](../scratchformer/nn/optim.py): `Adam` and `noam`. It adds $\varepsilon$ to $\sqrt{v}$, and your
-# exercise adds it to $\sqrt{\hat{v}}$, as above. You can play with momentum in Goh's [*Why Momentum Really
+# is in [nn/optim.py](../scratchformer/nn/optim.py): `Adam` and `noam`. It adds $\varepsilon$ to $\sqrt{v}$, and the
+# page adds it to $\sqrt{\hat{v}}$, as above. You can play with momentum in Goh's [*Why Momentum Really
 # Works*](https://distill.pub/2017/momentum/). His $m$ is 10 times ours, so our rate of 0.05 is his 0.005.
 #
 # ## What to remember
@@ -486,8 +487,8 @@ table(["150 steps", "loss on new sentences, three runs"],
 # how they compare with each other. The paper's rate rises to 0.0007 in 4,000 steps and then falls. At a high rate our
 # small post-LN model learned only with a warm-up.
 #
-# **Exercises.** `15_disguise`: change every gradient so that Adam takes the same steps. `15_longest_step`: find
-# gradients after which a step is 1.6 times as long as the learning rate.
+# **Yours:** `adam`, and the hunt `disguise` (change every gradient so that Adam takes the same steps) · `scratchformer
+# learn check adam`
 #
 # **Next.** The model, the loss and the optimizer are complete. [Lesson 16](16_first_training.py) puts them together and
 # shows how to tell a slow training from a broken one.

@@ -179,7 +179,7 @@ show(checks_picture(), "16_checks",
 # (`tied="all"`). The right column is the bug *target not shifted*.
 #
 # **Your turn.** If you know how often each symbol is the answer, you can say exactly what the first loss should be.
-# Write it: `16_dealt_answers`, then `scratchformer learn check 16`.
+# Write it down as a formula of the logits.
 
 # %%
 def first_look(model, batch):
@@ -241,7 +241,7 @@ measure('tied="all", correct: probability of the symbol read last',
 # goes on reading the old one, full of zeros. Its numbers are right, so a check must look at the arrays as well, as our
 # `gradcheck` does: it raises an error.
 #
-# **Your turn.** Write a softmax that is wrong and still passes its gradient check: `16_right_gradient`.
+# **Your turn.** Write a softmax that is wrong and still passes its gradient check: the hunt `right_gradient`.
 
 # %% The first two limits, measured
 def gradient_error(batch):
@@ -540,9 +540,10 @@ print(*(f"step {step}: it writes {word}" for step, word in lines), sep="\n")
 # Don't judge a training by its loss alone. Look at the data first. Then ask a few questions whose answers you know
 # before you run them, the cheap ones first, and use several kinds: each of them is blind to most bugs.
 #
-# **Exercises** `16_dealt_answers` · `16_right_gradient` · `16_hunt` (write the checks that tell a model that sees the
-# future, one that reads padding, one that doesn't read its source and one with dropout left on from correct ones) · one
-# puzzle: dropout stays on where it should be off. Which check objects first?
+# **Yours:** the hunts `right_gradient` and `too_good` (a loss that is too good to be true; find its three bugs) ·
+# `scratchformer learn check right_gradient too_good`
+#
+# **A puzzle.** Dropout stays on where it should be off. Which check objects first?
 #
 # <details><summary>Answer</summary>
 #

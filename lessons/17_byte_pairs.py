@@ -107,8 +107,8 @@ show(figure, "17_cut",
 # list of these merges is all that is learned. Pairs never run across two words, nor from letters to punctuation marks,
 # so *dog* is the same piece at the end of a sentence as in the middle.
 #
-# **Your turn.** Write `17_count_pairs` and `17_merge`, and run `scratchformer learn check 17`. What becomes of `a a a`
-# if *a a* is merged? And why can't you use `str.replace`?
+# **Your turn.** Write `count_pairs` and `merge` in `my_transformer/more.py`, and run `scratchformer learn check
+# count_pairs merge`. What becomes of `a a a` if *a a* is merged? And why can't you use `str.replace`?
 
 # %% Our solution
 def count_pairs(words):
@@ -159,7 +159,9 @@ for n, ((a, b), count) in enumerate(zip(*learn(tiny, 5)), 1):
 # **decode**, join the pieces and write a space for each "▁". The order matters. Suppose `b c` was learned before `a b`.
 # Then `abc` becomes `a bc`, not `ab c`, and a model must get the pieces that it was trained on.
 #
-# **Your turn.** Write `17_encode`, and then unfold ours.
+# **Your turn.** Write `learn_merges` and `bpe_encode` in `more.py`, and run `scratchformer learn check learn_merges
+# bpe_encode`. There, `learn_merges` returns the merges alone, and of two pairs that make the same piece the one with
+# the shorter left part wins; `bpe_encode` takes one word with its "▁". Then unfold ours, for a sentence.
 
 # %% Our solution
 def encode(sentence, merges):
@@ -307,7 +309,7 @@ for n, english, german in ((300, (1.95, 2.1), (2.2, 2.35)),
 # What two vocabularies have in common is the text. So add up the losses over the whole text, and divide by something
 # that doesn't depend on the vocabulary: characters. One bit is $\ln 2$ nats, so we get **bits per character**.
 #
-# **Your turn.** Write `17_bits_per_character`.
+# **Your turn.** Write bits per character as a formula.
 #
 # <details><summary>Make a guess, then unfold: which of four models is best?</summary>
 
@@ -377,8 +379,9 @@ measure("letters (5) − pieces (2), bits: mean", (letters - two).mean(), -0.015
 # piece, rare words several, and every word of known characters can be written. Compare models with different
 # vocabularies in bits per character, never per token.
 #
-# **Exercises** `17_count_pairs` · `17_merge` · `17_encode` · `17_bits_per_character` · one puzzle: the text is the one
-# word *banana*. What are the first two merges?
+# **Yours:** `count_pairs`, `merge`, `learn_merges`, `bpe_encode` · `scratchformer learn check 17`
+#
+# **A puzzle.** The text is the one word *banana*. What are the first two merges?
 #
 # <details><summary>Answer</summary>
 #

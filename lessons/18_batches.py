@@ -14,7 +14,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import ListedColormap
 
-from support.numeric import numeric_gradient
 from scratchformer.config import TrainingConfig
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.loss import batch_loss_backward, cross_entropy
@@ -24,6 +23,7 @@ from scratchformer.training.data_parallel import DataParallel
 from support.drawing import Drawing
 from support.length_batches import bundled, loss_by_thirds, small_model, trained, up_to
 from support.lesson import QUICK, measure, same, show, table
+from support.numeric import numeric_gradient
 
 # %% [markdown]
 # A **batch** is an array, and arrays are rectangles. Sentences aren't: one has 4 tokens, the next has 30. So every
@@ -33,7 +33,7 @@ from support.lesson import QUICK, measure, same, show, table
 # Take the 20,000 training pairs of the bundled text in random order, 64 to a batch. A *position* is one place in the
 # source or target array, filled or not. Which share of all positions is padding?
 #
-# **Your turn.** Write the function that measures it: `18_padding_share`, then `scratchformer learn check 18`.
+# **Your turn.** Write the function that measures it, before you unfold ours.
 
 # %% Our solution
 pairs = bundled("train")
@@ -188,6 +188,10 @@ for fineness in 1, 2, 3:
          np.concatenate(theirs))
 
 # %% [markdown]
+# **Your turn.** Write `batches` in `transformer.py`, and run `scratchformer learn check batches`. It is simpler: it
+# sorts the shuffled pairs by the length of the target, cuts them into batches of `size` pairs, fills these up with
+# padding, and yields them in random order, epoch after epoch.
+#
 # The plan follows from the seed and the number of the epoch alone, so a run that was interrupted can resume at any
 # step, and several machines agree on the batches without a message.
 #
@@ -318,7 +322,7 @@ measure("long to short: least rise of the long third",
 # micro-batch. With a mean of means, a token of micro-batch $m$ counts $\frac{n}{M n_m}$ times what it should, with $M$
 # for the number of micro-batches: in the example 3 / (2 · 2) = 0.75 times in A and 3 / (2 · 1) = 1.5 times in B.
 #
-# **Your turn.** Write `18_accumulate`, run the check, and then unfold.
+# **Your turn.** Write the gradient of a step of several micro-batches, and then unfold ours.
 
 # %% Our solution
 def add_up(model, batches, smoothing=0.1):
@@ -393,10 +397,11 @@ same("whole model: the library's step and one batch", model.store.grad, at_once)
 # order. If the step doesn't fit into memory, add up the gradients of *sums* of losses over micro-batches, and divide
 # once, by the number of all tokens.
 #
-# **Exercises** `18_padding_share` · `18_accumulate` · `18_fill_batches` (the plan of figure 2: shortest first, as many
-# as the budget allows) · `18_every_sentence_once` (write the test of a batch plan; it is tried on plans that lose a
-# pair, and worse) · one puzzle: one batch holds 512 pairs of 8 tokens, another 16 pairs of 256. Both have 4096
-# positions a side. Which one costs more?
+# **Yours:** `batches`, and the hunt `every_sentence_once` (write the test of such a function; it is tried on some that
+# lose a pair, and worse) · `scratchformer learn check batches`
+#
+# **A puzzle.** One batch holds 512 pairs of 8 tokens, another 16 pairs of 256. Both have 4096 positions a side. Which
+# one costs more?
 #
 # <details><summary>Answer</summary>
 #

@@ -130,7 +130,9 @@ show(figure, "19_loop",
 # 4. **Adam** moves the weights, once per step.
 # 5. **Clear** the gradient. Otherwise the next step begins with this one in it.
 #
-# **Your turn.** Write `19_training_step`, run `scratchformer learn check 19`, and then unfold our solution.
+# **Your turn.** Write `train` in `transformer.py`, and run `scratchformer learn check train`. There a step has one
+# batch: `loss_of` divides by its tokens, `adam` does the rest, and at the end the mean of the last five checkpoints is
+# saved ([lesson 21](21_bleu_and_averaging.py)). Then unfold the step of this page.
 
 # %% Our solution
 def loss_and_gradient(model, plan, indices, step, settings):
@@ -238,7 +240,7 @@ duration("it took, beside the prediction",
 # %% [markdown]
 # (To predict the time of a model that you haven't begun to train, count its arithmetic. [Lab notes 19, experiment
 # 1](lab/19_train_a_translator.py#experiment-1-counting-the-arithmetic) does it for the paper's base model, half a year
-# on this machine, and the exercise `19_predict_time` does it for yours.)
+# on this machine.)
 #
 # ## The drama of training
 #
@@ -385,7 +387,7 @@ folder.cleanup()
 
 # %% [markdown]
 # Equal, bit for bit (on one machine, with as many threads). Neither control crashes. Only the comparison with a run
-# that was not stopped finds such a mistake. The exercise `19_resume` asks you for that test.
+# that was not stopped finds such a mistake. The hunt `resume` asks you for that test.
 #
 # ## Does it translate? Take the source away
 #
@@ -508,9 +510,10 @@ for split, source, written, reference in failures:
 # and read the failures. When a curve jumps, look at the batch first: few tokens make long gradients, and rare sentences
 # make high losses.
 #
-# **Exercises** `19_training_step` · `19_resume` · `19_perplexity` · `19_predict_time` · one puzzle: the same model gets
-# twice the vocabulary, 3,200 pieces. By what factor does the time of a step grow, if the sentences had as many tokens
-# as before?
+# **Yours:** `train`, and the hunt `resume` · `scratchformer learn check train`, then `scratchformer learn train`
+#
+# **A puzzle.** The same model gets twice the vocabulary, 3,200 pieces. By what factor does the time of a step grow, if
+# the sentences had as many tokens as before?
 #
 # <details><summary>Answer</summary>
 #

@@ -120,8 +120,8 @@ show(beam_pictures.beam(), "20_beam",
 # What does it cost? For $n$ pieces out of $V$, greedy search computes $nV$ probabilities. A beam computes about $K$
 # times as many.
 #
-# **Your turn.** Make a tree on which greedy search loses by a factor of two and a beam of 2 wins:
-# `exercises/20_greedy_trap.py`, then `scratchformer learn check 20`.
+# **Your turn.** Make a tree on which greedy search loses by a factor of two and a beam of 2 wins: the hunt
+# `greedy_trap`, then `scratchformer learn check greedy_trap`.
 #
 # ## In general
 #
@@ -137,9 +137,8 @@ show(beam_pictures.beam(), "20_beam",
 # All $W \cdot V$ sums $a_w + \ell_{wv}$ compete. For each of the `n` best we need the sum, the last piece, and the
 # **parent**: the hypothesis that it continues.
 #
-# **Your turn.** Write this in three lines of NumPy: `exercises/20_beam_step.py`. In step 2 of our tree, 2 · 3 sums
-# compete (*schlafen das Kalb* has probability 0 and isn't drawn). The best are ln 0.36 and ln 0.3, with the parents 1
-# and 0.
+# **Your turn.** Write this in three lines of NumPy, before you unfold ours. In step 2 of our tree, 2 · 3 sums compete
+# (*schlafen das Kalb* has probability 0 and isn't drawn). The best are ln 0.36 and ln 0.3, with the parents 1 and 0.
 
 # %% Our solution
 def beam_step(alive, log_p, n):
@@ -175,7 +174,7 @@ assert step_2[1].tolist() == [1, 0] and step_2[2].tolist() == [1, 0]
 # penalty is always 1, so nothing changes. *Attention Is All You Need* takes $\alpha = 0.6$: the scores are then −1.18
 # and −1.12.
 #
-# **Your turn.** Write the score in `exercises/20_length_penalty.py`. Does `</s>` count as a piece?
+# **Your turn.** Write the score, before you unfold ours. Does `</s>` count as a piece?
 
 # %% Our solution
 def lp(n, alpha):
@@ -189,6 +188,10 @@ def lp(n, alpha):
 # and returns the logits of the next one. Because of the causal mask of lesson 06, the keys and values of earlier
 # positions never change. So `state` keeps them in a **cache**, one row for each hypothesis. At the start, all $K$ rows
 # hold `<s>`. Only row 0 counts: the copies get probability 0, so log P = −∞.
+#
+# **Your turn.** Write `beam_search` and then `translate` in `transformer.py`, and run `scratchformer learn check
+# beam_search translate`. There is no cache: `decode` reads all pieces of a hypothesis again for each new one. So the
+# search begins with a single hypothesis, and it returns the best sentence alone. Ours with a cache:
 
 # %%
 def beam_search(source_ids, K, alpha):
@@ -368,6 +371,7 @@ table(["", "what it does", "1st piece", "2nd", "3rd", "4th"],
 # keeps $K$ beginnings, and all their continuations compete. When a hypothesis changes its row, its cache moves with it.
 # The likeliest sentence may be too short, so we divide log P by a length penalty.
 #
-# **Exercises** `20_greedy_trap` · `20_beam_step` · `20_length_penalty`
+# **Yours:** `beam_search`, `translate`, and the hunts `greedy_trap` and `bad_beam` (a search with three bugs) ·
+# `scratchformer learn check beam_search translate`
 #
 # **Next:** [21 · BLEU, its error bars, and averaging checkpoints](21_bleu_and_averaging.py)

@@ -114,7 +114,9 @@ show(figure, "21_ngrams",
 # Precision asks only about what was written, so a very short translation could have a perfect one. The **brevity
 # penalty** $B$ is there against that.
 #
-# **Your turn.** Write `21_clipped_counts` and `21_bleu`, and run `scratchformer learn check 21`. Then unfold ours.
+# **Your turn.** Write `clipped_counts` and `bleu` in `more.py`, and run `scratchformer learn check clipped_counts
+# bleu`. Then unfold ours. (`clipped_counts` is called `row_of` here, and the `bleu` of `more.py` takes sentences, not
+# counts.)
 
 # %% Our solution
 def ngrams(words, n):
@@ -248,7 +250,7 @@ table(["translation", "meaning", "BLEU", "chrF"],
 # Besides our two searches, let's look at three small translators that were trained alike but for the seed. Each
 # translates once with its last weights, and once with the mean of its last five checkpoints, which we come to below.
 #
-# **Your turn.** Write `21_bootstrap`.
+# **Your turn.** Write `bootstrap` in `more.py`, and run `scratchformer learn check bootstrap`.
 #
 # <details><summary>Make a guess, then unfold: which of the four differences are larger than chance?</summary>
 
@@ -351,7 +353,8 @@ show(figure, "21_bootstrap",
 # hardly swung. And a learning rate that falls to 0 should help by itself, since then the swings die down. Our test is a
 # model half as wide as the shipped one: 1,500 steps, three seeds, a checkpoint every 30 steps.
 #
-# **Your turn.** Write `21_average`: the mean of the last checkpoints, of which there may be fewer than asked for.
+# **Your turn.** Write the mean of the last checkpoints, of which there may be fewer than asked for. (Your `train` of
+# lesson 19 has it.)
 #
 # <details><summary>Make a guess, then unfold: what the mean of 5, 10 and 40 checkpoints is worth</summary>
 
@@ -451,8 +454,10 @@ for seed in (0, 1, 2):
 # interval: score both systems on the same samples of the test set, and repeat the *training* if you claim something
 # about a method. The mean of the last few checkpoints is a cheap gain, if they are far enough apart and not too old.
 #
-# **Exercises** `21_clipped_counts` · `21_bleu` · `21_bootstrap` · `21_average` · one puzzle: what does the mean of the
-# last checkpoints do while the weights are still far from their best place, and on their way there?
+# **Yours:** `clipped_counts`, `bleu`, `bootstrap` · `scratchformer learn check 21`
+#
+# **A puzzle.** What does the mean of the last checkpoints do while the weights are still far from their best place, and
+# on their way there?
 #
 # <details><summary>Answer</summary>
 #

@@ -83,8 +83,7 @@ measure("tanh, ρ = 2: left after 128", curves["tanh, ρ = 2"][-1], 1e-3, 1e3)
 # to $c_{t-1}$ is $f_t$. So nothing vanishes as long as the **forget gate** $f$ stays near 1, and where it starts is
 # decided by its bias. Usual is 1, which opens the gate to σ(1) = 0.73. We take that, and 5, which opens it to 0.99.
 #
-# The exercise `02_lstm_cell_backward` is one step of it, backward. The cell has two ways to the loss, like $h_t$ in the
-# lesson.
+# Backward, the cell has two ways to the loss, like $h_t$ in the lesson.
 
 # %%
 measure("forget gate, bias 1, before training", sigmoid(1.0), 0.731, 0.732)

@@ -12,12 +12,12 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.attention import ScaledDotProductAttention
 from support.drawing import Drawing
 from support.lesson import QUICK, ROOT, measure, same, show, table
 from support.noun_lookup import Lookup, noun_task
+from support.numeric import numeric_gradient
 
 
 def softmax(z):
@@ -450,8 +450,8 @@ for name, ours, gradient in zip(("dq", "dk", "dv"), gradients, theirs):
 
 # %% [markdown]
 # A gradient check doesn't see which array goes where: the gradient of the wrong function is right. A public NumPy
-# Transformer mixes up the two sides of its cross-attention ([the account](../../docs/correctness.md)); the exercise
-# `04_cross_attention` is made of that bug.
+# Transformer mixes up the two sides of its cross-attention ([the account](../../docs/correctness.md)); the hunt
+# `cross_attention` is made of that bug.
 #
 # The layer differs from the library's `SelfAttention` and `CrossAttention`, which have several heads, masks, biases,
 # the map $W_O$ at the end, and dropout on the weights if asked for (§5.4 of the paper drops elsewhere).

@@ -486,8 +486,7 @@ measure("of a dot product (at most 256)", np.abs(of_products).max(), 0.5, 0.63)
 #
 # It is equivariant: the outputs move with their words ([lab notes 04](04_soft_lookup.py#check-the-claim) measure both).
 # Under the causal mask of lesson 06 a position sees only what stands before it, so a decoder has some order without
-# positions; but one layer can't tell in which order the words *before* a position stand, since it sums over them
-# (exercise `09_order_blind`).
+# positions; but one layer can't tell in which order the words *before* a position stand, since it sums over them.
 #
 # > "Sinusoids extrapolate better to longer texts."
 #

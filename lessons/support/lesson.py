@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
 import numpy as np
-from exercises.source import source_of_ours
 from matplotlib.figure import Figure
 
+from exercises.source import source_of_ours
 from scratchformer.experiments import figures
 from support.drawing import Drawing
 
