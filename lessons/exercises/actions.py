@@ -89,8 +89,8 @@ def finish(directory: Path, trained: dict[str, Any]) -> int:
 
 def summary(trained: dict[str, Any]) -> str:
     return (
-        f"{trained['steps']} steps in {trained['seconds']:.0f} s, loss {trained['loss']:.3f}, BLEU {trained['bleu']:.1f} "
-        f"({trained['sentences']} test sentences); of the {trained['ran']} functions that ran, "
+        f"{trained['steps']} steps in {trained['seconds']:.0f} s, smoothed loss {trained['loss']:.3f}, BLEU "
+        f"{trained['bleu']:.1f} ({trained['sentences']} test sentences); of the {trained['ran']} functions that ran, "
         f"{len(trained['hers'])} yours"
     )
 

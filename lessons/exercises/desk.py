@@ -48,14 +48,14 @@ sys.path = [folder for folder in sys.path if folder] + sys.argv[1:4]
 from exercises.runner import main
 main(*sys.argv[3:])
 """
-"""The program that runs the learner's code. The current directory is not searched for modules, so that a random.py in
-it does not stand in for the real one; those of scratchformer, of the lessons and of the learner are, after all others."""
+"""The program that runs the learner's code. The folders of scratchformer, of the lessons and of the learner are searched
+for modules after all others, so that a random.py of hers does not stand in for the real one."""
 
 HEADER = {
-    "transformer": '''"""My Transformer: "Attention Is All You Need" (Vaswani et al. 2017) on NumPy arrays, written by hand.
+    "transformer": '''"""My Transformer: "Attention Is All You Need" (Vaswani et al. 2017) on NumPy arrays.
 
-Replace each `...` by code. What is not written yet is taken from the file of the course, so that this one trains and
-translates from the first day.
+Replace each `...` by code. What is not written yet is taken from the file of the course, so that
+this one trains and translates from the first day.
 
     scratchformer learn                    what is next
     scratchformer learn check attention    what is wrong with a function, and why

@@ -1,4 +1,4 @@
-"""Run the learner's code in a process of its own, so that nothing in it can hang, end or confuse the command that asked.
+"""Run the learner's code in a process of its own, so that it can't hang, end or confuse the command that asked.
 
 `supervisor.py` starts it, as the leader of a process group, and reads what it prints and its answers from pipes. Each
 answer is a line of JSON: a state, a message, a diagnosis or data.

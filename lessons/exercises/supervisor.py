@@ -3,8 +3,8 @@
     python supervisor.py SECONDS COUNT ANSWER COMMAND...
 
 `desk.begin` starts this program, which starts the command: `runner.main`, which loads the learner's code. They are
-two processes, so that nothing that the code does can keep this one from ending it: SECONDS after the last of COUNT verdicts,
-or when standard input ends, because the program that asked for the check has ended. What the command prints is copied to
+two processes, so that nothing that the code does can keep this one from ending it: SECONDS after the last of COUNT
+verdicts, or when standard input ends, because the program that asked has ended. What the command prints is copied to
 standard output. The verdicts, and why the rest is missing, go to the file descriptor ANSWER, as lines of JSON.
 
 On Linux this process adopts the orphans among its descendants, so it can end the processes that have left the process
