@@ -264,7 +264,7 @@ def cells_of(text: str) -> list[tuple[str, str]]:
     for part in ("\n" + text).split("\n# %%")[1:]:
         first, _, body = part.partition("\n")
         if "[markdown]" in first:
-            lines = [line.removeprefix("# ").removeprefix("#") for line in body.splitlines()]
+            lines = [line[2:] if line.startswith("# ") else line.removeprefix("#") for line in body.splitlines()]
             cells.append(("markdown", "\n".join(lines).strip()))
         else:
             cells.append(("code", body.strip()))

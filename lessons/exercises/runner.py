@@ -58,7 +58,7 @@ def main(directory: str, action: str, *arguments: str) -> None:
         for name in arguments:
             tell(*verdict_on(name, here))
     else:
-        tell(*result_of({"train": train, "translate": translate, "finish": finish}[action], here, *arguments))
+        tell(*result_of(ACTIONS[action], here, *arguments))
     os._exit(0)
 
 
@@ -253,3 +253,6 @@ def finish(file: Whole) -> dict[str, Any]:
     """Check every gradient of the whole file by finite differences."""
     file.module.check()
     return file.hers
+
+
+ACTIONS: dict[str, Callable[..., dict[str, Any]]] = {"train": train, "translate": translate, "finish": finish}
