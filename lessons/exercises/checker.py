@@ -8,7 +8,7 @@ not make it wrong. The first thing that is wrong is told: what comes after it wa
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
@@ -25,7 +25,7 @@ SEEDS = (0, 1)
 MOST_NAMES = 10
 """A message names no more results than this one by one."""
 
-State = Literal["passed", "not yet", "not written"]
+State = Literal["passed", "not yet", "not written", "refused"]
 
 
 class Verdict(NamedTuple):
@@ -182,7 +182,7 @@ def likeness(
 
 
 def raise_hers(function: Function, place: tuple[str, int], error: Exception) -> None:
-    """Say what a function does wrong that ends with an error: a known mistake that ends so, too, or the error itself."""
+    """Say why a function ends with an error: a known mistake that ends with the same, or the error itself."""
     if isinstance(error, Slip):
         raise error
     for mistake in function.mistakes:

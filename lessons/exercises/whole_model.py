@@ -12,6 +12,7 @@ import numpy as np
 from exercises.function import Call, Function, Mistake
 from exercises.halves import Slip
 from exercises.observe import Halves, Plain
+from exercises.source import ours
 
 
 def require(holds: Any, otherwise: str) -> None:
@@ -455,7 +456,9 @@ def observe_new_model(module: ModuleType, function: Function, call: Call, seed: 
     """Its random numbers are compared by their standard deviation, within 10 %, seven times its own deviation or more."""
     module.rng = np.random.default_rng(seed)  # type: ignore[attr-defined]
     model = module.new_model(*call.args, **call.kwargs)
-    expected = layout(*call.args, **call.kwargs)
+    expected = {
+        name: w.data.shape for name, w in ours("transformer").new_model(*call.args, **call.kwargs).weights.items()
+    }
     for part in ("E", "encoder", "decoder", "weights"):
         require(hasattr(model, part), f"the model has no {part}: it holds E, encoder, decoder and weights")
     weights = model.weights
@@ -486,34 +489,17 @@ def observe_new_model(module: ModuleType, function: Function, call: Call, seed: 
                 mine = {key.removeprefix(place) for key in expected if key.startswith(place)}
                 require(set(block) == mine, f"layer {i} of model.{stack} should hold a dictionary of {', '.join(mine)}")
                 require(all(block[key] is weights[place + key] for key in mine), f"{place[:-1]}: {NOT_THE_SAME}")
-    for kind in dict.fromkeys(name.split(".")[-1] for name in expected):
-        alike = np.concatenate([w.data.ravel() for name, w in weights.items() if name.split(".")[-1] == kind])
-        if len(expected["E" if kind == "E" else f"encoder.0.{block_of(kind)}.{kind}"]) == 1:
-            yield kind, np.unique(alike).astype(float)
+    kinds: dict[str, list[np.ndarray]] = {}
+    for name, w in weights.items():
+        kinds.setdefault(name.split(".")[-1], []).append(w.data.ravel())
+    for kind in ("E", "W_Q", "W_K", "W_V", "W_O", "W_1", "W_2", "b_1", "b_2", "gamma", "beta"):
+        alike = np.concatenate(kinds[kind]).astype(float)
+        if kind in ("gamma", "beta", "b_1", "b_2"):
+            yield kind, np.unique(alike)
             continue
         std = (call.kwargs.get("d_ff", 256) if kind == "W_2" else call.kwargs.get("d_model", 64)) ** -0.5
         yield f"the standard deviation of {kind}", std if abs(alike.std() / std - 1) < 0.1 else float(alike.std())
         yield f"the mean of {kind}", 0.0 if abs(alike.mean()) < std / 5 else float(alike.mean())
-
-
-def block_of(kind: str) -> str:
-    return "attention" if kind in ("W_Q", "W_K", "W_V", "W_O") else "ffn"
-
-
-def layout(
-    V: int, d_model: int = 64, d_ff: int = 256, h: int = 4, N: int = 2, dtype: str = "float32"
-) -> dict[str, tuple[int, ...]]:
-    """name -> shape"""
-    norm, qkv = {"gamma": (d_model,), "beta": (d_model,)}, (d_model, h, d_model // h)
-    attention = {"W_Q": qkv, "W_K": qkv, "W_V": qkv, "W_O": (h, d_model // h, d_model), **norm}
-    ffn = {"W_1": (d_model, d_ff), "b_1": (d_ff,), "W_2": (d_ff, d_model), "b_2": (d_model,), **norm}
-    shapes: dict[str, tuple[int, ...]] = {"E": (V, d_model)}
-    for stack, blocks in {"encoder": {"attention": attention, "ffn": ffn},
-                          "decoder": {"attention": attention, "cross": attention, "ffn": ffn}}.items():  # fmt: skip
-        for i in range(N):
-            for block, own in blocks.items():
-                shapes |= {f"{stack}.{i}.{block}.{name}": shape for name, shape in own.items()}
-    return shapes
 
 
 def sized(*args: int, **kwargs: Any) -> Callable:
