@@ -18,7 +18,7 @@ examples:
   echo "The dog ate the apple." | scratchformer translate runs/tiny
   scratchformer gradcheck                           check every hand-written gradient
   scratchformer doctor                              why does a model not learn? examine code, text and machine
-  scratchformer learn start                         exercises of the lessons, with a checker that explains
+  scratchformer learn start                         write the Transformer yourself, with a checker that explains
   scratchformer plot runs/tiny attention --sentence "The dog ate the apple."
   scratchformer explore runs/tiny                   a page in which the model runs: try it, take it apart
 """

@@ -381,8 +381,9 @@ def index(pages: dict[str, str]) -> str:
     parts = [
         f"{MARK} lessons/*.py: change those files, not this one -->",
         "# The lessons",
-        "Each page is made by running a script: `python lessons/NN_slug.py` computes its numbers and figures again.\n"
-        "The script opens as a notebook too. The minutes are those of reading and those of what you write yourself.\n"
+        "You write the Transformer of these lessons yourself: `scratchformer learn start` makes your file, and\n"
+        "`scratchformer learn` says [what is next](../using.md#lessons-and-a-transformer-of-your-own). The minutes are\n"
+        "those of reading and those of writing. Each page is made by running a script, `python lessons/NN_slug.py`.\n"
         "Controls, further seeds and the band of every number are in the *lab notes*, to which each lesson links.",
     ]
     for first, names in by_part(pages).items():

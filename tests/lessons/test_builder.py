@@ -12,6 +12,7 @@ from page_differences import differences
 
 import lessons
 from support.drawing import Drawing
+from support.lesson import quote
 
 ALT = "A line that rises from zero to one, then stays where it is."
 FIRST = rf"""# %% [markdown]
@@ -347,8 +348,8 @@ def test_the_index_has_picture_title_question_and_minutes_by_parts(built):
     assert text.startswith("<!-- made by `make lessons`") and "(readers.md)" in text
     assert text.index("## I · The whole game") < text.index("[01 ·") < text.index("## II · Why") < text.index("[02 ·")
     title = "[01 · The first, with $`x_1`$ and `code`](01_first.md)<br>Does it work, with $`a_i * b_i`$?"
-    assert f'| <img src="figures/01_line.svg" width="160" alt=""> | {title} | 6 + 30 |\n' in text
-    assert "| | [02 · The second](02_second.md)<br>What is `x` in the end? | 1 + 40 |\n" in text
+    assert f'| <img src="figures/01_line.svg" width="160" alt=""> | {title} | 6 + 20 |\n' in text
+    assert "| | [02 · The second](02_second.md)<br>What is `x` in the end? | 1 + 10 |\n" in text
 
 
 @pytest.mark.parametrize(
@@ -389,7 +390,21 @@ def test_minutes_are_those_of_words_code_output_and_figures():
         pytest.approx(2 * 1.5 + 2 * 6 + 60 * 2 / 85)
     )
     assert lessons.reading_seconds(["<!-- table -->\n\n| a |\n| --- |\n| b |", "![a](b.svg)"]) == 2 * 2.5 + 60
-    assert lessons.about("00", ["word"]) == "About 1 minute, and 20 for the 2 exercises"
+    assert lessons.about("00", ["word"]) == "About 1 minute"
+    assert lessons.about("12", ["word"]) == "About 1 minute, and 30 for 2 functions and 1 hunt"
+
+
+def test_a_quoted_function_is_that_of_the_file(tmp_path, capsys):
+    source = f"{SECOND}\n# %%\nfrom support.lesson import quote\n\n# %%\nquote('softmax', 'attention')\n"
+    path = lesson_file(tmp_path, source.replace("02 ·", "01 ·"))
+    text = lessons.page(path, lessons.run_lesson(path, tmp_path / "run"))
+    quoted = re.search("as in transformer.py</summary>\n\n```python\n(.+?)\n```\n\n</details>", text, re.DOTALL)[1]
+    file = (lessons.ROOT / "lessons" / "transformer.py").read_text(encoding="utf-8")
+    assert (
+        "quote(" not in text and quoted.startswith("@differentiable\ndef softmax") and f"\n\n\n{quoted}\n\n\n" in file
+    )
+    quote("softmax", "attention")
+    assert capsys.readouterr().out == f"softmax, attention, as in transformer.py:\n\n{quoted}\n"
 
 
 # Figures --------------------------------------------------------------------------------------------------------------

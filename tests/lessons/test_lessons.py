@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from exercises.catalogue import FUNCTIONS
+from exercises.hunts import HUNTS
 from lesson_run import cells_of, in_project
 from markdown_it import MarkdownIt
 from mdit_py_plugins.anchors import anchors_plugin
@@ -18,6 +20,7 @@ import lessons
 ROOT = lessons.ROOT
 DOCS = ROOT / "docs" / "lessons"
 LESSONS = {path.stem: path for path in lessons.lessons_of(ROOT)}
+YOURS = FUNCTIONS | HUNTS
 SOURCES = {in_project(path): path for path in [*LESSONS.values(), *lessons.labs_of(ROOT)]}
 
 
@@ -178,17 +181,16 @@ def test_broken_links_are_seen(tmp_path):
     assert broken_links(path) == ["#c", "02_y.py", "z.md", "01_x.py#d", "lab/02_x.py", "lab/01_x.py#m"]
 
 
-@pytest.fixture(scope="module")
-def exercises():
-    from exercises.catalogue import EXERCISES
+def test_a_lesson_asks_for_its_functions_and_hunts(lesson):
+    asked = re.search(r"^\*\*Yours:\*\* .+?(?=\n\n|\Z)", prose_of(lesson), re.MULTILINE | re.DOTALL)
+    named = re.findall(r"`(\w+)`", asked[0]) if asked else []
+    assert sorted(named) == sorted(each.name for each in YOURS.values() if each.lesson == lesson.name[:2])
 
-    return list(EXERCISES)
 
-
-def test_a_lesson_names_its_exercises_and_they_exist(lesson, exercises):
-    named = {name for name in re.findall(r"`(?:exercises/)?([\w.]+)`", prose_of(lesson)) if re.match(r"\d\d_", name)}
-    ours = {name.removesuffix(".py") for name in named if name[:2] == lesson.name[:2]}
-    assert ours == {name for name in exercises if name[:2] == lesson.name[:2]} != set()
+def test_commands_of_a_page_name_what_there_is(source):
+    commands = re.findall(r"`scratchformer\s+learn\s+(?:check|hint|show)\s+([^`]+)`", prose_of(source))
+    lessons_of_yours = {each.lesson for each in YOURS.values()}
+    assert {name for names in commands for name in names.split()} <= {*YOURS, *lessons_of_yours}
 
 
 NEW_SHAPE = ("00", "01", "04", "05", "06", "09", "15", "20")
