@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from exercises.catalogue import FUNCTIONS
-from exercises.hunts import HUNTS
 from lesson_run import cells_of, in_project
 from markdown_it import MarkdownIt
 from mdit_py_plugins.anchors import anchors_plugin
 from page_differences import differences
 
 import lessons
+from exercises.catalogue import FUNCTIONS
+from exercises.hunts import HUNTS
 
 ROOT = lessons.ROOT
 DOCS = ROOT / "docs" / "lessons"
