@@ -533,8 +533,8 @@ NEW_MODEL = Function(
             ("std * rng.standard_normal(shape)", "rng.standard_normal(shape)"),
         ),
         Mistake("1 / d_model is the variance; its square root is the standard deviation", ("** -0.5", "** -1.0")),
-        Mistake("gamma begins at 1: the norm is then left as it is", ('np.full(shape, name == "gamma")', "np.zeros(shape)")),
-        Mistake("biases and beta begin at 0", ('np.full(shape, name == "gamma")', "np.ones(shape)")),
+        Mistake("it begins at 1, which leaves the normalised vectors as they are", ('np.full(shape, name == "gamma")', "np.zeros(shape)")),
+        Mistake("it begins at 0, as beta and both biases do", ('np.full(shape, name == "gamma")', "np.ones(shape)")),
         Mistake(SHARED, ("grad=0 * w, m=0 * w, v=0 * w", "**dict.fromkeys(['grad', 'm', 'v'], 0 * w)")),
         Mistake(NOT_ZERO, ("grad=0 * w, m=0 * w, v=0 * w", "grad=w.copy(), m=0 * w, v=0 * w")),
         Mistake(
