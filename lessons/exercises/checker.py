@@ -22,7 +22,10 @@ from exercises.source import ours
 
 SEEDS = (0, 1)
 
-State = Literal["passed", "not yet", "not written"]
+MOST_NAMES = 10
+"""A message names no more results than this one by one."""
+
+State = Literal["passed", "not yet", "not written", "refused"]
 
 
 class Verdict(NamedTuple):
@@ -83,7 +86,7 @@ def checked(function: Function, module: ModuleType) -> str:
             so_far = names[: names.index(name)]
             raise Wrong(
                 f"{name} is wrong: {cause(function, name, comparisons, places, hers)}",
-                (f"right so far: {', '.join(so_far)}\n" if so_far else "") + details(comparisons),
+                (f"right so far: {listed(so_far)}\n" if so_far else "") + details(comparisons),
             )
     if hers[-1].error:
         raise_hers(function, places[: len(hers)], hers[-1].error)
@@ -180,7 +183,7 @@ def likeness(
 
 
 def raise_hers(function: Function, places: list[tuple[str, int]], error: Exception) -> None:
-    """Say what a function does wrong that ends with an error: a known mistake that ends so, too, or the error itself.
+    """Say why a function ends with an error: a known mistake that ends with the same, or the error itself.
 
     places  all that it was called with so far; the last one ended with the error
     """
@@ -210,7 +213,7 @@ def details(comparisons: list[Comparison]) -> str:
 
 def praise(function: Function, module: ModuleType, names: list[str]) -> str:
     """What was right, and how far its gradients are from finite differences, which count, too."""
-    text = f"{', '.join(names)} right in {len(function.cases)} cases"
+    text = f"{listed(names)} right in {len(function.cases)} cases"
     if not isinstance(function.observe, Halves):
         return text
     error = max(
@@ -221,3 +224,8 @@ def praise(function: Function, module: ModuleType, names: list[str]) -> str:
     if not error < 1e-5:
         raise Wrong(f"the gradients are {error:.0e} away from finite differences, relative to their size")
     return f"{text}; gradients agree with finite differences to {error:.0e}"
+
+
+def listed(names: list[str]) -> str:
+    """Names in words, of many only the first; a model has dozens of gradients."""
+    return ", ".join(names) if len(names) <= MOST_NAMES else f"{', '.join(names[:2])} and {len(names) - 2} more"

@@ -81,7 +81,7 @@ def error(yours: np.ndarray, truth: np.ndarray) -> float:
     if not truth.size:
         return 0.0
     with np.errstate(invalid="ignore", over="ignore"):  # yours may hold nan and inf
-        same = (yours == truth) | (np.isnan(yours) & np.isnan(truth))  # inf, too
+        same = (yours == truth) | (np.isnan(yours) & np.isnan(truth))  # inf, too; a known mistake may make NaN
         return float(
             np.where(same, 0, abs(yours - truth)).max()
             / max(np.abs(truth[np.isfinite(truth)]).max(initial=0), SMALLEST_SCALE)

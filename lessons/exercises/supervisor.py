@@ -1,11 +1,11 @@
 """Run one check within limits, and end all processes that it has started.
 
-    python supervisor.py SECONDS ANSWER COMMAND...
+    python supervisor.py SECONDS COUNT ANSWER COMMAND...
 
-`workbook.begin` starts this program, which starts the command: `runner.main`, which loads the learner's code. They are
-two processes, so that nothing that the code does can keep this one from ending it: when the verdict is there, after
-SECONDS, or when standard input ends, because the program that asked for the check has ended. What the command prints
-is copied to standard output. The verdict, or why there is none, goes to the file descriptor ANSWER, as JSON.
+`desk.begin` starts this program, which starts the command: `runner.main`, which loads the learner's code. They are
+two processes, so that nothing that the code does can keep this one from ending it: SECONDS after the last of COUNT
+verdicts, or when standard input ends, because the program that asked has ended. What the command prints is copied to
+standard output. The verdicts, and why the rest is missing, go to the file descriptor ANSWER, as lines of JSON.
 
 On Linux this process adopts the orphans among its descendants, so it can end the processes that have left the process
 group, too. Elsewhere only the group is ended, and the limit of memory may not hold. The number of processes and of
@@ -40,8 +40,11 @@ FILE = 100 * 10**6
 OUTPUT = 10**6
 """So many bytes of what is printed are shown."""
 
-ANSWER = 10**5
-"""More bytes than a verdict has."""
+ANSWER = 10**6
+"""More bytes than all verdicts have."""
+
+VERDICTS = "SCRATCHFORMER_VERDICTS"
+"""The environment variable that holds the file descriptor for verdicts."""
 
 GRACE = 5
 """Seconds to end all processes."""
@@ -52,33 +55,48 @@ TICK = 0.05
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
-def main(seconds: float, answer: int, command: list[str]) -> None:
-    deadline = time.monotonic() + seconds
+def main(seconds: float, count: int, answer: int, command: list[str]) -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    verdict, verdict_of_command = os.pipe()
+    verdicts, verdicts_of_command = os.pipe()
     process = subprocess.Popen(
-        [*command, str(verdict_of_command)],
+        command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        pass_fds=[verdict_of_command],
+        pass_fds=[verdicts_of_command],
+        env={**os.environ, VERDICTS: str(verdicts_of_command)},
         start_new_session=True,
-        preexec_fn=lambda: limit(seconds),
+        preexec_fn=lambda: limit(count * seconds),
     )
-    os.close(verdict_of_command)
+    os.close(verdicts_of_command)
     assert process.stdout
-    found, shown = bytearray(), Shown()
-    receivers = {verdict: found.extend, process.stdout.fileno(): shown.extend}
+    passed_on, shown = Passed(answer, seconds), Shown()
+    receivers: dict[int, Callable[[bytes], None]] = {process.stdout.fileno(): shown.extend, verdicts: passed_on.extend}
     code = None
-    while b"\n" not in found and len(found) < ANSWER and time.monotonic() < deadline:
+    while passed_on.size < ANSWER and time.monotonic() < passed_on.deadline:
         code = process.poll()
         if code is not None or not receive(receivers, TICK):
             break
     end_all(process.pid)
     receive(receivers, 0)  # what was still in the pipes
     shown.end()
-    with suppress(OSError), open(answer, "wb") as file:  # nobody may be there to read it
-        file.write(found.partition(b"\n")[0] or json.dumps(["not yet", without_verdict(code, seconds), ""]).encode())
+    if passed_on.count < count:
+        passed_on.extend(json.dumps(["stopped", without_verdict(code, seconds), ""]).encode() + b"\n")
+
+
+class Passed:
+    """The verdicts, passed on as they come. Each gives the next as many seconds."""
+
+    def __init__(self, answer: int, seconds: float) -> None:
+        self.answer, self.seconds, self.size, self.count = answer, seconds, 0, 0
+        self.deadline = time.monotonic() + seconds
+
+    def extend(self, data: bytes) -> None:
+        self.size += len(data)
+        self.count += data.count(b"\n")
+        self.deadline = time.monotonic() + self.seconds
+        with suppress(OSError):  # nobody may be there to read it
+            os.write(self.answer, data)
 
 
 def prctl(option: int, value: int) -> None:
@@ -107,7 +125,7 @@ def limit(seconds: float) -> None:
 def receive(receivers: dict[int, Callable[[bytes], None]], seconds: float) -> bool:
     """Hand on what can be read from the descriptors, or will be in the seconds -> whether standard input is open"""
     ready = select.select([0, *receivers], [], [], seconds)[0]
-    for descriptor in receivers.keys() & ready:
+    for descriptor in [each for each in receivers if each in ready]:  # what is printed before verdicts
         data = os.read(descriptor, 2**20)
         if data:
             receivers[descriptor](data)
@@ -177,4 +195,4 @@ def without_verdict(code: int | None, seconds: float) -> str:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
+    main(float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])

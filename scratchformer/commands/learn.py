@@ -1,4 +1,4 @@
-"""`scratchformer learn`: the exercises of the lessons, which this module finds in the clone, not in the package."""
+"""`scratchformer learn`: write the Transformer yourself. The course is found in the clone, not in the package."""
 
 import argparse
 import importlib
@@ -7,74 +7,85 @@ from pathlib import Path
 from typing import Any
 
 from scratchformer.commands.options import Commands, add_command, add_option, path, within, word
-from scratchformer.commands.terminal import tell
 from scratchformer.errors import UserError
 
 LESSONS = Path(__file__).parents[2] / "lessons"
-ACTIONS = ("start", "list", "check", "hint", "solution", "reset")
+ACTIONS = ("where", "start", "check", "hint", "show", "train", "translate", "explore", "notebook")
 
 
 def add(commands: Commands) -> None:
     parser = add_command(commands, "learn", learn)
-    parser.add_argument("action", choices=ACTIONS, metavar="ACTION", help=", ".join(ACTIONS))
-    name = "an exercise, for check also a lesson's number or a file (default for check: all); for start the directory"
-    parser.add_argument("name", nargs="?", type=word, metavar="ID", help=name)
-    parser.add_argument("number", nargs="?", type=within(1, 3), metavar="1|2|3", help="which hint (default: 1)")
-    where = "the directory (default: exercises, or the current one if the exercises are in it)"
+    parser.add_argument(
+        "action", nargs="?", choices=ACTIONS, default="where", metavar="ACTION", help=", ".join(ACTIONS)
+    )
+    what = "functions, hunts or lessons (check, hint, show), a sentence (translate), a lesson's number (notebook)"
+    parser.add_argument("names", nargs="*", type=word, metavar="NAME", help=what)
+    where = "the directory of your files (default: here, above, or my_transformer)"
     add_option(parser, "--dir DIR", path, where)
+    add_option(parser, "--steps N", within(1, 10**6), "of train (default: 1500)")
+    parser.add_argument("--yes", action="store_true", help="show without asking")
 
 
-def workbook() -> Any:
-    """Import the module `lessons/exercises/workbook.py`, which a clone has."""
-    if not (LESSONS / "exercises" / "workbook.py").exists():
+def actions() -> Any:
+    """Import the module `lessons/exercises/actions.py`, which a clone has."""
+    if not (LESSONS / "exercises" / "actions.py").exists():
         raise UserError(
             "learn: the lessons are not in the installed package; clone the project and install it from "
             "the clone with `pip install -e .`"
         )
     if str(LESSONS) not in sys.path:
         sys.path.insert(0, str(LESSONS))
-    return importlib.import_module("exercises.workbook")
-
-
-def check_file(path: str) -> int:
-    """Check an exercise that is run as a script -> exit code"""
-    try:
-        return workbook().check_file(path)
-    except UserError as error:
-        tell(f"scratchformer: {error}")
-        return 2
+    return importlib.import_module("exercises.actions")
 
 
 def learn(args: argparse.Namespace) -> int:
-    """Write the backward passes yourself, with a checker that says what is wrong.
+    """Write the Transformer yourself, function by function, with a checker that says what is wrong.
 
-    scratchformer learn start [DIR]                  write the exercises; existing files stay as they are
-    scratchformer learn list                         check all exercises, and list them with the result
-    scratchformer learn check                        check your answers; exit code 0 if all pass, 1 if not
-    scratchformer learn check 01_linear_backward
-    scratchformer learn hint 01_linear_backward 2    help in three steps: shapes, the rule in words, the formula
-    scratchformer learn solution 01_linear_backward  the library's own code, and how it answers the exercise
-    scratchformer learn reset 01_linear_backward     start again; your old answer is kept beside it
+    scratchformer learn start                write my_transformer/transformer.py, its functions empty; yours stay
+    scratchformer learn                      where you are, and what is next
+    scratchformer learn check attention      compare with ours, and with finite differences; exit code 1 if it is wrong
+    scratchformer learn check                all that you have written
+    scratchformer learn hint attention       the rule in words; `hint attention 2`: the formula
+    scratchformer learn show attention       ours
+    scratchformer learn train                train your file; what you have not written is ours
+    scratchformer learn translate "The dog ate the apple."
+    scratchformer learn explore              a page in the browser with your weights
+    scratchformer learn notebook 04          lesson 04 as a Jupyter notebook
     """
-    book, name = workbook(), args.name
-    if name is None and args.action in ("hint", "solution", "reset"):
-        raise UserError(f"learn {args.action}: which exercise? learn list shows their names")
-    if args.number and args.action != "hint" or name and args.action == "list":
-        raise UserError(
-            f"learn {args.action}: {args.number or name} means nothing here; see scratchformer learn --help"
-        )
-    directory = args.dir or (Path(name) if name and args.action == "start" else book.usual_directory())
-    if args.action == "start":
-        print("\n".join(book.start(directory)))
-    elif args.action == "list":
-        for exercise, state in book.states(directory):
-            print(f"{exercise.id:34} {exercise.kind:9} {state:12} {exercise.title}", flush=True)
-    elif args.action == "check":
-        return 0 if book.check_files(book.files(name, directory)) else 1
-    elif args.action == "hint":
-        print(book.hint(book.one_named(name), args.number or 1))
-    elif args.action == "solution":
-        print(book.solution(book.one_named(name)))
-    else:
-        print(book.reset(book.one_named(name), directory))
-    return 0
+    act, names = actions(), args.names
+    require_meaning(args)
+    match args.action:
+        case "start":
+            return act.start(args.dir or (Path(names[0]) if names else None))
+        case "notebook":
+            return act.notebook(names[0])
+        case "hint":
+            return act.hint(names[0], int(names[1]) if names[1:] else 1)
+        case "show":
+            return act.show(names[0], args.yes)
+    directory = act.desk.find(args.dir)
+    match args.action:
+        case "check":
+            return act.check(directory, names)
+        case "train":
+            return act.train(directory, args.steps)
+        case "translate":
+            return act.translate(directory, " ".join(names))
+        case "explore":
+            return act.explore(directory)
+    return act.where(directory)
+
+
+def require_meaning(args: argparse.Namespace) -> None:
+    """Refuse a name or an option that the action does not take, and one that is missing."""
+    names, action = args.names, args.action
+    needed = {"hint": "attention", "show": "attention", "translate": '"The dog ate the apple."', "notebook": "04"}
+    if action in needed and not names:
+        raise UserError(f"learn {action}: of what? For instance: scratchformer learn {action} {needed[action]}")
+    most = {"start": 1, "check": 1000, "hint": 2, "show": 1, "translate": 1000, "notebook": 1}.get(action, 0)
+    if len(names) > most:
+        raise UserError(f"learn {action}: {names[most]!r} means nothing here; see scratchformer learn --help")
+    if action == "hint" and names[1:] not in ([], ["1"], ["2"]):
+        raise UserError(f"learn hint: there are hints 1 and 2, not {names[1]!r}")
+    if args.steps and action != "train":
+        raise UserError(f"learn {action}: --steps belongs to learn train")

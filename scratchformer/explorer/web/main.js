@@ -2,7 +2,7 @@
 
 import { clear, h } from "./dom.js";
 import { Model } from "./engine/model.js";
-import { Tokenizer } from "./engine/tokenizer.js";
+import { tokenizerOf } from "./engine/tokenizer.js";
 import { translateView } from "./views/translate.js";
 import { attentionView } from "./views/attention.js";
 import { insideView } from "./views/inside.js";
@@ -51,13 +51,14 @@ function readModel() {
   if (data.format !== 1) throw new Error(`Its format is ${data.format}, and this page reads format 1.`);
   const model = new Model(data, readWeights(document.getElementById("weights").textContent));
   document.getElementById("weights").remove();
-  return { data, model, tokenizer: new Tokenizer(data.tokenizer) };
+  return { data, model, tokenizer: tokenizerOf(data.tokenizer) };
 }
 
 /** Shows the view of the address, and another one whenever the address changes. */
 function start({ data, model, tokenizer }) {
   const root = document.getElementById("view");
-  const links = VIEWS.map((view) => h("a", { href: writeHash(view.id) }, view.title));
+  const views = VIEWS.filter(({ isPossible }) => !isPossible || isPossible(data));
+  const links = views.map((view) => h("a", { href: writeHash(view.id) }, view.title));
   const shared = { sentence: data.examples[0] };
   let current = null;
   let written = null;
@@ -68,7 +69,7 @@ function start({ data, model, tokenizer }) {
     if (id !== current) return void (location.hash = hash);
     written = hash;
     history.replaceState(null, "", hash);
-    links[VIEWS.findIndex((view) => view.id === id)].href = hash;
+    links[views.findIndex((view) => view.id === id)].href = hash;
   }
 
   function show() {
@@ -77,9 +78,9 @@ function start({ data, model, tokenizer }) {
     const first = current === null;
     const index = Math.max(
       0,
-      VIEWS.findIndex((view) => view.id === asked.id),
+      views.findIndex((view) => view.id === asked.id),
     );
-    const view = VIEWS[index];
+    const view = views[index];
     leave?.();
     current = view.id;
     written = null;
@@ -88,7 +89,7 @@ function start({ data, model, tokenizer }) {
     links.forEach((link, i) => (i === index ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current")));
     const heading = h("h1", { tabindex: -1 }, view.question);
     const place = h("div", { class: `view view-${view.id}` });
-    const next = VIEWS[index + 1];
+    const next = views[index + 1];
     clear(root);
     root.append(heading, view.lead ? h("p", { class: "lead" }, view.lead) : "", place);
     if (next)

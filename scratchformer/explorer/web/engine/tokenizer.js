@@ -1,7 +1,4 @@
-/**
- * Text to ids and back, as sentencepiece does it for a byte-pair encoding without Unicode normalisation: start from
- * single characters, and merge the neighbours whose piece has the highest score until no two neighbours make a piece.
- */
+/** Text to ids and back, by byte pairs or by whole words. */
 
 export const PAD = 0;
 export const EOS = 1;
@@ -12,6 +9,15 @@ const SPACE = "▁"; // sentencepiece writes every space as this character, and 
 const NORMAL = 1; // kinds of pieces, with sentencepiece's numbers
 const BYTE = 6;
 
+/** The tokenizer of a description: of whole words if its kind is "words", otherwise of byte pairs. */
+export function tokenizerOf(description) {
+  return description.kind === "words" ? new WordTokenizer(description) : new Tokenizer(description);
+}
+
+/**
+ * Byte-pair encoding without Unicode normalisation, as sentencepiece does it: start from single characters, and merge
+ * the neighbours whose piece has the highest score until no two neighbours make a piece.
+ */
 export class Tokenizer {
   #pieces;
   #known = new Map(); // piece -> its id and score
@@ -100,6 +106,41 @@ export class Tokenizer {
   #check(ids) {
     const wrong = ids.find((id) => !(id in this.#pieces));
     if (wrong !== undefined) throw new Error(`There is no piece ${wrong}; ids are 0 to ${this.#pieces.length - 1}.`);
+  }
+}
+
+/**
+ * Whole words and punctuation marks, split and joined as in lessons/transformer.py. The vocabulary has no UNK, so a text
+ * with another word is refused.
+ */
+export class WordTokenizer {
+  #pieces;
+  #ids = new Map(); // word -> its id
+
+  /** @param {{ pieces: string[] }} description  the words, after "▁" if a text has a space before them */
+  constructor({ pieces }) {
+    this.#pieces = pieces;
+    pieces.forEach((piece, id) => this.#ids.set(piece.replace(SPACE, ""), id));
+  }
+
+  encode(text) {
+    const words = text.match(/[\p{L}\p{N}_-]+|[^\p{L}\p{N}_\s]/gu) ?? [];
+    const unknown = [...new Set(words)].filter((word) => !this.#ids.has(word));
+    if (unknown.length) {
+      const list = unknown.map((word) => `“${word}”`).join(", ");
+      throw new Error(`The training text has no ${list}, and the model reads only the words of that text, spelled as there.`);
+    }
+    return words.map((word) => this.#ids.get(word));
+  }
+
+  decode(ids) {
+    const end = ids.indexOf(EOS);
+    const words = ids.slice(0, end < 0 ? ids.length : end).filter((id) => id !== PAD && id !== BOS);
+    return words.map((id) => this.#pieces[id].replace(SPACE, " ")).join("").trimStart();
+  }
+
+  pieces(ids) {
+    return ids.map((id) => this.#pieces[id]);
   }
 }
 

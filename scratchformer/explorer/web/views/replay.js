@@ -24,12 +24,6 @@ function mount(root, page) {
   const { data } = page;
   const { replay, log } = data;
   const language = data.languages.target;
-  if (!replay?.snapshots.length) {
-    root.append(
-      h("p", { class: "trouble" }, "This run comes without a replay: nobody kept its sentence, loss and attention while it was trained."),
-    );
-    return;
-  }
   const { snapshots } = replay;
   const last = snapshots[snapshots.length - 1];
   let at = Math.min(snapshots.length - 1, Math.max(0, Math.round(Number(page.parameters.get("snapshot") ?? snapshots.length - 1)) || 0));
@@ -185,6 +179,7 @@ function mount(root, page) {
 
 export const replayView = {
   id: "replay",
+  isPossible: (data) => Boolean(data.replay),
   title: "Training",
   question: "What does the model learn, and when?",
   lead: "The same sentence, translated by a model at several moments of its training. Move through the run, and see how its words change.",

@@ -73,7 +73,12 @@ export function sentenceForm(page, onsubmit, label = "Sentence", action = "Trans
   };
   const submit = (text) => {
     field.value = text.trim();
-    const size = page.tokenizer.encode(field.value).length;
+    let size;
+    try {
+      size = page.tokenizer.encode(field.value).length;
+    } catch (error) {
+      return refuse(error.message);
+    }
     if (!size) return refuse("Type a sentence first.");
     if (size > LONGEST) {
       return refuse(`The sentence has ${size} pieces, and this page shows at most ${LONGEST}: make it shorter.`);

@@ -1,7 +1,7 @@
 /** Translate: a sentence of your own, its translation, and the beam search that found it as a growing tree. */
 
 import { button, h, number, percent, range, say, words } from "../dom.js";
-import { EOS, UNK } from "../engine/tokenizer.js";
+import { EOS, UNK, WordTokenizer } from "../engine/tokenizer.js";
 import { differInOneWord, lessonLink, wordOf } from "./sentence.js";
 import { layOut, markBest, searchFigure } from "./tree.js";
 import { lengthPenalty, translate } from "../engine/beam.js";
@@ -34,6 +34,7 @@ export function minimalPair(examples) {
 
 /** What is to be said about a text with characters that the tokenizer doesn't know, or null. */
 export function unknownLetters(tokenizer, text) {
+  if (tokenizer instanceof WordTokenizer) return null; // it refuses a text with unknown words
   const unknown = [...new Set(text)].filter((letter) => letter.trim() && tokenizer.encode(letter).includes(UNK));
   const list = unknown.map((letter) => `“${letter}”`).join(", ");
   return unknown.length ? `The training text has no ${list}: the model reads “unknown” there, and can't translate it.` : null;
@@ -246,7 +247,12 @@ function mount(root, page) {
     text = text.trim();
     trouble.hidden = true;
     if (!text) return refuse("There is nothing to translate: type a sentence first.");
-    const ids = tokenizer.encode(text);
+    let ids;
+    try {
+      ids = tokenizer.encode(text);
+    } catch (error) {
+      return refuse(error.message);
+    }
     if (ids.length > LONGEST)
       return refuse(`The sentence has ${ids.length} pieces, and this page translates at most ${LONGEST}: make it shorter.`);
     result.setAttribute("aria-busy", "true");

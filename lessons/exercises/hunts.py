@@ -1,0 +1,813 @@
+"""Bug hunts and puzzles: a function with bugs to be repaired, or a trap or a test to be written.
+
+What the learner gets is hunts/NAME.py. It runs in a module that holds all names of lessons/transformer.py. A complaint
+names the symptom and not the cause; what cannot be judged at all raises Slip, or the error of the learner's code.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from exercises.checker import SEEDS, outcome, raise_hers
+from exercises.diagnosis import Comparison, Unlike, as_array, error
+from exercises.function import Call, Case, Function, Observe
+from exercises.halves import Slip, both
+from exercises.layers import weight
+from exercises.observe import Halves, Plain
+from exercises.source import code_of_ours, ours, source_of_ours
+
+Complaint = Callable[[Callable, ModuleType], str | None]
+"""The learner's function, the module that holds it -> a symptom in one sentence, or None if it is right"""
+
+TOLERANCE = 1e-6
+ROUNDING = 1e-9
+CLEARLY = 1e-2
+"""What is off by this much is wrong, and not only rounded."""
+
+
+@dataclass(frozen=True)
+class Hunt:
+    """lesson: the page that it belongs to, as "04"; function: what the learner repairs or writes; solution: a right one"""
+
+    name: str
+    lesson: str
+    title: str
+    function: str
+    complaint: Complaint
+    solution: str
+
+
+def text_of(hunt: str) -> str:
+    """What the learner gets."""
+    return (Path(__file__).with_name("hunts") / f"{hunt}.py").read_text("utf-8")
+
+
+# What several judges need ---------------------------------------------------------------------------------------------
+
+
+def repaired(name: str, observe: Observe, cases: dict[str, Case]) -> Complaint:
+    """Judge a function of our file: which of its results is wrong, for which cases?"""
+    function = Function(name=name, lesson="", note="", cases=cases, observe=observe, hints=("", ""), mistakes=())
+
+    def complaint(answer: Callable, module: ModuleType) -> str | None:
+        places, pairs = [(words, seed) for words in cases for seed in SEEDS], []
+        for place in places:
+            pairs.append((outcome(function, ours("transformer"), *place), outcome(function, module, *place)))
+            if pairs[-1][1].error:
+                break
+        for value in pairs[0][0].values:
+            right: dict[str, bool] = {}
+            for (words, _), (truth, hers) in zip(places, pairs):
+                if value in hers.values:
+                    alike = Comparison.alike(hers.values[value], truth.values[value], TOLERANCE)
+                    right[words] = alike and right.get(words, True)
+            good, bad = ("; ".join(words for words in right if right[words] == it) for it in (True, False))
+            if bad:
+                return f"{value} is wrong for: {bad}" + (f". It is right for: {good}" if good else "")
+        if pairs[-1][1].error:
+            raise_hers(function, places[len(pairs) - 1], pairs[-1][1].error)
+        return None
+
+    return complaint
+
+
+def variant(**edits: tuple[tuple[str, str], ...]) -> ModuleType:
+    """Our file with pieces of the text of some of its functions replaced."""
+    module = ours("transformer")
+    for name, pieces in edits.items():
+        exec(code_of_ours("transformer", name, pieces), vars(module))
+    return module
+
+
+def array(value: Any, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """What was returned, as finite floats of this shape. Raises Slip."""
+    try:
+        yours = as_array(value, np.zeros(shape))
+    except Unlike as unlike:
+        raise Slip(f"{name} is {unlike}") from None
+    if yours.shape != shape:
+        raise Slip(f"{name} has shape {yours.shape}, expected {shape}")
+    if not np.isfinite(yours).all():
+        raise Slip(f"{name} holds nan or inf")
+    return yours.astype(float)
+
+
+def told(said: Any, known: tuple[Any, ...]) -> Any:
+    """What a test says, if it is one of the known answers. Raises Slip."""
+    if isinstance(said, np.bool_):
+        said = bool(said)
+    if not any(type(said) is type(one) and said == one for one in known):
+        raise Slip(f"it returns {said!r:.40}, and should return one of {', '.join(map(repr, known))}")
+    return said
+
+
+def misjudged(specimens: dict[str, tuple[Any, Any]], judge: Callable[[Any], Any]) -> str | None:
+    """What a test that the learner has written says wrongly of specimens, {words: (truth, specimen)}."""
+    known = tuple(dict.fromkeys(truth for truth, _ in specimens.values()))
+    said = {words: told(judge(specimen), known) for words, (_, specimen) in specimens.items()}
+    wrong = [words for words, (truth, _) in specimens.items() if said[words] != truth]
+    if not wrong:
+        return None
+    return f"{len(wrong)} of {len(said)} are misjudged, the first: {wrong[0]}. It says {said[wrong[0]]!r} of it"
+
+
+# Lesson 02: blind_check -----------------------------------------------------------------------------------------------
+
+
+def blind_check(answer: Callable, module: ModuleType) -> str | None:
+    for b, t, d in ((3, 6, 5), (1, 2, 4)):
+        dh, random = array(answer(b, t, d), "dh", (b, t, d)), np.random.default_rng([b, t, d])
+        if abs(dh).max() < 1e-3:
+            return "all numbers of dh are below 0.001, which would hide every mistake"
+        slope, W_h = 1 - np.tanh(random.normal(size=dh.shape)) ** 2, random.normal(size=(d, d))
+        later = np.zeros((b, d))
+        for step in reversed(range(1, t)):
+            later = ((dh[:, step] + later) * slope[:, step]) @ W_h.T
+            if abs(later).max() > 1e-12:
+                return f"the check sees it: da of step {step - 1} is wrong, counted from 0"
+    return None
+
+
+# Lessons 05 and 16: all_ones, right_gradient --------------------------------------------------------------------------
+
+
+def scores_and_mask(random: np.random.Generator, file: ModuleType) -> Call:
+    return Call(random.normal(size=(2, 3, 4, 5)), (np.arange(5) < [[5], [3]])[:, None, None, :])
+
+
+SOFTMAX = Function(
+    name="softmax", lesson="", note="", cases={"padding": scores_and_mask}, observe=Halves("dscores"), hints=("", ""),
+    mistakes=(),
+)  # fmt: skip
+
+
+def all_ones(answer: Callable, module: ModuleType) -> str | None:
+    random = np.random.default_rng(0)
+    scores, mask = scores_and_mask(random, module).args
+
+    def gradient(softmax: Callable, dp: np.ndarray) -> np.ndarray:
+        return array(both(softmax(scores, mask), "softmax")[1](dp.copy()), "dscores", scores.shape)
+
+    right = ours("transformer").softmax
+    p = array(both(answer(scores, mask), "softmax")[0], "p", scores.shape)
+    if error(p, right(scores, mask)[0]) > TOLERANCE:
+        return "p is wrong: only backward should be"
+    if (largest := abs(gradient(answer, np.ones_like(p))).max()) > TOLERANCE:
+        return f"a check with ones notices: the true gradient is 0 there, and yours goes up to {largest:.2g}"
+    for dp in random.normal(size=(5, *p.shape)):
+        yours, off = gradient(answer, dp), error(gradient(answer, dp), gradient(right, dp))
+        if off < CLEARLY:
+            return f"its error for a random dp is only {off:.0e}"
+        if not yours.any():
+            return "dscores is zero everywhere for a random dp"
+        if error(gradient(answer, dp + 1), yours) > TOLERANCE:
+            return "it is not linear in dp: dp + 1 should give the sum of what dp and what ones give"
+    return None
+
+
+def right_gradient(answer: Callable, module: ModuleType) -> str | None:
+    for seed in SEEDS:
+        call = scores_and_mask(np.random.default_rng(seed), module)
+        scores, mask = call.args
+        p = array(both(answer(scores, mask), "softmax")[0], "p", scores.shape)
+        if p.min() < 0 or (p * ~mask).any():
+            return "it does not look right: a weight is negative, or not 0 where mask is False"
+        if (off := abs(p.sum(axis=-1) - 1).max()) > TOLERANCE:
+            return f"it does not look right: a sum over the last axis is {off:.2g} away from 1"
+        if (off := abs(p - ours("transformer").softmax(scores, mask)[0]).max()) < CLEARLY:
+            return f"no weight is off by more than {off:.0e}"
+        if (off := Halves("dscores").difference(module, SOFTMAX, call, seed)) > TOLERANCE:
+            return f"the gradient check objects: relative error {off:.0e}"
+    return None
+
+
+# Lesson 06: leak ------------------------------------------------------------------------------------------------------
+
+
+def functions_of_words() -> dict[str, tuple[bool, Callable[[np.ndarray], np.ndarray]]]:
+    """Words -> whether it leaks, a function (2, 6, 4) -> (2, 6, 4)"""
+    file, memory = ours("transformer"), np.random.default_rng(6).normal(size=(2, 6, 4))
+
+    def read(QK: np.ndarray, V: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        return file.attention(QK[:, :, None], QK[:, :, None], V[:, :, None], mask)[0][:, :, 0]
+
+    def causal(x: np.ndarray) -> np.ndarray:
+        return read(x, x, np.tri(6, dtype=bool))
+
+    def everything(x: np.ndarray) -> np.ndarray:
+        return read(x, x, np.ones((6, 6), bool))
+
+    def wired(x: np.ndarray, place: Any, source: np.ndarray) -> np.ndarray:
+        y = causal(x)
+        y[place] += np.tanh(source)
+        return y
+
+    def behind_norm(x: np.ndarray) -> np.ndarray:
+        return everything((x - file.mean(x)) / x.std(axis=-1, keepdims=True))
+
+    return {
+        "attention without a mask": (True, everything),
+        "attention without a mask behind a LayerNorm, which takes out a number added to all components":
+            (True, behind_norm),
+        "attention with queries and keys from elsewhere, and values from x":
+            (True, lambda x: read(memory, x, np.ones((6, 6), bool))),
+        "causal attention, and word 4 reaches output 3": (True, lambda x: wired(x, np.s_[:, 3], x[:, 4])),
+        "causal attention, and the last word reaches the last output but one":
+            (True, lambda x: wired(x, np.s_[:, 4], x[:, 5])),
+        "causal attention, and the last word reaches the first output in the second sentence only":
+            (True, lambda x: wired(x, np.s_[1, 0], x[1, 5])),
+        "causal attention, and component 2 of word 4 reaches component 1 of output 2":
+            (True, lambda x: wired(x, np.s_[:, 2, 1], x[:, 4, 2])),
+        "causal attention, and a millionth of the mean of all words":
+            (True, lambda x: causal(x) + 1e-6 * x.mean(axis=1, keepdims=True)),
+        "causal attention": (False, causal),
+        "each word by itself": (False, np.tanh),
+        "the sum of all words so far": (False, lambda x: x.cumsum(axis=1)),
+    }  # fmt: skip
+
+
+def leak(answer: Callable, module: ModuleType) -> str | None:
+    """x in steps of 1/64, so that the LayerNorm takes out a 1 added to all components to the last bit."""
+    x = np.round(64 * np.random.default_rng(0).normal(size=(2, 6, 4))) / 64
+
+    def judge(f: Callable) -> Any:
+        given = x.copy()
+        said = answer(f, given)
+        if not np.array_equal(given, x):
+            raise Slip("x is changed in place: work on a copy")
+        return said
+
+    return misjudged(functions_of_words(), judge)
+
+
+# Lesson 07: wrong_split, cross_attention ------------------------------------------------------------------------------
+
+
+def wrong_split(answer: Callable, module: ModuleType) -> str | None:
+    attention = ours("transformer").attention
+    for b, t, s, h, k in ((1, 1, 1, 2, 3), (2, 4, 4, 1, 6), (2, 6, 6, 2, 5), (3, 4, 5, 4, 3)):
+        case = f"b, t, s, h, k = {b}, {t}, {s}, {h}, {k}"
+        random = np.random.default_rng(h)
+        Q, dy = random.normal(size=(2, b, t, h * k))
+        K, V = random.normal(size=(2, b, s, h * k))
+        mask = (np.arange(s) < random.integers(1, s + 1, (b, 1)))[:, None, None, :]
+        heads = [attention(*(x[..., None, i * k : i * k + k] for x in (Q, K, V)), mask) for i in range(h)]
+        y, backward = both(answer(Q, K, V, mask, h), "attention_of_heads")
+        if error(array(y, "y", Q.shape), np.concatenate([y[:, :, 0] for y, _ in heads], axis=-1)) > TOLERANCE:
+            if symptom := out_of_place(answer, Q, K, V, h):
+                return f"{symptom}, for {case}"
+            return f"y is not what attention gives for each head alone, for {case}"
+        returned = backward(dy)
+        if not isinstance(returned, tuple | list) or len(returned) != 3:
+            return "backward should return dQ, dK, dV"
+        truths = zip(*(back(dy[..., None, i * k : i * k + k]) for i, (_, back) in enumerate(heads)))
+        for name, yours, truth in zip(("dQ", "dK", "dV"), returned, truths):
+            whole = np.concatenate([one[:, :, 0] for one in truth], axis=-1)
+            if error(array(yours, name, whole.shape), whole) > TOLERANCE:
+                return f"y is right, and {name} is wrong, for {case}"
+    return None
+
+
+def out_of_place(answer: Callable, Q: np.ndarray, K: np.ndarray, V: np.ndarray, h: int) -> str | None:
+    """What can be seen from outside of heads that hold the wrong numbers."""
+
+    def changes(*inputs: np.ndarray) -> np.ndarray:
+        """At which positions the last query or the last value has an effect: (t,)"""
+        before, after = (np.asarray(both(answer(*three, seen, h), "attention_of_heads")[0]) for three in ((Q, K, V), inputs))
+        return (abs(after - before) > ROUNDING).any(axis=(0, 2))
+
+    def moved(x: np.ndarray) -> np.ndarray:
+        return np.concatenate([x[:, :-1], x[:, -1:] + 1], axis=1)
+
+    seen = np.ones((1, 1, 1, K.shape[1]), bool)
+    if changes(moved(Q), K, V)[:-1].any():
+        return "a query has an effect on the output of another position"
+    return None if changes(Q, K, moved(V)).all() else "not every position sees the last one, though the mask allows it"
+
+
+def sides(b: int, t: int, s: int, itself: bool = False, lengths: tuple[int, ...] = ()) -> Case:
+    def case(random: np.random.Generator, file: ModuleType) -> Call:
+        x, memory = random.normal(size=(b, t, 4)), random.normal(size=(b, s, 4))
+        mask = np.arange(s) < np.array(lengths or [s] * b)[:, None]
+        weights = [weight(random, 4, 2, 3) for _ in range(3)]
+        return Call(x, x.copy() if itself else memory, mask[:, None, None, :], *weights, weight(random, 2, 3, 4))
+
+    return case
+
+
+CROSS_ATTENTION = repaired(
+    "multi_head_attention",
+    Halves(("dx", "dmemory")),
+    {
+        "sentences that read themselves": sides(2, 3, 3, itself=True),
+        "sentences that read others of their length": sides(2, 3, 3),
+        "padding in what is read": sides(2, 3, 3, lengths=(1, 3)),
+        "sentences that read longer ones": sides(2, 3, 5),
+    },
+)
+
+
+# Lesson 08: lost_repeats ----------------------------------------------------------------------------------------------
+
+ADD = "np.add.at(E.grad, ids, keep * dy * d_model**0.5)"
+EMBEDDINGS = {
+    "of a word that comes twice, only the last place counts": "E.grad[ids] += keep * dy * d_model**0.5",
+    "of a word that comes twice in a sentence, only the last place counts":
+        "for row, d in zip(ids, keep * dy * d_model**0.5):\n        E.grad[row] += d",
+    "of a word that two sentences share, only the last sentence counts":
+        "new = 0 * E.grad\n    for row, d in zip(ids, keep * dy * d_model**0.5):\n        part = 0 * new\n"
+        "        np.add.at(part, row, d)\n        new[row] = part[row]\n    E.grad += new",
+    "sqrt(d_model) is missing": "np.add.at(E.grad, ids, keep * dy)",
+    "what dropout has left out has a gradient": "np.add.at(E.grad, ids, dy * d_model**0.5)",
+    "what was in E.grad before is lost": f"E.grad[...] = 0\n    {ADD}",
+}  # fmt: skip
+BY_PRODUCT = "E.grad += np.einsum('btv,btd->vd', ids[..., None] == np.arange(len(E.data)), keep * dy * d_model**0.5)"
+
+
+def lost_repeats(answer: Callable, module: ModuleType) -> str | None:
+    specimens = {words: (False, ((ADD, instead),)) for words, instead in EMBEDDINGS.items()}
+    specimens |= {
+        "the function of the file, which is right": (True, ()),
+        "one that adds up by a product, which is right but for rounding": (True, ((ADD, BY_PRODUCT),)),
+    }
+    return misjudged(specimens, lambda pieces: answer(variant(embed=pieces).embed))
+
+
+# Lesson 12: broken_norm -----------------------------------------------------------------------------------------------
+
+
+def positions(b: int, t: int, size: float = 1.0, gamma: bool = True) -> Case:
+    def case(random: np.random.Generator, file: ModuleType) -> Call:
+        x, scale, shift = size * random.normal(size=(b, t, 8)), weight(random, 8), weight(random, 8)
+        if not gamma:
+            scale.data[...] = 1
+        return Call(x if size else x + 2.5, scale, shift)
+
+    return case
+
+
+BROKEN_NORM = repaired(
+    "layer_norm",
+    Halves("dx"),
+    {
+        "3 sentences of 4 positions": positions(3, 4),
+        "3 sentences of 4 positions, gamma 1": positions(3, 4, gamma=False),
+        "a single position": positions(1, 1),
+        "a single position, gamma 1": positions(1, 1, gamma=False),
+        "a single position, all numbers near 0.001": positions(1, 1, 1e-3),
+        "a single position, all numbers equal": positions(1, 1, 0.0),
+    },
+)
+
+
+# Lesson 13: wire ------------------------------------------------------------------------------------------------------
+
+SEEN, PAST = "(source != PAD)[", "np.tri(target.shape[1], dtype=bool)"
+NO_POSITIONS = (f"mask, backwards = {SEEN}", f"x = x - positional_encoding(*x.shape[1:])\n    mask, backwards = {SEEN}")
+ALL_SEEN = (SEEN, "np.full(source.shape, True)[")
+WIRES: dict[str, dict[str, tuple[tuple[str, str], ...]]] = {
+    "none": {},
+    "memory": {"decode": (("x, memory, mask, **cross", "x, 0 * memory, mask, **cross"),)},
+    "decoder attention": {"decode": ((PAST, "np.eye(target.shape[1], dtype=bool)"),)},
+    "causal mask": {"decode": ((PAST, "np.full([target.shape[1]] * 2, True)"),)},
+    "source positions": {"encode": (NO_POSITIONS,)},
+    "target positions": {"decode": (NO_POSITIONS,)},
+    "padding mask": {"encode": (ALL_SEEN,), "decode": (ALL_SEEN,)},
+}
+
+
+def whole_model(wire: str, seed: int) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """(source, target) -> logits"""
+    file = variant(**WIRES[wire])
+    file.rng = np.random.default_rng([seed, len(wire)])  # type: ignore[attr-defined]
+    model = file.new_model(11, d_model=8, d_ff=16, h=2, N=1 + seed, dtype="float64")
+
+    def logits(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+        memory, _ = file.encode(source, model, 0.0)
+        return file.decode(target, memory, source, model, 0.0)[0] @ model.E.data.T
+
+    return logits
+
+
+def wire(answer: Callable, module: ModuleType) -> str | None:
+    for name, seed in itertools.product(WIRES, SEEDS):
+        if (said := told(answer(whole_model(name, seed)), tuple(WIRES))) != name:
+            return f"where {name!r} is right, it says {said!r}"
+    return None
+
+
+# Lesson 15: disguise --------------------------------------------------------------------------------------------------
+
+
+def steps_of(gradients: np.ndarray) -> np.ndarray:
+    """What adam adds to the weights, step by step. (t, n) -> (t, n)"""
+    zeros, weights = np.zeros(gradients.shape[1]), [np.zeros(gradients.shape[1])]
+    w = SimpleNamespace(data=zeros.copy(), grad=zeros.copy(), m=zeros.copy(), v=zeros.copy())
+    model, adam = SimpleNamespace(E=SimpleNamespace(data=np.zeros((1, 4))), weights={"w": w}), ours("transformer").adam
+    for step, gradient in enumerate(gradients, 1):
+        w.grad[...] = gradient
+        adam(model, step, warmup_steps=1)
+        weights.append(w.data.copy())
+    return np.diff(weights, axis=0)
+
+
+def disguise(answer: Callable, module: ModuleType) -> str | None:
+    for seed, shape in enumerate(((6, 3), (1, 2), (40, 5))):
+        gradients = np.random.default_rng(seed).normal(size=shape)
+        given = gradients.copy()
+        others = array(answer(given), "others", shape)
+        if not np.array_equal(given, gradients):
+            return "gradients are changed in place: work on a copy"
+        if (abs(others - gradients) < CLEARLY * abs(gradients)).any():
+            return "some gradients are changed by less than one per cent"
+        off = abs(steps_of(others) - steps_of(gradients)).max(axis=1) / abs(steps_of(gradients)).max(axis=1)
+        if off.max() > 1e-5:
+            return f"step {int((off > 1e-5).argmax()) + 1} of {len(off)} is another one, for shape {shape}"
+    return None
+
+
+# Lesson 16: too_good --------------------------------------------------------------------------------------------------
+
+
+def pairs_of_sentences(source: list[list[int]], target: list[list[int]], P_drop: float = 0.0, **smoothing) -> Case:
+    def case(random: np.random.Generator, file: ModuleType) -> Call:
+        file.rng = random  # type: ignore[attr-defined]
+        model = file.new_model(9, d_model=4, d_ff=6, h=2, N=1, dtype="float64")
+        return Call(np.array(source), np.array(target), model, P_drop, **smoothing)
+
+    return case
+
+
+TOO_GOOD = repaired(
+    "loss_of",
+    Halves(None, "loss"),
+    {
+        "one pair": pairs_of_sentences([[4, 5, 6, 1]], [[2, 7, 5, 1]]),
+        "one pair, eps_ls = 0": pairs_of_sentences([[4, 5, 6, 1]], [[2, 7, 5, 1]], eps_ls=0.0),
+        "two pairs with padding": pairs_of_sentences([[4, 5, 6, 1], [8, 1, 0, 0]], [[2, 7, 1, 0, 0], [2, 8, 6, 4, 1]]),
+        "two pairs with padding, eps_ls = 0": pairs_of_sentences(
+            [[4, 5, 6, 1], [8, 1, 0, 0]], [[2, 7, 1, 0, 0], [2, 8, 6, 4, 1]], 0.2, eps_ls=0.0
+        ),
+    },
+)
+
+
+# Lesson 18: every_sentence_once ---------------------------------------------------------------------------------------
+
+SLICE = "sides = zip(*pairs[i : i + size])"
+ROWS = "yield [np.array(list(zip_longest(*side, fillvalue=PAD))).T for side in sides]"
+BATCHES: dict[str, tuple[bool, tuple[tuple[str, str], ...]]] = {
+    "the last, smaller batch is left out": (False, (("0, len(pairs), size", "0, len(pairs) - size + 1, size"),)),
+    "batches are drawn at random, so that some pairs come twice and others never":
+        (False, (("pairs[i : i + size]", "[pairs[j] for j in rng.integers(0, len(pairs), len(pairs[i : i + size]))]"),)),
+    "a pair is lost after each epoch": (False, ((ROWS, f"{ROWS}\n        pairs.pop()"),)),
+    "sources and targets of a batch are of different pairs":
+        (False, ((SLICE, "sources, targets = zip(*pairs[i : i + size])\n            sides = sources, targets[::-1]"),)),
+    "all epochs put the same pairs together": (False, (("rng.shuffle(pairs)\n", "pass\n"),)),
+    "every epoch goes from short to long":
+        (False, (("rng.permutation(range(0, len(pairs), size))", "range(0, len(pairs), size)"),)),
+    "the function of the file, which is right": (True, ()),
+    "one that puts pairs of any length together, which keeps all rules": (True, (("len(pair[1])", "0"),)),
+    "one that sorts by the source, which keeps all rules": (True, (("len(pair[1])", "len(pair[0])"),)),
+}  # fmt: skip
+
+
+def every_sentence_once(answer: Callable, module: ModuleType) -> str | None:
+    return misjudged(BATCHES, lambda pieces: answer(variant(batches=pieces).batches))
+
+
+# Lesson 19: resume ----------------------------------------------------------------------------------------------------
+
+
+class Run:
+    """A toy run with all the state of a real one: weights, m and v, the step, the place in the data, the generator."""
+
+    lost: tuple[str, ...] = ()
+    shares, off = False, 0.0
+    TARGETS = np.random.default_rng(3).normal(size=(4, 5))
+
+    def __init__(self) -> None:
+        self.w, self.m, self.v, self.t, self.place = np.zeros(5), np.zeros(5), np.zeros(5), 0, 0
+        self.random = np.random.default_rng(1)
+
+    def step(self) -> None:
+        self.t += 1
+        g = self.w - self.TARGETS[self.place] + 0.1 * self.random.normal(size=5)
+        self.place = (self.place + 1) % len(self.TARGETS)
+        self.m += 0.1 * (g - self.m)
+        self.v += 0.02 * (g**2 - self.v)
+        self.w -= 0.05 * min(1, self.t / 8) * self.m / (np.sqrt(self.v) + 1e-9)
+
+    def state(self) -> dict[str, Any]:
+        state = {name: value for name, value in vars(self).items() if name not in self.lost}
+        return state if self.shares else copy.deepcopy(state)
+
+    def restore(self, state: dict[str, Any]) -> None:
+        vars(self).update(copy.deepcopy(state))
+        self.w = self.w + self.off
+
+
+class WithoutNoise(Run):
+    def __init__(self) -> None:
+        super().__init__()
+        self.random = SimpleNamespace(normal=lambda size: 0.0)  # type: ignore[assignment]
+
+
+def run(base: type[Run] = Run, **changed: Any) -> type[Run]:
+    return type("Run", (base,), changed)
+
+
+RUNS: dict[str, tuple[bool, type[Run]]] = {
+    "m of Adam is lost": (False, run(lost=("m",))),
+    "v of Adam is lost": (False, run(lost=("v",))),
+    "the number of the step is lost": (False, run(lost=("t",))),
+    "the place in the data is lost, which shows only within an epoch": (False, run(lost=("place",))),
+    "the state of the random generator is lost": (False, run(lost=("random",))),
+    "the checkpoint holds the arrays of the run, which change when it goes on": (False, run(shares=True)),
+    "the weights come back off by 1e-9": (False, run(off=1e-9)),
+    "nothing is lost": (True, run()),
+    "nothing is lost, and nothing is random": (True, run(WithoutNoise)),
+}
+
+
+def resume(answer: Callable, module: ModuleType) -> str | None:
+    return misjudged(RUNS, answer)
+
+
+# Lesson 20: greedy_trap, bad_beam -------------------------------------------------------------------------------------
+
+LISTS = [words for length in range(4) for words in itertools.product((1, 2), repeat=length)]
+Table = dict[tuple[int, ...], np.ndarray]
+"""Words so far -> log probabilities of the end, word 1, word 2"""
+
+
+def log_p_of(table: Table, words: tuple[int, ...]) -> float:
+    """Of a whole sentence; if it has four words, of these."""
+    whole = (*words, 0)[:4]
+    return float(sum(table[whole[:t]][word] for t, word in enumerate(whole)))
+
+
+def greedy(table: Table) -> tuple[int, ...]:
+    words: tuple[int, ...] = ()
+    while words in table and (best := int(table[words].argmax())):
+        words += (best,)
+    return words
+
+
+def found_by_beam(table: Table, beam: int) -> tuple[int, ...]:
+    """What our beam_search finds. A word of the table is 2 more in its vocabulary, in which E is the identity."""
+    file = ours("transformer")
+
+    def decode(target: np.ndarray, *others: Any) -> tuple[np.ndarray, None]:
+        x = np.full((*target.shape, 5), -1e9)
+        for row, ids in zip(x, target):
+            row[-1, [file.EOS, 3, 4]] = table.get(tuple(int(i) - 2 for i in ids[1:]), np.full(3, -1e9))
+        return x, None
+
+    file.encode, file.decode = lambda *inputs: (np.zeros((1, 0, 5)), None), decode  # type: ignore[attr-defined]
+    model = SimpleNamespace(E=SimpleNamespace(data=np.eye(5)))
+    ids = file.beam_search(np.zeros((1, 0), int), model, beam=beam, alpha=0.0, longer=4)
+    return tuple(i - 2 for i in ids)
+
+
+def greedy_trap(answer: Callable, module: ModuleType) -> str | None:
+    table: Table = {}
+    for words in LISTS:
+        row, again = (array(answer(list(words)), f"the answer for {list(words)}", (3,)) for _ in range(2))
+        if row.min() < 0 or abs(row.sum() - 1) > ROUNDING:
+            return f"the answer for {list(words)} is not three probabilities that sum to 1"
+        if not np.array_equal(row, again):
+            return f"the answer for {list(words)} is another one the second time"
+        table[words] = np.log(np.maximum(row, 1e-300))
+    best, by_greedy, by_beam = max(LISTS, key=lambda words: log_p_of(table, words)), greedy(table), found_by_beam(table, 2)
+    p_best, p_greedy = np.exp([log_p_of(table, best), log_p_of(table, by_greedy)])
+    said = f"the likeliest sentence is {list(best)}, with probability {p_best:.3g}"
+    if by_greedy == best:
+        return f"greedy search finds it: {said}"
+    if by_beam != best:
+        return f"a beam of 2 misses it, too: {said}, and the beam finds {list(by_beam)}"
+    if p_best < 2 * p_greedy:
+        return f"it is not twice as likely: {said}, and greedy search writes {list(by_greedy)}, which has {p_greedy:.3g}"
+    return None
+
+
+def sentence(alpha: float, beam: int) -> Case:
+    """Random weights, large ones, so that the words have clearly different probabilities."""
+
+    def case(random: np.random.Generator, file: ModuleType) -> Call:
+        file.rng = random  # type: ignore[attr-defined]
+        model = file.new_model(7, d_model=8, d_ff=16, h=2, N=1, dtype="float64")
+        for w in model.weights.values():
+            w.data *= 2
+        return Call(random.integers(3, 7, (1, 4)), model, beam=beam, alpha=alpha, longer=4)
+
+    return case
+
+
+class Words(Plain):
+    """Observe which sentence a search finds."""
+
+    def __call__(self, module: ModuleType, function: Function, call: Call, seed: int) -> Iterator[tuple[str, Any]]:
+        for name, ids in super().__call__(module, function, call, seed):
+            yield name, str([int(i) for i in ids])
+
+
+BAD_BEAM = repaired(
+    "beam_search",
+    Words("the sentence found"),
+    {f"{words}, alpha = {alpha}": sentence(alpha, beam)
+     for beam, words in ((1, "a beam of 1"), (2, "a beam of 2"), (4, "a beam of 4")) for alpha in (0.0, 0.6, 2.0)},
+)  # fmt: skip
+
+
+# All of them ----------------------------------------------------------------------------------------------------------
+
+
+def solved_by_ours(name: str, lesson: str, title: str, function: str, complaint: Complaint) -> Hunt:
+    return Hunt(name, lesson, title, function, complaint, source_of_ours("transformer", function))
+
+
+HUNTS = {
+    hunt.name: hunt
+    for hunt in (
+        Hunt(
+            "blind_check", "02", "Make a gradient check accept a backward that forgets the past", "upstream", blind_check,
+            """
+def upstream(b, t, d):
+    dh = np.zeros((b, t, d))
+    dh[:, 0] = 1  # the first step is the only one that has no step before it
+    return dh
+""",
+        ),
+        Hunt(
+            "all_ones", "05", "Write a backward that is always wrong, and that a check with ones accepts", "softmax",
+            all_ones,
+            """
+@differentiable
+def softmax(scores, mask):
+    p = np.exp(log_softmax(np.where(mask, scores, -np.inf)))
+    dp = yield p
+    return p * (dp - mean(dp))  # the right one takes a weighted mean
+""",
+        ),
+        Hunt(
+            "leak", "06", "Write a test that finds functions which see the future", "leaks", leak,
+            """
+def leaks(f, x):
+    before = f(x)
+    for s in range(x.shape[1]):
+        for b, i in np.ndindex(x.shape[0], x.shape[2]):
+            changed = x.copy()
+            changed[b, s, i] += 1
+            if abs(f(changed) - before)[:, :s].max(initial=0) > 1e-9:
+                return True
+    return False
+""",
+        ),
+        Hunt(
+            "wrong_split", "07", "Repair heads that are cut from the wrong axis", "attention_of_heads", wrong_split,
+            """
+def cut(x, h):
+    return x.reshape(*x.shape[:2], h, -1)  # h k are side by side, so they are cut where they are
+
+
+def join(x):
+    return x.reshape(*x.shape[:2], -1)
+
+
+@differentiable
+def attention_of_heads(Q, K, V, mask, h):
+    heads, backward = attention(cut(Q, h), cut(K, h), cut(V, h), mask)
+    dy = yield join(heads)
+    dQ, dK, dV = backward(cut(dy, h))
+    return join(dQ), join(dK), join(dV)
+""",
+        ),
+        solved_by_ours(
+            "cross_attention", "07", "Repair an attention that passes every gradient check", "multi_head_attention",
+            CROSS_ATTENTION,
+        ),
+        Hunt(
+            "lost_repeats", "08", "Write a test that finds wrong gradients of an embedding", "is_right", lost_repeats,
+            """
+def is_right(embed):
+    ids, P_drop = np.array([[3, 5, 3, 6], [5, 1, 3, 3]]), 0.25  # 3 comes twice in a sentence, and in both
+    E = SimpleNamespace(data=rng.normal(size=(7, 4)), grad=rng.normal(size=(7, 4)))
+    dy, expected = rng.normal(size=(2, 4, 4)), E.grad.copy()
+    y, backward = embed(ids, E, P_drop)
+    backward(dy)
+    keep = (y != 0) / (1 - P_drop)
+    for b, t in np.ndindex(ids.shape):
+        expected[ids[b, t]] += (keep * dy)[b, t] * 4**0.5
+    return abs(E.grad - expected).max() < 1e-6
+""",
+        ),
+        solved_by_ours(
+            "broken_norm", "12", "Repair a layer_norm that has five bugs", "layer_norm", BROKEN_NORM,
+        ),
+        Hunt(
+            "wire", "13", "Tell from its outputs what is missing in a model", "which_wire", wire,
+            """
+def which_wire(logits):
+    source, target = np.array([[3, 4, 5, 6]]), np.array([[3, 7, 8, 9]])
+
+    def moved(source, target):  # the positions whose logits change
+        return (abs(logits(source, target) - before) > 1e-9).any(axis=(0, 2))
+
+    before = logits(source, target)
+    if not moved(np.array([[3, 10, 5, 6]]), target).any():
+        return "memory"
+    if moved(source, np.array([[3, 7, 8, 10]]))[:-1].any():
+        return "causal mask"
+    if not moved(source, np.array([[3, 10, 8, 9]]))[-1]:
+        return "decoder attention"
+    if not moved(np.array([[4, 3, 5, 6]]), target).any():
+        return "source positions"
+    if moved(np.array([[3, 4, 5, 6, 0, 0]]), target).any():
+        return "padding mask"
+    repeated = logits(source, np.full_like(target, 7))  # the mask tells an order, but not of equal words
+    return "target positions" if abs(repeated - repeated[:, :1]).max() < 1e-9 else "none"
+""",
+        ),
+        Hunt(
+            "disguise", "15", "Change every gradient, such that Adam takes the same steps", "disguise", disguise,
+            """
+def disguise(gradients):
+    return gradients * np.arange(2, gradients.shape[1] + 2)  # m and sqrt(v) of a weight grow by one factor
+""",
+        ),
+        Hunt(
+            "right_gradient", "16", "Write a wrong softmax that passes its gradient check", "softmax", right_gradient,
+            """
+@differentiable
+def softmax(scores, mask):
+    p = np.exp(log_softmax(np.where(mask, 2 * scores, -np.inf)))
+    dp = yield p
+    return 2 * p * (dp - total(p * dp))
+""",
+        ),
+        solved_by_ours("too_good", "16", "Repair a loss that is too good to be true", "loss_of", TOO_GOOD),
+        Hunt(
+            "every_sentence_once", "18", "Write a test that finds wrong batches", "is_sound", every_sentence_once,
+            """
+def is_sound(batches):
+    size, n = 8, 100
+    lengths = rng.integers(1, 6, (n, 2))
+    pairs = [([3 + i] * s, [103 + i] * t) for i, (s, t) in enumerate(lengths)]  # each pair has ids of its own
+    stream, epochs = batches(list(pairs), size), []
+    for _ in range(3):
+        seen, together, widths = [], set(), []
+        for _ in range(-(-n // size)):
+            source, target = next(stream)
+            rows = [([i for i in s if i], [i for i in t if i]) for s, t in zip(source.tolist(), target.tolist())]
+            if len(rows) > size or not all(row in pairs for row in rows):
+                return False
+            seen += rows
+            together.add(frozenset(source[:, 0].tolist()))
+            widths.append(target.shape[1])
+        if sorted(seen) != sorted(pairs) or widths == sorted(widths) or together in epochs:
+            return False
+        epochs.append(together)
+    return True
+""",
+        ),
+        Hunt(
+            "resume", "19", "Write the test that finds checkpoints in which something is missing", "resumes_exactly",
+            resume,
+            """
+def resumes_exactly(begin):
+    run, other = begin(), begin()
+    for _ in range(3):  # not the end of an epoch
+        run.step()
+    state = run.state()
+    for _ in range(5):  # the state must not change with the run
+        run.step()
+    other.restore(state)
+    for _ in range(5):  # what is missing shows only later
+        other.step()
+    return np.array_equal(run.w, other.w)
+""",
+        ),
+        Hunt(
+            "greedy_trap", "20", "Invent a language in which greedy search loses", "next_words", greedy_trap,
+            """
+def next_words(written):
+    if not written:
+        return np.array([0, 0.55, 0.45])
+    return np.array([0.34, 0.33, 0.33] if written[0] == 1 else [1, 0, 0])  # word 1 leads where nothing is likely
+""",
+        ),
+        solved_by_ours(
+            "bad_beam", "20", "Repair a beam search that is worse than greedy search", "beam_search", BAD_BEAM,
+        ),
+    )
+}  # fmt: skip
+"""name -> hunt, in the order of the lessons"""
