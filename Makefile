@@ -4,9 +4,9 @@ PYTHON ?= python3
 # What the tests install: EXTRAS=test,oracle adds PyTorch, and the tests that compare with it; EXTRAS=test,kernels adds
 # NVIDIA's compiler and CuPy: the tests that compile kernels.cu for GPUs, and the tests for a GPU on an emulated one.
 EXTRAS ?= test
-# The layout of lessons is made for their pages, and wrong answers are as a learner types them.
-BLACK = black --line-length 120 --skip-magic-trailing-comma scratchformer lessons/support tests tools benchmarks \
-	--extend-exclude tests/lessons/exercises/wrong
+# The layout of lessons is made for their pages.
+BLACK = black --line-length 120 --skip-magic-trailing-comma scratchformer lessons/support lessons/exercises tests tools \
+	benchmarks
 
 # All cores; a worker that has nothing left to do takes tests from another one.
 PYTEST = $(BIN)python -m pytest --numprocesses auto --dist worksteal

@@ -10,10 +10,10 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from support.drawing import Drawing
 from support.lesson import measure, recorded, same, show, table
+from support.numeric import numeric_gradient
 from support.recall import SYMBOLS, accuracy, model_of, sequences, train
 from support.recurrent import RNN, left_in_random_networks, left_of_a_nudge
 

@@ -11,11 +11,11 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.experiments.figures import ACCENT, COLOUR_MAP, DARK
 from scratchformer.nn.layers import Linear
 from support.drawing import Drawing
 from support.lesson import measure, recorded, same, show, table
+from support.numeric import numeric_gradient
 from support.recurrent import AdditiveAttention
 from support.reversal import EncoderDecoder, pairs, right, train
 

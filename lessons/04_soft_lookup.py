@@ -11,10 +11,10 @@ import math
 
 import numpy as np
 
-from support.numeric import numeric_gradient
 from support.drawing import Drawing, number
 from support.lesson import ROOT, same, show, table
 from support.noun_lookup import Lookup, noun_task
+from support.numeric import numeric_gradient
 
 # %% [markdown]
 # Ask a Python dictionary for the right key, and it hands you the value. With one wrong letter, you get nothing. So how

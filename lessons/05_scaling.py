@@ -12,10 +12,10 @@ import math
 
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.nn.ops import ops_of
 from support.drawing import Drawing
 from support.lesson import recorded, same, show, table
+from support.numeric import numeric_gradient
 from support.one_key import found, learn_to_look, softmax
 
 # %% [markdown]

@@ -9,7 +9,6 @@
 # %% Imports
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.doctor.flow_probes import dependence_of
 from scratchformer.nn.attention import Mask
 from scratchformer.nn.ops import ops_of, using
@@ -30,6 +29,7 @@ from support.next_word import (
     weights_of,
     word_by_word,
 )
+from support.numeric import numeric_gradient
 
 # %% [markdown]
 # Here are two small models with one layer of attention each. They differ in one line of code. Both learned to guess the

@@ -13,13 +13,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import ListedColormap
 
-from support.numeric import numeric_gradient
 from scratchformer.experiments import heads
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.attention import CrossAttention, attention_weights
 from scratchformer.text.bundled import read, words
 from scratchformer.training.run import load_run
 from support.lesson import QUICK, ROOT, measure, same, show
+from support.numeric import numeric_gradient
 
 # %% [markdown]
 # Six boxes stand on a table. Each has a label on it and a content in it. You name two labels, and I have to tell you

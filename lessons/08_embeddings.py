@@ -13,7 +13,6 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.config import ModelConfig
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
@@ -26,6 +25,7 @@ from support.embedding_factor import NO_FACTOR, PAPER, TiedNextWord, repeated, t
 from support.lesson import QUICK, ROOT, measure, recorded, same, show, table
 from support.lexicon import noun_vectors, read_lexicon
 from support.next_word import NEW, VOCABULARY, mean_loss, shifted
+from support.numeric import numeric_gradient
 
 # %% [markdown]
 # A word comes to the model as a number, its **id**. The id is only the word's position in a list, so it says nothing

@@ -11,10 +11,10 @@ import math
 
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.nn.layers import LearnedPositions, sinusoids
 from support import position_pictures as pictures
 from support.lesson import same, show, table
+from support.numeric import numeric_gradient
 from support.positions import shift_matrix as library_shift_matrix
 from support.to_the_left import to_the_left
 

@@ -12,7 +12,6 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.attention import Mask
 from scratchformer.nn.gradcheck import gradcheck
@@ -26,6 +25,7 @@ from support import positions
 from support.drawing import Drawing
 from support.latest_name import KINDS, trained
 from support.lesson import QUICK, ROOT, measure, recorded, same, show, table
+from support.numeric import numeric_gradient
 
 # %% [markdown]
 # The paper chose sinusoids over a learned table because they "may allow the model to extrapolate to sequence lengths

@@ -11,7 +11,6 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.doctor.flow_probes import dependence_of
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.layers import FeedForward, Linear
@@ -22,6 +21,7 @@ from support.agreement import Judge, sentences, trained
 from support.drawing import Drawing
 from support.hidden_units import hidden_units
 from support.lesson import QUICK, ROOT, measure, recorded, same, show, table
+from support.numeric import numeric_gradient
 
 # %% [markdown]
 # *The goat sleeps* and *the goats sleep* are right. *The goats sleeps* and *the goat sleep* are wrong. Neither the

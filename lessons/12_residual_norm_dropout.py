@@ -11,7 +11,6 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.config import ModelConfig
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.dropout import DropoutKey
@@ -19,6 +18,7 @@ from scratchformer.nn.layers import FeedForward
 from scratchformer.nn.residual import PostNorm
 from support.drawing import Drawing
 from support.lesson import QUICK, measure, recorded, same, show, table
+from support.numeric import numeric_gradient
 from support.stacks import Passage
 
 # %% [markdown]

@@ -13,7 +13,6 @@ import math
 
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.config import ModelConfig, preset
 from scratchformer.nn.attention import (
     CrossAttention,
@@ -36,6 +35,7 @@ from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import PAD
 from support.drawing import Drawing
 from support.lesson import measure, same, show, table
+from support.numeric import numeric_gradient
 from support.reversal import SYMBOLS
 from support.wires import V, cut, reversals, train
 

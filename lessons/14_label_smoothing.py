@@ -13,7 +13,6 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.config import ModelConfig
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.loss import batch_loss_backward, cross_entropy
@@ -27,6 +26,7 @@ from support.calibration import loss_floor
 from support.calibration_pictures import diagram
 from support.drawing import Drawing
 from support.lesson import ROOT, measure, recorded, same, show, table
+from support.numeric import numeric_gradient
 
 # %% [markdown]
 # A small translator learns 300 sentence pairs, with the loss of lesson 01. Every 60 steps we test it on 150 pairs that

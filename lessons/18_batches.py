@@ -14,7 +14,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import ListedColormap
 
-from support.numeric import numeric_gradient
 from scratchformer.config import TrainingConfig
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.loss import batch_loss_backward, cross_entropy
@@ -24,6 +23,7 @@ from scratchformer.training.data_parallel import DataParallel
 from support.drawing import Drawing
 from support.length_batches import bundled, loss_by_thirds, small_model, trained, up_to
 from support.lesson import QUICK, measure, same, show, table
+from support.numeric import numeric_gradient
 
 # %% [markdown]
 # A **batch** is an array, and arrays are rectangles. Sentences aren't: one has 4 tokens, the next has 30. So every

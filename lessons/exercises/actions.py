@@ -75,22 +75,27 @@ def next_step(states: dict[str, str]) -> str:
 def finish(directory: Path, trained: dict[str, Any]) -> int:
     """The whole file is hers: check all its gradients, print her table, write her page."""
     total = len(FILES["transformer"])
-    print(f"all {total} functions are yours. Their gradients together, by your own check:", flush=True)
-    state, message, _ = desk.act(directory, "finish")
+    print(f"all {total} functions are yours; checking their gradients together ...", flush=True)
+    state, message, data = desk.act(directory, "finish")
     if state != "passed":
-        print(textwrap.indent(message, "  "))
-        return 1
+        return failed(state, message)
     if not trained or len(trained["hers"]) < trained["ran"]:
-        print("next: scratchformer learn train, with nothing of ours in it")
+        print(f"{data['said']}\nnext: scratchformer learn train, with nothing of ours in it")
         return 0
-    print(f"your Transformer: {total} of {total} functions, {summary(trained)}")
+    rows = {
+        "functions": f"{total} of {total} yours",
+        "gradients": data["said"],
+        "training": f"{trained['steps']} steps in {trained['seconds']:.0f} s, smoothed loss {trained['loss']:.3f}",
+        "BLEU": f"{trained['bleu']:.1f}, {trained['sentences']} test sentences",
+    }
+    print("\nYour Transformer\n" + "\n".join(f"  {name:11}{text}" for name, text in rows.items()))
     return explore(directory)
 
 
 def summary(trained: dict[str, Any]) -> str:
     return (
-        f"{trained['steps']} steps in {trained['seconds']:.0f} s, loss {trained['loss']:.3f}, BLEU {trained['bleu']:.1f} "
-        f"({trained['sentences']} test sentences); of the {trained['ran']} functions that ran, "
+        f"{trained['steps']} steps in {trained['seconds']:.0f} s, smoothed loss {trained['loss']:.3f}, BLEU "
+        f"{trained['bleu']:.1f} ({trained['sentences']} test sentences); of the {trained['ran']} functions that ran, "
         f"{len(trained['hers'])} yours"
     )
 
@@ -183,7 +188,7 @@ def train(directory: Path, steps: int | None) -> int:
     print(f"training your file with {len(written(directory))} functions of yours, the rest is ours", flush=True)
     state, message, data = desk.act(directory, "train", str(steps or ""))
     if state != "passed":
-        return failed(message)
+        return failed(state, message)
     replace_text(directory / TRAINED, json.dumps(data, indent=1) + "\n")
     print(f"{summary(data)}{listed(data['hers'])}")
     print('next: scratchformer learn translate "The dog ate the apple.", or scratchformer learn explore')
@@ -198,7 +203,9 @@ def require_transformer(directory: Path) -> None:
     desk.parsed(directory / "transformer.py", FILES["transformer"])
 
 
-def failed(message: str) -> int:
+def failed(state: str, message: str) -> int:
+    if state == "refused":
+        raise UserError(message)
     print(message.strip())
     return 1
 
@@ -208,7 +215,7 @@ def translate(directory: Path, sentence: str) -> int:
     require_weights(directory)
     state, message, data = desk.act(directory, "translate", sentence)
     if state != "passed":
-        return failed(message)
+        return failed(state, message)
     print(f"(of the {data['ran']} functions that ran, {len(data['hers'])} were yours)")
     return 0
 
@@ -262,7 +269,7 @@ def cells_of(text: str) -> list[tuple[str, str]]:
     for part in ("\n" + text).split("\n# %%")[1:]:
         first, _, body = part.partition("\n")
         if "[markdown]" in first:
-            lines = [line.removeprefix("# ").removeprefix("#") for line in body.splitlines()]
+            lines = [line[2:] if line.startswith("# ") else line.removeprefix("#") for line in body.splitlines()]
             cells.append(("markdown", "\n".join(lines).strip()))
         else:
             cells.append(("code", body.strip()))

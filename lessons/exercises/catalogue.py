@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from exercises import layers
+from exercises import layers, training, whole_model
 from exercises.function import Function
 
 FUNCTIONS: dict[str, Function] = {
-    function.name: function for function in sorted((*layers.FUNCTIONS,), key=lambda one: one.lesson)
+    function.name: function
+    for function in sorted((*layers.FUNCTIONS, *whole_model.FUNCTIONS, *training.FUNCTIONS), key=lambda one: one.lesson)
 }
 """name -> function"""
 

@@ -71,16 +71,17 @@ class Comparison(NamedTuple):
 
 
 def error(yours: np.ndarray, truth: np.ndarray) -> float:
-    """The largest difference of two arrays of one shape, relative to the largest element of the second; NaN for NaN.
+    """The largest difference of two arrays of one shape, relative to the largest element of the second.
 
-    Of arrays that hold no floating-point numbers: 0 if they are equal, else 1.
+    NaN equals NaN; NaN in one of them alone makes the result NaN. Of arrays that hold no floating-point numbers: 0 if
+    they are equal, else 1.
     """
     if truth.dtype.kind != "f" or yours.dtype.kind not in "biuf":
         return float(not np.array_equal(yours, truth))
     if not truth.size:
         return 0.0
     with np.errstate(invalid="ignore", over="ignore"):  # yours may hold nan and inf
-        same = yours == truth  # inf, too
+        same = (yours == truth) | (np.isnan(yours) & np.isnan(truth))  # inf, too; a known mistake may make NaN
         return float(
             np.where(same, 0, abs(yours - truth)).max()
             / max(np.abs(truth[np.isfinite(truth)]).max(initial=0), SMALLEST_SCALE)

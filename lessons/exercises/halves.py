@@ -1,4 +1,4 @@
-"""`differentiable` as it is while a learner's file runs: it names the slips that the short one of the file lets pass."""
+"""`differentiable` as it is while a learner's file runs: it names slips that the short one of the file lets pass."""
 
 from __future__ import annotations
 

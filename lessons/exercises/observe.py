@@ -1,4 +1,4 @@
-"""Call a function as it is meant to be called, and tell everything that comes out of it, in the order of calculation."""
+"""Call a function as it is meant to be called, and tell all that comes out of it, in the order of calculation."""
 
 from __future__ import annotations
 

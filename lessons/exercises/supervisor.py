@@ -3,8 +3,8 @@
     python supervisor.py SECONDS COUNT ANSWER COMMAND...
 
 `desk.begin` starts this program, which starts the command: `runner.main`, which loads the learner's code. They are
-two processes, so that nothing that the code does can keep this one from ending it: SECONDS after the last of COUNT verdicts,
-or when standard input ends, because the program that asked for the check has ended. What the command prints is copied to
+two processes, so that nothing that the code does can keep this one from ending it: SECONDS after the last of COUNT
+verdicts, or when standard input ends, because the program that asked has ended. What the command prints is copied to
 standard output. The verdicts, and why the rest is missing, go to the file descriptor ANSWER, as lines of JSON.
 
 On Linux this process adopts the orphans among its descendants, so it can end the processes that have left the process
@@ -71,7 +71,7 @@ def main(seconds: float, count: int, answer: int, command: list[str]) -> None:
     os.close(verdicts_of_command)
     assert process.stdout
     passed_on, shown = Passed(answer, seconds), Shown()
-    receivers = {process.stdout.fileno(): shown.extend, verdicts: passed_on.extend}
+    receivers: dict[int, Callable[[bytes], None]] = {process.stdout.fileno(): shown.extend, verdicts: passed_on.extend}
     code = None
     while passed_on.size < ANSWER and time.monotonic() < passed_on.deadline:
         code = process.poll()
@@ -80,7 +80,7 @@ def main(seconds: float, count: int, answer: int, command: list[str]) -> None:
     end_all(process.pid)
     receive(receivers, 0)  # what was still in the pipes
     shown.end()
-    if code != 0:
+    if passed_on.count < count:
         passed_on.extend(json.dumps(["stopped", without_verdict(code, seconds), ""]).encode() + b"\n")
 
 
@@ -88,11 +88,12 @@ class Passed:
     """The verdicts, passed on as they come. Each gives the next as many seconds."""
 
     def __init__(self, answer: int, seconds: float) -> None:
-        self.answer, self.seconds, self.size = answer, seconds, 0
+        self.answer, self.seconds, self.size, self.count = answer, seconds, 0, 0
         self.deadline = time.monotonic() + seconds
 
     def extend(self, data: bytes) -> None:
         self.size += len(data)
+        self.count += data.count(b"\n")
         self.deadline = time.monotonic() + self.seconds
         with suppress(OSError):  # nobody may be there to read it
             os.write(self.answer, data)

@@ -14,13 +14,13 @@ import sys
 import matplotlib.pyplot as plt
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import Linear
 from scratchformer.nn.loss import cross_entropy
 from support.constructions import as_counts, labelled, train
 from support.lesson import QUICK, ROOT, measure, same, show, table
+from support.numeric import numeric_gradient
 
 
 # %% What lesson 01 built, safe for large logits

@@ -12,12 +12,12 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.attention import ScaledDotProductAttention
 from support.drawing import Drawing
 from support.lesson import QUICK, ROOT, measure, same, show, table
 from support.noun_lookup import Lookup, noun_task
+from support.numeric import numeric_gradient
 
 
 def softmax(z):

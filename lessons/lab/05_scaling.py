@@ -13,10 +13,10 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.attention import ScaledDotProductAttention
 from support.lesson import measure, recorded, same, show, table, varying
+from support.numeric import numeric_gradient
 from support.one_key import RATES, found, learn_to_look, softmax, successes
 
 random = np.random.default_rng(3)

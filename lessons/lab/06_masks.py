@@ -13,7 +13,6 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.attention import CrossAttention, Mask, ScaledDotProductAttention
 from scratchformer.nn.gradcheck import gradcheck
@@ -40,6 +39,7 @@ from support.next_word import (
     weights_of,
     word_by_word,
 )
+from support.numeric import numeric_gradient
 
 SEEDS = [0] if QUICK else [0, 1, 2]
 read, write = shifted(NEW)

@@ -11,7 +11,6 @@ import course  # noqa: F401  finds lessons/support
 
 import numpy as np
 
-from support.numeric import numeric_gradient
 from scratchformer.config import preset
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.transformer import DecoderLayer, EncoderLayer, Transformer
@@ -20,6 +19,7 @@ from scratchformer.training.run import load_run
 from support.agreement import Judge, sentences, trained
 from support.hidden_units import hidden_units, networks_of
 from support.lesson import QUICK, ROOT, measure, recorded, same, table
+from support.numeric import numeric_gradient
 
 random = np.random.default_rng(11)
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scratchformer.commands.options import Commands, add_command, add_option, at_least, path, word
+from scratchformer.commands.options import Commands, add_command, add_option, path, within, word
 from scratchformer.errors import UserError
 
 LESSONS = Path(__file__).parents[2] / "lessons"
@@ -22,7 +22,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("names", nargs="*", type=word, metavar="NAME", help=what)
     where = "the directory of your files (default: here, above, or my_transformer)"
     add_option(parser, "--dir DIR", path, where)
-    add_option(parser, "--steps N", at_least(1), "of train (default: 1500)")
+    add_option(parser, "--steps N", within(1, 10**6), "of train (default: 1500)")
     parser.add_argument("--yes", action="store_true", help="show without asking")
 
 
