@@ -73,7 +73,7 @@ def repaired(name: str, observe: Observe, cases: dict[str, Case]) -> Complaint:
                 break
         symptom = wrong_value(compared)
         if hers.error and not symptom:
-            raise_hers(function, place, hers.error)
+            raise_hers(function, places[: len(compared)], hers.error)
         return symptom
 
     return complaint
@@ -270,7 +270,7 @@ def wrong_split(answer: Callable, module: ModuleType) -> str | None:
             truth.append(y)
             gradients.append(true_backward(dy_h[:, :, None]))
         true_values = dict(zip(("y", *names), (np.concatenate(x, axis=-1)[:, :, 0] for x in (truth, *zip(*gradients)))))
-        compared.append((f"{h} heads, {b} sentences, t = {t}, s = {s}", true_values, {"y": hers}))
+        compared.append((f"h = {h}, b = {b}, t = {t}, s = {s}", true_values, {"y": hers}))
         if not wrong_value(compared):
             compared[-1][2].update(zip(names, backward(dy)))
         if symptom := wrong_value(compared):
@@ -553,7 +553,7 @@ def sentences(beam: int, alpha: float) -> Case:
         for w in model.weights.values():
             w.data *= 2
         model.E.data[file.EOS] /= 2
-        return Call(random.integers(3, 7, (6, 1, 4)), model, beam=beam, alpha=alpha, longer=4)
+        return Call(random.integers(3, 7, (4, 1, 4)), model, beam=beam, alpha=alpha, longer=4)
 
     return case
 
@@ -565,7 +565,7 @@ def found(module: ModuleType, function: Function, call: Call, seed: int) -> Iter
 
 
 BAD_BEAM = repaired("beam_search", found, {
-    f"beam {beam}, alpha {alpha:g}": sentences(beam, alpha) for beam in (1, 2, 4) for alpha in (0, 2)
+    f"beam {beam}, alpha {alpha:g}": sentences(beam, alpha) for beam in (1, 4) for alpha in (0, 2)
 })  # fmt: skip
 
 
