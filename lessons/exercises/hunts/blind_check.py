@@ -9,5 +9,4 @@ weights and inputs are. At least one number of it must not be small.
 """
 
 
-def upstream(b, t, d):
-    ...
+def upstream(b, t, d): ...

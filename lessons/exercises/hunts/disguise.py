@@ -7,5 +7,4 @@ changed by one per cent or more, after which `adam` takes the same steps, to 1e-
 import numpy as np
 
 
-def disguise(gradients):
-    ...
+def disguise(gradients): ...

@@ -11,5 +11,4 @@ pairs, some of one length, nothing happens by chance. Yours is tried on six that
 """
 
 
-def is_sound(batches):
-    ...
+def is_sound(batches): ...

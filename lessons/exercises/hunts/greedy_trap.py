@@ -9,5 +9,4 @@ of 0 to 3 words, and a search stops after four words.
 """
 
 
-def next_words(written):
-    ...
+def next_words(written): ...

@@ -8,5 +8,4 @@ Your function is tried on eight functions that leak and on three that do not. Th
 """
 
 
-def leaks(f, x):
-    ...
+def leaks(f, x): ...

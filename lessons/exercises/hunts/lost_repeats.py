@@ -10,5 +10,4 @@ Your function is tried on six that are wrong and on two that are right.
 from types import SimpleNamespace  # E = SimpleNamespace(data=..., grad=...)
 
 
-def is_right(embed):
-    ...
+def is_right(embed): ...

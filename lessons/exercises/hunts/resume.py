@@ -12,5 +12,4 @@ False. Your function is tried on seven kinds of runs in whose checkpoints someth
 """
 
 
-def resumes_exactly(begin):
-    ...
+def resumes_exactly(begin): ...

@@ -15,5 +15,4 @@ and 0 for padding, at the end of a row. At most one thing is missing. Return its
 import numpy as np
 
 
-def which_wire(logits):
-    ...
+def which_wire(logits): ...
