@@ -114,9 +114,9 @@ show(figure, "21_ngrams",
 # Precision asks only about what was written, so a very short translation could have a perfect one. The **brevity
 # penalty** $B$ is there against that.
 #
-# **Your turn.** Write `clipped_counts` and `bleu` in `more.py`, and run `scratchformer learn check clipped_counts
-# bleu`. Then unfold ours. (`clipped_counts` is called `row_of` here, and the `bleu` of `more.py` takes sentences, not
-# counts.)
+# **Your turn.** Write `clipped_counts`, `bleu_of_counts` and `bleu` in `more.py`, and run `scratchformer learn check
+# clipped_counts bleu_of_counts bleu`. Then unfold ours. (Here the first is called `row_of` and the second `bleu`; the
+# `bleu` of `more.py` takes sentences.)
 
 # %% Our solution
 def ngrams(words, n):
@@ -454,7 +454,7 @@ for seed in (0, 1, 2):
 # interval: score both systems on the same samples of the test set, and repeat the *training* if you claim something
 # about a method. The mean of the last few checkpoints is a cheap gain, if they are far enough apart and not too old.
 #
-# **Yours:** `clipped_counts`, `bleu`, `bootstrap` · `scratchformer learn check 21`
+# **Yours:** `clipped_counts`, `bleu_of_counts`, `bleu`, `bootstrap` · `scratchformer learn check 21`
 #
 # **A puzzle.** What does the mean of the last checkpoints do while the weights are still far from their best place, and
 # on their way there?
