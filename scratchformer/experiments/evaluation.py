@@ -91,7 +91,7 @@ def read_test_set(files: ParallelFiles) -> TestSet:
 def open_output(path: Path | None, texts: Sequence[Path] = ()) -> Iterator[Callable[[list[str]], None]]:
     """Open a file -> write(lines). The file gets its name when the block ends. Without a path, nothing is written.
 
-    A file that is one of the `texts`, or one of a run or a prepared corpus, is refused.
+    A file that exists, and a place in a run or a prepared corpus, are refused.
     """
     if path is None:
         yield lambda lines: None
