@@ -73,7 +73,8 @@ def evaluate(args: argparse.Namespace) -> None:
     if task == "translation":
         test = evaluation.shared_test_set([run for run, _ in runs], args.source, args.reference)
         score = partial(evaluate_translation, args, test, runs[0][0])
-    found, scored, failures = list[Evaluation](), [], list[Exception]()
+    found: list[Evaluation] = []
+    scored, failures = [], list[Exception]()
     for each in runs:
         try:
             found.append(score(*each))

@@ -170,12 +170,14 @@ def read_state(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
     except ImportError:
         raise UserError(f"{path}: only PyTorch can read it: pip install torch, or save it as safetensors") from None
     except Exception as error:  # of many kinds
-        raise UserError(f"{path}: not a state dict of tensors ({in_one_line(error):.100}); {remedy}") from None
-    tensors = {}
-    for name, tensor in state.items() if isinstance(state, dict) else [("it", state)]:
-        if not (isinstance(state, dict) and torch.is_tensor(tensor) and tensor.is_floating_point()):
-            kind = tensor.dtype if torch.is_tensor(tensor) else type(tensor).__name__
-            raise UserError(f"{path}: {name} is of type {kind}, but weights are tensors of floats by name; {remedy}")
+        raise UserError(
+            f"{path}: not a state dict of tensors of floats ({in_one_line(error):.100}); {remedy}"
+        ) from None
+    tensors, named = {}, state.items() if isinstance(state, dict) else [("it", None)]
+    for name, tensor in named:
+        if not (torch.is_tensor(tensor) and tensor.is_floating_point()):
+            kind = tensor.dtype if torch.is_tensor(tensor) else type(state if tensor is None else tensor).__name__
+            raise UserError(f"{path}: not a state dict of tensors of floats: {name} is of type {kind}; {remedy}")
         tensors[name] = require_finite(tensor.float().numpy(), name, path)
     return {}, tensors
 
