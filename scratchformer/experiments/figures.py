@@ -61,7 +61,7 @@ class _NotebookFigure(Figure):
 
 FIELDS = {"png": "Software", "svg": "Creator"}
 MARK = "Drawn by scratchformer, which may replace this file"
-"""What a figure of ours says in this field of its file format."""
+"""The text in this field of a figure's file, by which `require_place` knows a figure of ours."""
 
 
 @as_default_style

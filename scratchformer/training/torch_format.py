@@ -173,10 +173,12 @@ def read_state(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
         raise UserError(
             f"{path}: not a state dict of tensors of floats ({in_one_line(error):.100}); {remedy}"
         ) from None
-    tensors, named = {}, state.items() if isinstance(state, dict) else [("it", None)]
-    for name, tensor in named:
+    if not isinstance(state, dict):
+        raise UserError(f"{path}: not a state dict of tensors of floats but a {type(state).__name__}; {remedy}")
+    tensors: dict[str, np.ndarray] = {}
+    for name, tensor in state.items():
         if not (torch.is_tensor(tensor) and tensor.is_floating_point()):
-            kind = tensor.dtype if torch.is_tensor(tensor) else type(state if tensor is None else tensor).__name__
+            kind = tensor.dtype if torch.is_tensor(tensor) else type(tensor).__name__
             raise UserError(f"{path}: not a state dict of tensors of floats: {name} is of type {kind}; {remedy}")
         tensors[name] = require_finite(tensor.float().numpy(), name, path)
     return {}, tensors

@@ -119,6 +119,8 @@ def test_weights_tuned_in_pytorch_come_back(cli, trained, tmp_path, name):
 
 
 def test_a_state_dict_that_does_not_fit_is_refused(cli, refused, trained, tmp_path):
+    from safetensors.torch import save_file
+
     path, out = tmp_path / "model.safetensors", tmp_path / "again"
     state = run_lines(how_to_load(export_run(trained, None, path).model, path))["model"].state_dict()
     name = "encoder.layers.0.linear1.bias"
@@ -128,7 +130,7 @@ def test_a_state_dict_that_does_not_fit_is_refused(cli, refused, trained, tmp_pa
             {"state_dict": state},
             "not a state dict of tensors of floats: state_dict is of type OrderedDict; save the weig",
         ),
-        (torch.zeros(3), "not a state dict of tensors of floats: it is of type Tensor"),
+        (torch.zeros(3), "not a state dict of tensors of floats but a Tensor; save"),
         (Path("x"), "not a state dict of tensors"),
         (state | {name: torch.zeros(32, dtype=torch.complex64)}, f"{name} is of type torch.complex64; save"),
         (state | {name: torch.full((32,), torch.nan)}, f"{name} has weights that are NaN or infinite"),
