@@ -648,7 +648,8 @@ def check_own(config: ModelConfig) -> list[str]:
             if not on_purpose or isinstance(error, NotImplementedError):
                 last = ([frame for frame in frames if frame.filename == str(split_name(file)[0])] or frames)[-1]
                 where = f"{last.filename}, line {last.lineno}: {first.layer}"
-                raise UserError(f"{where}: {type(error).__name__}: {in_one_line(error)}") from error
+                small = "the check takes d_model=8, d_ff=12, h=2, and a layer for other sizes may raise ValueError"
+                raise UserError(f"{where}: {type(error).__name__}: {in_one_line(error)}; {small}") from error
             remarks.append(f"{where}: gradients were not checked: {in_one_line(error)}")
             continue
         if not report.passed:
