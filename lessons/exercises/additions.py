@@ -129,13 +129,13 @@ MERGE = Function(
     note='symbols is a tuple, as ("▁", "u", "n", "d"), and pair two of them, as ("u", "n"); return a tuple, as '
     '("▁", "un", "d")',
     cases={
-        "twice, and once the other way round": merged("a b c b a a b", "a b"),
+        "a pair twice, and once the other way round": merged("a b c b a a b", "a b"),
         "a a a": merged("a a a b", "a a"),
         "a a a a": merged("a a a a", "a a"),
-        "the last symbol is left over": merged("a b a", "a b"),
-        "the pair is the whole word": merged("a b", "a b"),
+        "a symbol left over at the end": merged("a b a", "a b"),
+        "a word that is the pair": merged("a b", "a b"),
         "the same letters, cut in another way": merged("ab c da bc a bc a b c", "a bc"),
-        "the pair is not there": merged("b a c b", "a b"),
+        "a word without the pair": merged("b a c b", "a b"),
         "one symbol": merged("a", "a b"),
         "no symbols": merged("", "a b"),
     },
@@ -195,13 +195,15 @@ def learnt(text: str, n: int, count: int | None = None):
 LEARN_MERGES = Function(
     name="learn_merges",
     lesson="17",
-    note="words is {word: count}, return a list of at most n pairs; of pairs that occur equally often take the one that "
-    "is shortest when joined, of these the first in Unicode when joined, of these the one with the shortest left symbol",
+    note="words is {word: count}; return a list of at most n pairs; of pairs that occur equally often take the one "
+    "that is shortest when joined, of these the first in Unicode when joined, of these the one with the shortest left "
+    "symbol",
     cases={
         "merges that build on one another": learnt("l.o.w l.o.w.e.r n.e.w.e.r n.e.w w.i.d.e.r", 6),
         "a count that changes by a merge": learnt("a.b.c a.b.c.d b.c.d x.a.b", 4, 3),
         "pairs that occur equally often": learnt("y.z b.a a.b", 3, 2),
         "equal counts, one pair shorter": learnt("a.bc y.z", 2, 2),
+        "equal counts, pairs of one length": learnt("a.zz ab.c", 2, 2),
         "equal counts, the same letters": learnt("ab.c a.bc", 2, 2),
         "a a a": learnt("a.a.a.a.a b.a.a", 3),
         "more merges than pairs": learnt("t.o", 9),
@@ -224,12 +226,12 @@ LEARN_MERGES = Function(
             ("        merges.append(best)\n", "        merges.append(best)\n        del pairs[best]\n"),
         ),
         Mistake(
-            "of equal counts the pair that was counted first is taken; it is the one that is shortest when joined, then "
+            "of equal counts the pair that was counted first is taken; take the one that is shortest when joined, then "
             "the first in Unicode, then the one with the shortest left symbol",
             ('(-pairs[ab], len("".join(ab)), "".join(ab), len(ab[0]))', "-pairs[ab]"),
         ),
         Mistake(
-            "of equal counts the first pair in Unicode is taken; a pair that is shorter when joined comes before it",
+            "equal counts are decided symbol by symbol; first comes the length of the joined pair, then its letters",
             ('(-pairs[ab], len("".join(ab)), "".join(ab), len(ab[0]))', "(-pairs[ab], ab)"),
         ),
         Mistake(
@@ -239,7 +241,10 @@ LEARN_MERGES = Function(
                 "max(pairs, key=lambda ab: (pairs[ab], ab))",
             ),
         ),
-        Mistake("the rarest pair is taken, not the most frequent", ("(-pairs[ab]", "(pairs[ab]")),
+        Mistake(
+            "of equal counts the first pair in Unicode is taken; one that is shorter when joined comes before it",
+            ('len("".join(ab)), "".join(ab), len(ab[0])', '"".join(ab), len(ab[0])'),
+        ),
         Mistake(
             "the words lose their counts when they are merged: each counts once after the first merge",
             ("merge(symbols, best): count for", "merge(symbols, best): 1 for"),
@@ -248,7 +253,10 @@ LEARN_MERGES = Function(
             "no pair is left, and the most frequent of none is looked for: end there, with fewer than n merges",
             (" and (pairs := count_pairs(words)):", ":\n        pairs = count_pairs(words)"),
         ),
-        Mistake("there is one merge too many: n merges are asked for", ("len(merges) < n", "len(merges) <= n")),
+        Mistake(
+            "the words stay as they are; they must be merged before the pairs are counted again",
+            ("        words = {merge", "        {merge"),
+        ),
     ),
     file="more",
 )
@@ -264,7 +272,7 @@ BPE_ENCODE = Function(
     lesson="17",
     note='word is a text, as "▁und", and merges a list of pairs, as learn_merges gives it; return a tuple of symbols',
     cases={
-        "the pair on the right was learnt first": encoded("abcab", "b c", "a b"),
+        "a pair on the right that was learnt first": encoded("abcab", "b c", "a b"),
         "a symbol of three letters": encoded("abcabd", "b c", "a bc", "a b"),
         "a longer symbol that is out of reach": encoded("abcd", "b c", "a b", "ab c"),
         "a pair in the way of a longer symbol": encoded("abcd", "c d", "b c", "a bc", "a b"),
@@ -285,7 +293,10 @@ BPE_ENCODE = Function(
             "the merges go from the last to the first; they must go in the order in which they were learnt",
             ("in merges:", "in reversed(merges):"),
         ),
-        Mistake("the last merge is forgotten", ("in merges:", "in merges[:-1]:")),
+        Mistake(
+            "what merge returns is lost; it makes a new tuple and leaves symbols as they are",
+            ("symbols = merge(symbols, pair)", "merge(symbols, pair)"),
+        ),
         Mistake(
             "any learnt pair is merged, from left to right; of all pairs in the word, the one learnt first comes first",
             (
@@ -323,17 +334,19 @@ BPE_ENCODE = Function(
 
 def nine_counts(module: ModuleType, function: Function, call: Call, seed: int) -> Iterator[tuple[str, Any]]:
     """Observe `clipped_counts`, the nine numbers by their names."""
-    for _, counts in Plain("")(module, function, call, seed):
-        if np.shape(counts) != (9,):
-            given = f"shape {np.shape(counts)}" if np.shape(counts) else kind(counts)
+    for _, result in Plain("counts")(module, function, call, seed):
+        try:
+            counts = np.asarray(result)
+        except ValueError:  # parts of different lengths
+            counts = np.array(None)
+        if counts.shape != (9,):
+            given = f"an array of shape {counts.shape}" if counts.shape else kind(result)
             raise Slip(
                 f"clipped_counts returns {given}, and should return nine numbers: four of n-grams matched, four of "
                 "n-grams written, and the number of words expected"
             )
-        counts = np.asarray(counts)
-        yield "written", counts[4:8]
-        yield "matched", counts[:4]
-        yield "expected", counts[8]
+        for name, part in (("written", counts[4:8]), ("matched", counts[:4]), ("expected", counts[8])):
+            yield name, part.astype(int) if part.dtype.kind == "f" and np.all(part % 1 == 0) else part
 
 
 def sentences(hypothesis: str, reference: str):
@@ -379,10 +392,6 @@ CLIPPED_COUNTS = Function(
             (OURS, "ours = Counter(set(zip(*(hypothesis[i:] for i in range(n)))))"),
         ),
         Mistake(
-            "an n-gram is matched only once, however often both sides have it: it counts as often as the smaller count",
-            (MATCHED, "len(ours & theirs)"),
-        ),
-        Mistake(
             "matches are looked for at the same place only; an n-gram may stand anywhere in the reference",
             (
                 MATCHED,
@@ -391,9 +400,13 @@ CLIPPED_COUNTS = Function(
             ),
         ),
         Mistake(
-            "the words of an n-gram are taken in any order; its order belongs to it",
-            (OURS, "ours = Counter(map(frozenset, zip(*(hypothesis[i:] for i in range(n)))))"),
-            (THEIRS, "theirs = Counter(map(frozenset, zip(*(reference[i:] for i in range(n)))))"),
+            "the last n-grams are shorter than n words; of w words there are w - n + 1 n-grams",
+            (OURS, "ours = Counter(tuple(hypothesis[i : i + n]) for i in range(len(hypothesis)))"),
+            (THEIRS, "theirs = Counter(tuple(reference[i : i + n]) for i in range(len(reference)))"),
+        ),
+        Mistake(
+            "matched and written alternate; the four numbers of n-grams matched come first",
+            ("written.append(ours.total())", "matched.append(ours.total())"),
         ),
         Mistake(
             'the words of an n-gram are joined without a space, so that "a bc" and "ab c" are the same',
@@ -467,7 +480,7 @@ BLEU_OF_COUNTS = Function(
             "0 is divided by 0 where no n-gram was written; the precision is 0 there",
             ("np.maximum(1, written)", "written"),
         ),
-        Mistake("it goes from 0 to 1, and should go from 0 to 100", ("100 * BP", "BP")),
+        Mistake("x ** 1 / 4 is (x ** 1) / 4: put 1 / 4 in parentheses", ("** (1 / 4)", "** 1 / 4")),
     ),
     file="more",
 )
@@ -555,6 +568,22 @@ def two_systems(n: int, samples: int, longer: int = 0):
 SCORES = "(bleu_of_counts(x[drawn].sum(axis=0)) for x in (counts_a, counts_b))"
 QUANTILES = "np.quantile(differences, [0.025, 0.975])"
 
+
+def samples_and_interval(module: ModuleType, function: Function, call: Call, seed: int) -> Iterator[tuple[str, Any]]:
+    """Observe `bootstrap`: how it draws, which its random generator tells afterwards, and what it returns."""
+    n, rng = len(call.args[2]), call.args[3]
+    again = copy.deepcopy(rng)
+    [(name, interval)] = Plain("interval")(module, function, call, seed)
+    used = "other numbers"
+    for count in range(1001):
+        if str(again.bit_generator.state) == str(rng.bit_generator.state):
+            used = f"{count} times integers(0, n, n)"
+            break
+        again.integers(0, n, n)
+    yield "use of rng", np.array([used])
+    yield name, interval
+
+
 BOOTSTRAP = Function(
     name="bootstrap",
     lesson="21",
@@ -566,7 +595,7 @@ BOOTSTRAP = Function(
         "few sentences": two_systems(5, 30),
         "one sample": two_systems(8, 1),
     },
-    observe=Plain("interval"),
+    observe=samples_and_interval,
     hints=(
         "A sample is a test set of the same size, drawn with replacement: some sentences twice, others not at all. "
         "Both systems are scored on it. The interval leaves out 2.5 % of the differences on each side.",
@@ -595,8 +624,8 @@ BOOTSTRAP = Function(
             ),
         ),
         Mistake(
-            "only b is drawn, and a is scored on the whole test set; the same sentences must be drawn for both",
-            (SCORES, "(bleu_of_counts(x.sum(axis=0)) for x in (counts_a, counts_b[drawn]))"),
+            "the references are not drawn; each drawn hypothesis needs the reference of its sentence",
+            (SCORES, "(bleu([x[i] for i in drawn], references) for x in (a, b))"),
         ),
         Mistake(
             "the samples have the mean of the sentences' BLEU; add up the counts of a sample, then compute BLEU once",
@@ -607,8 +636,10 @@ BOOTSTRAP = Function(
             ("rng.integers(0, len(references), len(references))", "rng.permutation(len(references))"),
         ),
         Mistake(
-            "it is 1.96 standard deviations around the mean; the quantiles are asked for, which need no bell shape",
-            (QUANTILES, "np.mean(differences) + np.array([-1.96, 1.96]) * np.std(differences)"),
+            "the interval of each system is taken, then their difference; take the difference of each sample",
+            ("differences = []", "scores = []"),
+            ("differences.append(score_b - score_a)", "scores.append((score_a, score_b))"),
+            (QUANTILES, "np.diff(np.quantile(scores, [0.025, 0.975], axis=0))[:, 0]"),
         ),
     ),
     file="more",
@@ -631,7 +662,7 @@ RMS_NORM = Function(
         "two sentences": normed(2, 3, 5),
         "one sentence of one word": normed(1, 1, 4),
         "vectors near 0": normed(2, 2, 6, 3e-3),
-        "large vectors": normed(3, 2, 4, 100.0),
+        "large vectors": normed(3, 4, 2, 100.0),
     },
     observe=Halves("dx"),
     hints=(
@@ -646,14 +677,8 @@ RMS_NORM = Function(
             ("    rms = ", "    x = x - mean(x)\n    rms = "),
         ),
         Mistake(
-            "the squares are added up; rms is the root of their mean, so divide by d",
-            ("mean(x**2)", "d * mean(x**2)"),
-            ("    rms = ", "    d = x.shape[-1]\n    rms = "),
-        ),
-        Mistake("the root is missing: divide by sqrt(mean(x^2))", ("np.sqrt(mean(x**2) + 1e-6)", "mean(x**2) + 1e-6")),
-        Mistake(
-            "1e-6 is added after the root; it belongs under it",
-            ("np.sqrt(mean(x**2) + 1e-6)", "np.sqrt(mean(x**2)) + 1e-6"),
+            "dn n is summed up on the way back; it is a mean there, because rms is the root of a mean",
+            ("mean(dn * n)", "(dn * n).sum(axis=-1, keepdims=True)"),
         ),
         Mistake("1e-6 is missing under the root: a vector of zeros must not be divided by 0", (" + 1e-6", "")),
         Mistake(
@@ -710,10 +735,7 @@ SWIGLU = Function(
                 'value, value_backward = linear("btd,df->btf", x, W_gate)',
             ),
         ),
-        Mistake(
-            "silu is max(0, gate) here, and should be gate sigmoid(gate)",
-            ('linear("btf,fd->btd", gate * s * value', 'linear("btf,fd->btd", np.maximum(0, gate) * value'),
-        ),
+        Mistake("the sign in sigmoid is wrong: sigmoid(gate) = 1 / (1 + exp(-gate))", ("(1 + np.tanh", "(1 - np.tanh")),
         Mistake(
             "the derivative of silu is s + gate s (1 - s), as of a product; here the second part is missing",
             (DGATE, "dhidden * value * s"),
@@ -721,10 +743,6 @@ SWIGLU = Function(
         Mistake(
             "the derivative of silu is s + gate s (1 - s), as of a product; here it is that of sigmoid, s (1 - s)",
             (DGATE, "dhidden * value * s * (1 - s)"),
-        ),
-        Mistake(
-            "the derivative of silu is s + gate s (1 - s), as of a product; here the first part is missing",
-            (DGATE, "dhidden * value * gate * s * (1 - s)"),
         ),
         Mistake(
             "value is missing on the way to gate: silu(gate) was multiplied by it",
@@ -735,10 +753,10 @@ SWIGLU = Function(
             ("value_backward(dhidden * gate * s)", "value_backward(dhidden * gate)"),
         ),
         Mistake(
-            "x was used twice, for gate and for value: dx is the sum of both ways back",
+            "the way back through gate is missing; x was used for gate and for value, and dx is the sum of both",
             (
                 "gate_backward(dgate) + value_backward(dhidden * gate * s)",
-                "[gate_backward(dgate), value_backward(dhidden * gate * s)][0]",
+                "[gate_backward(dgate), value_backward(dhidden * gate * s)][1]",
             ),
         ),
     ),
@@ -808,10 +826,6 @@ ROPE = Function(
             ("da * cos + db * sin, db * cos - da * sin", "da * cos - db * sin, da * sin + db * cos"),
         ),
         Mistake("dy comes back as it is; it must be rotated back, by the opposite angle", (DX, "dy")),
-        Mistake(
-            "the angle depends on the head; it must depend on the position",
-            ("np.arange(x.shape[1])[:, None, None]", "np.arange(x.shape[2])[:, None]"),
-        ),
     ),
     file="more",
 )
@@ -873,21 +887,17 @@ GROUPED_QUERY_ATTENTION = Function(
             ("group = Q.shape[2] // K.shape[2]", "group = K.shape[2]"),
         ),
         Mistake(
-            "the heads of V come in another order than those of K",
-            ("V.repeat(group, axis=2)", "np.tile(V, (1, 1, group, 1))"),
-            (
-                SUMS,
-                "[copies[0].reshape(*K.shape[:3], group, -1).sum(axis=3),"
-                " copies[1].reshape(*K.shape[:2], group, K.shape[2], -1).sum(axis=2)]",
-            ),
+            "K and V have fewer heads than Q; repeat each of them h / g times along their axis of heads",
+            (COPIES, "K, V"),
         ),
         Mistake(
             "the gradients of a group are averaged; K and V were used by each head of it, so add them up",
             (".sum(axis=3)", ".mean(axis=3)"),
         ),
         Mistake(
-            "only the first head of each group gives a gradient to K and V; add up those of the group",
-            (SUMS, "(d[:, :, ::group] for d in copies)"),
+            "only one head of each group gives its gradient to K and V, as += does with an index that comes again; add "
+            "up those of the whole group",
+            (SUMS, "(d[:, :, group - 1 :: group] for d in copies)"),
         ),
         Mistake(
             "the gradients of heads from different groups are added up; the heads of a group stand side by side",
@@ -897,10 +907,7 @@ GROUPED_QUERY_ATTENTION = Function(
             "memory was used twice, for K and for V; dmemory is the sum of both ways back",
             ("K_backward(dK) + V_backward(dV)", "[K_backward(dK), V_backward(dV)][0]"),
         ),
-        Mistake(
-            "Q is grouped, too: every head of Q is a head of its own",
-            ("    group = ", "    Q = Q.reshape(*Q.shape[:2], K.shape[2], -1, Q.shape[-1])\n    group = "),
-        ),
+        Mistake("dK and dV still have h heads; add up those of each group, so that g are left", (SUMS, "copies")),
     ),
     file="more",
 )

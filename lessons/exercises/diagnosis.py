@@ -5,6 +5,7 @@ A cause is named only if it explains every case that is wrong.
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import math
 from collections.abc import Iterable, Iterator
@@ -150,14 +151,15 @@ def swapped(wrong: list[Comparison]) -> Iterator[str]:
 
 
 def other_texts(one: Comparison) -> Iterator[str]:
-    """The first text that is another."""
-    for yours, truth in itertools.zip_longest(one.yours.flat, one.truth.flat):
-        if yours is None:
-            yield f"{figure(truth)} is missing at the end"
-        elif truth is None:
-            yield f"{figure(yours)} is too many at the end"
-        elif yours != truth:
-            yield f"{figure(yours)} stands where {figure(truth)} should"
+    """The first text that is another, missing, or too many."""
+    yours, truth = one.yours.ravel().tolist(), one.truth.ravel().tolist()
+    for kind, i, _, j, _ in difflib.SequenceMatcher(None, yours, truth, autojunk=False).get_opcodes():
+        if kind == "insert":
+            yield f"{truth[j]!r} is missing"
+        elif kind == "delete":
+            yield f"{yours[i]!r} is too many"
+        elif kind == "replace":
+            yield f"{yours[i]!r} stands where {truth[j]!r} should"
 
 
 def wrong_shape(wrong: list[Comparison]) -> Iterator[str]:
