@@ -79,17 +79,18 @@ def checked(function: Function, module: ModuleType) -> str:
         hers.append(outcome(function, module, *place))
         if hers[-1].error:
             break
-    for name in truths[0].values:
+    names = list(dict.fromkeys(name for truth in truths for name in truth.values))
+    for name in names:
         comparisons = list(compared(function, name, places, truths, hers))
         if not all(one.right for one in comparisons):
-            so_far = list(truths[0].values)[: list(truths[0].values).index(name)]
+            so_far = names[: names.index(name)]
             raise Wrong(
                 f"{name} is wrong: {cause(function, name, comparisons, places, hers)}",
                 (f"right so far: {listed(so_far)}\n" if so_far else "") + details(comparisons),
             )
     if hers[-1].error:
-        raise_hers(function, places[len(hers) - 1], hers[-1].error)
-    return praise(function, module, list(truths[0].values))
+        raise_hers(function, places[: len(hers)], hers[-1].error)
+    return praise(function, module, names)
 
 
 def outcome(function: Function, module: ModuleType, words: str, seed: int) -> Outcome:
@@ -135,15 +136,15 @@ def axes_of(function: Function, name: str) -> str:
 
 
 def sizes(function: Function, call: Call) -> dict[str, int]:
-    """The length of each axis, found on the arguments."""
+    """The length of each axis, found on the arguments; an axis of length 1 may be one that is broadcast."""
     values = names_of(function, call)
+    found: dict[str, int] = {}
     arrays = {**values, **{name: W.data for name, W in weights_of(values).items()}}
-    return {
-        letter: size
-        for name, axes in function.shapes.items()
-        if name in arrays and np.ndim(arrays[name]) == len(axes)
-        for letter, size in zip(axes, np.shape(arrays[name]))
-    }
+    for name, axes in function.shapes.items():
+        if name in arrays and np.ndim(arrays[name]) == len(axes):
+            for letter, size in zip(axes, np.shape(arrays[name])):
+                found[letter] = max(size, found.get(letter, 1))
+    return found
 
 
 def cause(
@@ -181,14 +182,19 @@ def likeness(
     return alike
 
 
-def raise_hers(function: Function, place: tuple[str, int], error: Exception) -> None:
-    """Say why a function ends with an error: a known mistake that ends with the same, or the error itself."""
+def raise_hers(function: Function, places: list[tuple[str, int]], error: Exception) -> None:
+    """Say why a function ends with an error: a known mistake that ends with the same, or the error itself.
+
+    places  all that it was called with so far; the last one ended with the error
+    """
     if isinstance(error, Slip):
         raise error
     for mistake in function.mistakes:
-        theirs = outcome(function, ours(function.file, function.name, mistake.edits), *place).error
-        if type(theirs) is type(error) and str(theirs) == str(error):
+        variant = ours(function.file, function.name, mistake.edits)
+        *before, theirs = (outcome(function, variant, *place).error for place in places)
+        if not any(before) and type(theirs) is type(error) and str(theirs) == str(error):
             raise Wrong(f"your code ends with an error: {mistake.why}", f"{type(error).__name__}: {error}")
+    place = places[-1]
     call = make(function, *place)
     values = names_of(function, call)
     shapes = ", ".join(

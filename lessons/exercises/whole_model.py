@@ -298,7 +298,7 @@ DECODE = Function(
     shapes={"target": "bt", "memory": "bsd", "source": "bs", "x": "btd"},
     note="model.decoder: for each layer the weights of self-attention, cross-attention, feed_forward; return dmemory",
     cases={
-        "source longer than target": decoded((3, 3), (4, 4)),
+        "source longer than target": decoded((3, 3), (5, 5)),
         "one word": decoded((1,), (1,)),
         "padding": decoded((3, 2), (2, 4)),
         "two layers, dropout": decoded((2, 3), (2, 2), N=2, P_drop=0.25),
@@ -389,7 +389,7 @@ LOSS_OF = Function(
     shapes={"source": "bs", "target": "bt"},
     note="target is BOS a b EOS PAD ...; loss is one number; its backward returns nothing that is used",
     cases={
-        "two sentences of one length": predicted((3, 3), (4, 4)),
+        "two sentences of one length": predicted((3, 3), (5, 5)),
         "one word": predicted((1,), (1,)),
         "padding": predicted((4, 2), (2, 3), eps_ls=0.3),
         "dropout": predicted((2, 3), (2, 2), P_drop=0.25),
@@ -533,8 +533,8 @@ NEW_MODEL = Function(
             ("std * rng.standard_normal(shape)", "rng.standard_normal(shape)"),
         ),
         Mistake("1 / d_model is the variance; its square root is the standard deviation", ("** -0.5", "** -1.0")),
-        Mistake("gamma begins at 1: the norm is then left as it is", ('np.full(shape, name == "gamma")', "np.zeros(shape)")),
-        Mistake("biases and beta begin at 0", ('np.full(shape, name == "gamma")', "np.ones(shape)")),
+        Mistake("it begins at 1, which leaves the normalised vectors as they are", ('np.full(shape, name == "gamma")', "np.zeros(shape)")),
+        Mistake("it begins at 0, as beta and both biases do", ('np.full(shape, name == "gamma")', "np.ones(shape)")),
         Mistake(SHARED, ("grad=0 * w, m=0 * w, v=0 * w", "**dict.fromkeys(['grad', 'm', 'v'], 0 * w)")),
         Mistake(NOT_ZERO, ("grad=0 * w, m=0 * w, v=0 * w", "grad=w.copy(), m=0 * w, v=0 * w")),
         Mistake(

@@ -8,7 +8,7 @@ begin() makes a new run; every run that it makes is the same. A run has
     run.w                (5,) the weights
 
 Return True if a run that is stopped and taken up by a new run ends bit for bit like one that is not stopped, else
-False. Your function is tried on seven kinds of runs in whose checkpoints something is wrong, and on two that are right.
+False. Your function is tried on seven kinds of runs in whose checkpoints something is wrong, and on one that is right.
 """
 
 
