@@ -587,8 +587,8 @@ def samples_and_interval(module: ModuleType, function: Function, call: Call, see
 BOOTSTRAP = Function(
     name="bootstrap",
     lesson="21",
-    note="a, b and references are lists of as many sentences; each sample is drawn by rng.integers(0, n, n), where n "
-    "is their number; return the lower and the upper end",
+    note="a, b and references are lists of n sentences; draw each sample by rng.integers(0, n, n); return the lower "
+    "and the upper end",
     cases={
         "two systems": two_systems(13, 20),
         "b writes too few words": two_systems(9, 20, -1),
@@ -695,7 +695,7 @@ RMS_NORM = Function(
 )
 
 
-def gated(b: int, t: int, d: int, f: int, size: float = 1.0):
+def gated(b: int, t: int, d: int, f: int):
     """A case of `swiglu`."""
     return lambda random, file: Call(
         random.normal(size=(b, t, d)), weight(random, d, f), weight(random, d, f), weight(random, f, d)
@@ -770,7 +770,7 @@ def turned(b: int, t: int, h: int, k: int):
 HALVES = "np.split(x, 2, axis=-1)"
 Y = "np.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)"
 DX = "np.concatenate([da * cos + db * sin, db * cos - da * sin], axis=-1)"
-PAIRED = ("np.stack([{}, {}], axis=-1).reshape(x.shape)").format
+PAIRED = "np.stack([{}, {}], axis=-1).reshape(x.shape)".format
 
 ROPE = Function(
     name="rope",
@@ -830,7 +830,7 @@ ROPE = Function(
 
 
 def grouped(b: int, t: int, s: int, d: int, h: int, h_kv: int, k: int, mask=None):
-    """A case of `grouped_query_attention`; mask: made from nothing (default: everything is seen)."""
+    """A case of `grouped_query_attention`; mask: what is seen (default: everything)."""
 
     def case(random, file):
         x, memory = random.normal(size=(b, t, d)), random.normal(size=(b, s, d))
