@@ -154,7 +154,7 @@ def cause(
     wrong = [one for one in comparisons if not one.right]
     best: tuple[int, str] | None = None
     for mistake in function.mistakes:
-        alike = likeness(function, mistake, name, wrong, places, hers)
+        alike = likeness(function, mistake, name, comparisons, places, hers)
         if alike and (best is None or alike > best[0]):
             best = (alike, mistake.why)
     return best[1] if best else narrowed(comparisons, wrong)
@@ -164,14 +164,14 @@ def likeness(
     function: Function,
     mistake: Mistake,
     name: str,
-    wrong: list[Comparison],
+    comparisons: list[Comparison],
     places: list[tuple[str, int]],
     hers: list[Outcome],
 ) -> int:
     """How many values a known mistake makes as the learner's function does; 0 if the one in question is another."""
     variant, alike = ours(function.file, function.name, mistake.edits), 0
     outcomes = {place: outcome(function, variant, *place) for place in places[: len(hers)]}
-    for one in wrong:
+    for one in comparisons:
         theirs = outcomes[one.words, one.seed].values
         if name not in theirs or not one.is_like(theirs[name]):
             return 0

@@ -5,6 +5,7 @@ A cause is named only if it explains every case that is wrong.
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import math
 from collections.abc import Iterable, Iterator
@@ -107,6 +108,8 @@ def as_array(value: Any, truth: np.ndarray) -> np.ndarray:
         raise Unlike("a list whose parts differ in length, and should be an array") from None
     if yours.size > LARGEST:
         raise Unlike(f"of shape {yours.shape}, expected {truth.shape}")
+    if truth.dtype.kind == yours.dtype.kind == "U":
+        return yours
     if yours.dtype.kind not in "biuf":
         raise Unlike(f"an array of {yours.dtype}, and should hold {truth.dtype}")
     if truth.dtype.kind == "f":
@@ -129,9 +132,9 @@ def narrowed(comparisons: list[Comparison], wrong: list[Comparison]) -> str:
 
 def causes(comparisons: list[Comparison], wrong: list[Comparison]) -> Iterator[str]:
     yield from swapped(wrong)
+    if wrong[0].truth.dtype.kind == "U":
+        yield from other_texts(wrong[0])
     yield from wrong_shape(wrong)
-    if wrong[0].truth.dtype.kind in "US":
-        yield "another text"
     yield from not_finite(wrong)
     if wrong[0].truth.dtype.kind == "f":
         yield from multiples(wrong)
@@ -146,6 +149,18 @@ def swapped(wrong: list[Comparison]) -> Iterator[str]:
     for other in wrong[0].others:
         if all(other in one.others and one.is_like(one.others[other]) for one in wrong):
             yield f"this is {other}: the two are exchanged"
+
+
+def other_texts(one: Comparison) -> Iterator[str]:
+    """The first text that is another, missing, or too many."""
+    yours, truth = one.yours.ravel().tolist(), one.truth.ravel().tolist()
+    for kind, i, _, j, _ in difflib.SequenceMatcher(None, yours, truth, autojunk=False).get_opcodes():
+        if kind == "insert":
+            yield f"{truth[j]!r} is missing"
+        elif kind == "delete":
+            yield f"{yours[i]!r} is too many"
+        elif kind == "replace":
+            yield f"{yours[i]!r} stands where {truth[j]!r} should"
 
 
 def wrong_shape(wrong: list[Comparison]) -> Iterator[str]:
@@ -291,15 +306,16 @@ CORNER = 3
 def corner(one: Comparison) -> str:
     """Three rows and columns of yours and of the truth, around the largest difference if the shapes agree.
 
-    Two lists of different lengths are shown whole.
+    Two lists of different lengths or of texts are shown whole.
     """
-    if one.yours.ndim == one.truth.ndim == 1 and len(one.yours) != len(one.truth):
+    is_text = one.truth.dtype.kind == "U"
+    if one.yours.ndim == one.truth.ndim == 1 and (is_text or len(one.yours) != len(one.truth)):
         return "\n".join(
             f"  {whose}   {' '.join(figure(number).strip() for number in array)}"
             for whose, array in (("yours", one.yours), ("truth", one.truth))
         )
     place = [0] * one.truth.ndim
-    if one.yours.shape == one.truth.shape and one.truth.size:
+    if one.yours.shape == one.truth.shape and one.truth.size and not is_text:
         differences = np.abs(one.yours.astype(float) - one.truth.astype(float))
         worst = np.unravel_index(np.nan_to_num(differences, nan=np.inf).argmax(), differences.shape)
         place = [int(index) for index in worst]
@@ -331,4 +347,6 @@ def block(array: np.ndarray, place: list[int]) -> tuple[list[str], str]:
 
 
 def figure(number: Any) -> str:
+    if isinstance(number, str):
+        return repr(str(number))
     return f"{number:10.4g}" if isinstance(number, np.floating) else f"{number!s:>6}"

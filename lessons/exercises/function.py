@@ -14,6 +14,7 @@ LETTERS = {
     "t": "position",
     "s": "position seen",
     "h": "head",
+    "g": "head of K and V",
     "v": "word of the vocabulary",
     "n": "prediction",
     "d": "element of d_model",
