@@ -187,7 +187,7 @@ def raise_hers(function: Function, place: tuple[str, int], error: Exception) -> 
         raise error
     for mistake in function.mistakes:
         theirs = outcome(function, ours(function.file, function.name, mistake.edits), *place).error
-        if type(theirs) is type(error) and str(theirs) == str(error):
+        if theirs and end_alike(theirs, error):
             raise Wrong(f"your code ends with an error: {mistake.why}", f"{type(error).__name__}: {error}")
     call = make(function, *place)
     values = names_of(function, call)
@@ -197,6 +197,12 @@ def raise_hers(function: Function, place: tuple[str, int], error: Exception) -> 
         if isinstance(getattr(value, "data", value), np.ndarray) or isinstance(value, np.ndarray)
     )
     raise Crashed(f"your code ends with an error, called with {shapes or place[0]}:") from error
+
+
+def end_alike(one: Exception, other: Exception) -> bool:
+    """Whether two errors say the same; `a += b` names one shape more than `a + b`."""
+    texts = sorted((str(one).rstrip(), str(other).rstrip()), key=len)
+    return type(one) is type(other) and (texts[0] == texts[1] or " shape" in texts[0] and texts[1].startswith(texts[0]))
 
 
 def details(comparisons: list[Comparison]) -> str:

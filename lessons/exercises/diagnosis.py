@@ -71,7 +71,7 @@ class Comparison(NamedTuple):
 
 
 def error(yours: np.ndarray, truth: np.ndarray) -> float:
-    """The largest difference of two arrays of one shape, relative to the largest element of the second; NaN if one has a NaN.
+    """The largest difference of two arrays of one shape, relative to the largest element of the second.
 
     Of arrays that hold no floating-point numbers: 0 if they are equal, else 1.
     """

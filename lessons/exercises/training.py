@@ -167,8 +167,10 @@ CHECK = Function(
     cases={"a small model": lambda random, file: Call()},
     observe=observe_check,
     hints=(
-        "Make a small model in float64 and a few padded sentences. One backward gives all gradients. Then move each number "
-        "of each weight by a small step up and down, take the loss each time, and put the number back. Dropout must be the "
+        "Make a small model in float64 and a few padded sentences. One backward gives all gradients. Then move "
+        "each number "
+        "of each weight by a small step up and down, take the loss each time, and put the number back. Dropout "
+        "must be the "
         "same in every call, so give rng the same state before each.",
         "numeric = (loss(w + step) - loss(w - step)) / (2 step); the error of a weight is max|numeric - grad| / "
         "max|numeric|; assert max(errors) < 1e-6.",
@@ -183,17 +185,12 @@ CHECK = Function(
         Mistake(NO_BACKWARD, ("loss()[1](1.0)", "loss()")),
         Mistake(MANY_BACKWARDS, ("loss()[1](1.0)  #", "loss()[1](1.0), loss()[1](1.0)  #")),
         Mistake(NO_PADDING, ("[8, 4, EOS, PAD, PAD]", "[8, 4, 5, 7, EOS]")),
-        Mistake(
-            UNNOTICED + list(WRONG_GRADIENTS)[0],
-            ("max(errors) < 1e-6", "errors[1] < 1e-6"),
-        ),
+        Mistake(UNNOTICED + list(WRONG_GRADIENTS)[0], ("max(errors) < 1e-6", "errors[1] < 1e-6")),
         Mistake(UNNOTICED + list(WRONG_GRADIENTS)[1], ("max(errors) < 1e-6", "max(errors) < 0.02")),
         Mistake(UNNOTICED + list(WRONG_GRADIENTS)[2], ("abs(numeric - w.grad).max()", "(numeric - w.grad).max()")),
-        Mistake(
-            UNNOTICED + list(WRONG_GRADIENTS)[3], ("w.data += 0.3 * rng.standard_normal(w.data.shape)", "pass")
-        ),
+        Mistake(UNNOTICED + list(WRONG_GRADIENTS)[3], ("w.data += 0.3 * rng.standard_normal(w.data.shape)", "pass")),
     ),
-)  # fmt: skip
+)
 
 # adam -----------------------------------------------------------------------------------------------------------------
 
@@ -249,10 +246,12 @@ ADAM = Function(
     },
     observe=observe_adam,
     hints=(
-        "m is a running mean of the gradients, v one of their squares. Both began at 0, so both are corrected for that. The "
+        "m is a running mean of the gradients, v one of their squares. Both began at 0, so both are corrected for "
+        "that. The "
         "rate grows with the step until warmup_steps, then falls as 1 / sqrt(step). At the end all gradients become 0.",
         "lrate = d_model^-0.5 min(step^-0.5, step warmup_steps^-1.5);  m = beta_1 m + (1 - beta_1) grad;  "
-        "v = beta_2 v + (1 - beta_2) grad^2;  w = w - lrate (m / (1 - beta_1^step)) / (sqrt(v / (1 - beta_2^step)) + epsilon)",
+        "v = beta_2 v + (1 - beta_2) grad^2;  w = w - lrate (m / (1 - beta_1^step)) / (sqrt(v / (1 - beta_2^step)) "
+        "+ epsilon)",
     ),
     mistakes=(
         Mistake(
@@ -265,13 +264,22 @@ ADAM = Function(
             "steps are counted from 0: step is 1 in the first call, and need not be changed",
             ("    lrate =", "    step -= 1\n    lrate ="),
         ),
-        Mistake("the correction is that of step 1 in every step: it has beta^step",
-                ("lrate * (1 - beta_2**step) ** 0.5 / (1 - beta_1**step)", "lrate * (1 - beta_2) ** 0.5 / (1 - beta_1)")),
-        Mistake("epsilon stands inside the root; it is added to the root of v", ("np.sqrt(w.v) + epsilon", "np.sqrt(w.v + epsilon)")),
-        Mistake("epsilon is missing, and a word that does not occur has 0 / 0", ("np.sqrt(w.v) + epsilon", "np.sqrt(w.v)")),
+        Mistake(
+            "the correction is that of step 1 in every step: it has beta^step",
+            ("lrate * (1 - beta_2**step) ** 0.5 / (1 - beta_1**step)", "lrate * (1 - beta_2) ** 0.5 / (1 - beta_1)"),
+        ),
+        Mistake(
+            "epsilon stands inside the root; it is added to the root of v",
+            ("np.sqrt(w.v) + epsilon", "np.sqrt(w.v + epsilon)"),
+        ),
+        Mistake(
+            "epsilon is missing, and a word that does not occur has 0 / 0", ("np.sqrt(w.v) + epsilon", "np.sqrt(w.v)")
+        ),
         Mistake("the root of v is missing", ("np.sqrt(w.v)", "w.v")),
-        Mistake("the larger of the two rates is taken; the rate is the smaller one", ("* min(", "* max(")),
-        Mistake("there is no warm-up: the rate grows until warmup_steps", ("min(step**-0.5, step * warmup_steps**-1.5)", "step**-0.5")),
+        Mistake(
+            "there is no warm-up: the rate grows until warmup_steps",
+            ("min(step**-0.5, step * warmup_steps**-1.5)", "step**-0.5"),
+        ),
         Mistake(
             "the rate never falls: after warmup_steps it is d_model^-0.5 step^-0.5",
             ("min(step**-0.5, step * warmup_steps**-1.5)", "min(warmup_steps**-0.5, step * warmup_steps**-1.5)"),
@@ -279,13 +287,14 @@ ADAM = Function(
         Mistake("the factor d_model^-0.5 is missing in the rate", ("model.E.data.shape[1] ** -0.5 * ", "")),
         Mistake("the first axis of E is taken for d_model; it is V", ("E.data.shape[1]", "E.data.shape[0]")),
         Mistake("v is a running mean of gradients; it is one of their squares", ("w.grad**2 - w.v", "w.grad - w.v")),
-        Mistake("beta_1 and 1 - beta_1 are exchanged: m keeps beta_1 of itself", ("w.m += (1 - beta_1)", "w.m += beta_1")),
-        Mistake("it goes along the gradient; the loss falls against it", ("w.data -=", "w.data +=")),
+        Mistake(
+            "beta_1 and 1 - beta_1 are exchanged: m keeps beta_1 of itself", ("w.m += (1 - beta_1)", "w.m += beta_1")
+        ),
         Mistake(NOT_CLEARED, ("w.grad[...] = 0", "pass")),
         Mistake(WIDENED, ("w.data -= size * w.m", "w.data = w.data - np.float64(size) * w.m")),
     ),
     tolerance=1e-4,
-)  # fmt: skip
+)
 
 # batches --------------------------------------------------------------------------------------------------------------
 
@@ -374,7 +383,10 @@ def corpus_of(n: int, size: int) -> Callable:
 BATCHES = Function(
     name="batches",
     lesson="18",
-    note="pairs: (ids of the source, ids of the target); yields [source, target], arrays (b, s) and (b, t), without end",
+    note=(
+        "pairs: (ids of the source, ids of the target); yields [source, target], arrays (b, s) and (b, t), without "
+        "end"
+    ),
     cases={
         "41 pairs in batches of 4": corpus_of(41, 4),
         "fewer pairs than a batch": corpus_of(3, 5),
@@ -382,32 +394,42 @@ BATCHES = Function(
     },
     observe=observe_batches,
     hints=(
-        "An epoch: shuffle the pairs, sort them by length (pairs of one length stay shuffled), cut the list into pieces of "
+        "An epoch: shuffle the pairs, sort them by length (pairs of one length stay shuffled), cut the list into "
+        "pieces of "
         "`size`, and take the pieces in random order. Then the next epoch, without end. Each piece becomes two arrays, "
         "padded to its own longest sentence.",
-        "rng.shuffle(pairs); pairs.sort(key=...); for i in rng.permutation(range(0, len(pairs), size)): pairs[i : i + size]; "
+        "rng.shuffle(pairs); pairs.sort(key=...); for i in rng.permutation(range(0, len(pairs), size)): pairs[i : "
+        "i + size]; "
         "zip_longest(*side, fillvalue=PAD) gives columns.",
     ),
     mistakes=(
         Mistake(ENDS, ("while True:", "for _ in range(1):")),
-        Mistake(NOT_ONCE, ("range(0, len(pairs), size)", "range(0, len(pairs) - size + 1, size)"),
-                ("    while True:", "    size = min(size, len(pairs))\n    while True:")),
+        Mistake(
+            NOT_ONCE,
+            ("range(0, len(pairs), size)", "range(0, len(pairs) - size + 1, size)"),
+            ("    while True:", "    size = min(size, len(pairs))\n    while True:"),
+        ),
         Mistake(TRANSPOSED, (")).T for", ")) for")),
         Mistake(
             PAIRS_TORN,
-            ("rng.shuffle(pairs)", "sides = [list(side) for side in zip(*pairs)]\n        rng.shuffle(sides[0])\n"
-             "        pairs = list(zip(*sides))"),
+            (
+                "rng.shuffle(pairs)",
+                "sides = [list(side) for side in zip(*pairs)]\n        rng.shuffle(sides[0])\n"
+                "        pairs = list(zip(*sides))",
+            ),
         ),
         Mistake(
             TOO_WIDE,
-            ("np.array(list(zip_longest(*side, fillvalue=PAD))).T",
-             "np.array([ids + [PAD] * (max(len(i) for p in pairs for i in p) - len(ids)) for ids in side])"),
+            (
+                "np.array(list(zip_longest(*side, fillvalue=PAD))).T",
+                "np.array([ids + [PAD] * (max(len(i) for p in pairs for i in p) - len(ids)) for ids in side])",
+            ),
         ),
         Mistake(MIXED_LENGTHS, ("pairs.sort(key=lambda pair: len(pair[1]))", "pass")),
         Mistake(SHORT_TO_LONG, ("rng.permutation(range(0, len(pairs), size))", "range(0, len(pairs), size)")),
         Mistake(SAME_BATCHES, ("rng.shuffle(pairs)", "pass")),
     ),
-)  # fmt: skip
+)
 
 # train ----------------------------------------------------------------------------------------------------------------
 
@@ -416,7 +438,10 @@ OTHER_ORDER = "a step is: loss_of of a batch, backward with 1.0, adam, once each
 NOT_SAVED = "nothing is saved in the file WEIGHTS: np.savez(WEIGHTS, words=words, ...)"
 SOURCE_END = "a source is the ids of its words and EOS"
 TARGET_ENDS = "a target is BOS, the ids of its words and EOS"
-IDS = "the ids in a batch do not belong to the words saved: the id of a word is its place there; the first three, 0 to 2, are for PAD, EOS and BOS"
+IDS = (
+    "the ids in a batch do not belong to the words saved: the id of a word is its place there; the first three, 0 "
+    "to 2, are for PAD, EOS and BOS"
+)
 ENGLISH = ["The dog sleeps.", "A cat, a dog.", "The old cat sees the well-known dog.", "Yes!", "Dogs sleep."]
 GERMAN = [
     "Der Hund schläft.",
@@ -450,8 +475,8 @@ def observe_train(module: ModuleType, function: Function, call: Call, seed: int)
         folder = Path(name)
         for file, lines in {"train.en": ENGLISH, "train.de": GERMAN, "test.en": ENGLISH, "test.de": GERMAN}.items():
             (folder / file).write_text("\n".join(lines) + "\n", "utf-8")
-        with surrounding(module, seed, CORPUS=folder, WEIGHTS=folder / "saved.npz", new_model=new_model, loss_of=loss_of,
-                         adam=adam, translate=lambda sentence: None):  # fmt: skip
+        stand_ins = {"new_model": new_model, "loss_of": loss_of, "adam": adam, "translate": lambda sentence: None}
+        with surrounding(module, seed, CORPUS=folder, WEIGHTS=folder / "saved.npz", **stand_ins):
             module.train(**call.kwargs)
         file = folder / "saved.npz"
         saved = dict(np.load(file)) if file.exists() else {}
@@ -508,8 +533,10 @@ TRAIN = Function(
     },
     observe=observe_train,
     hints=(
-        "Read both files of the corpus, make one list of words with three special ones first, and turn each line into ids. "
-        "Then, for each step: a batch, its loss, backward, adam. Now and then keep a copy of all weights. At the end save the "
+        "Read both files of the corpus, make one list of words with three special ones first, and turn each line "
+        "into ids. "
+        "Then, for each step: a batch, its loss, backward, adam. Now and then keep a copy of all weights. At the "
+        "end save the "
         "mean of the last five copies.",
         "source: ids and EOS; target: BOS, ids, EOS. A copy is w.data.copy(), because adam changes w.data in place. "
         "average = {name: np.mean([w[name] for w in checkpoints[-5:]], axis=0)}.",
@@ -517,23 +544,33 @@ TRAIN = Function(
     mistakes=(
         Mistake("steps are counted from 1", ("range(1, steps + 1)", "range(steps)")),
         Mistake("the last step is missing: range(1, steps + 1)", ("range(1, steps + 1)", "range(1, steps)")),
-        Mistake(OTHER_ORDER, ("        backward(1.0)\n        adam(model, step)", "        adam(model, step)\n        backward(1.0)")),
+        Mistake(
+            OTHER_ORDER,
+            ("        backward(1.0)\n        adam(model, step)", "        adam(model, step)\n        backward(1.0)"),
+        ),
         Mistake("P_drop does not reach loss_of", ("model, P_drop)", "model)")),
         Mistake("size does not reach batches", ("target)), size)", "target)), 2)")),
-        Mistake(SOURCE_END, ("for word in words_in(line)), EOS] for line in en", "for word in words_in(line))] for line in en")),
+        Mistake(
+            SOURCE_END,
+            ("for word in words_in(line)), EOS] for line in en", "for word in words_in(line))] for line in en"),
+        ),
         Mistake(TARGET_ENDS, ("[BOS, *(", "[*(")),
-        Mistake(IDS, ('["<pad>", "</s>", "<s>", *', '[*')),
+        Mistake(IDS, ('["<pad>", "</s>", "<s>", *', "[*")),
         Mistake(
             "the weights are those of the last step; save the mean of the last five checkpoints",
             ("np.mean([w[name] for w in checkpoints[-5:]], axis=0)", "checkpoints[-1][name]"),
         ),
         Mistake("it is the mean of all checkpoints; take the last five", ("checkpoints[-5:]", "checkpoints")),
-        Mistake("it is the mean of the first five checkpoints; take the last five", ("checkpoints[-5:]", "checkpoints[:5]")),
-        Mistake("all checkpoints are one and the same array, which adam changes: keep copies", ("w.data.copy()", "w.data")),
+        Mistake(
+            "it is the mean of the first five checkpoints; take the last five", ("checkpoints[-5:]", "checkpoints[:5]")
+        ),
+        Mistake(
+            "all checkpoints are one and the same array, which adam changes: keep copies", ("w.data.copy()", "w.data")
+        ),
         Mistake("it is the sum of five checkpoints, where the mean is meant", ("np.mean(", "np.sum(")),
         Mistake("below 30 steps, steps // 30 is 0: take at least 1", ("max(1, steps // 30)", "(steps // 30)")),
     ),
-)  # fmt: skip
+)
 
 # beam_search ----------------------------------------------------------------------------------------------------------
 
@@ -589,8 +626,10 @@ BEAM_SEARCH = Function(
     name="beam_search",
     lesson="20",
     note="returns a list of ids without BOS and EOS. Each round: of all continuations of the sentences alive keep the "
-    "2 * beam likeliest; those that end are finished, with the score log p / ((5 + words) / 6) ** alpha, EOS counted as a "
-    "word; the `beam` likeliest others stay alive. Stop when no sentence alive can score more than the best finished one, "
+    "2 * beam likeliest; those that end are finished, with the score log p / ((5 + words) / 6) ** alpha, EOS "
+    "counted as a "
+    "word; the `beam` likeliest others stay alive. Stop when no sentence alive can score more than the best "
+    "finished one, "
     "or after source.size + longer rounds; if none is finished, return the likeliest alive",
     cases={
         "beam 4": searched(longer=6),
@@ -600,15 +639,24 @@ BEAM_SEARCH = Function(
     },
     observe=observe_beam_search,
     hints=(
-        "Keep two lists: sentences alive with their log p, and finished ones with their score. decode all that are alive at "
-        "once, take the last position, and add the log p of each word to that of its sentence. The table of sums has a row for "
+        "Keep two lists: sentences alive with their log p, and finished ones with their score. decode all that are "
+        "alive at "
+        "once, take the last position, and add the log p of each word to that of its sentence. The table of sums "
+        "has a row for "
         "each sentence and a column for each word: look for the largest in the whole table.",
-        "log p of V words: log_softmax(x[:, -1] E^T). Place i of the flat table is sentence i // V, word i % V. The score of a "
+        "log p of V words: log_softmax(x[:, -1] E^T). Place i of the flat table is sentence i // V, word i % V. "
+        "The score of a "
         "sentence alive is at most log p / penalty of the longest length, because log p is negative.",
     ),
     mistakes=(
-        Mistake("scores are not divided by the length penalty, and short sentences win", ("(p / penalty[n_words], ids)", "(p, ids)")),
-        Mistake("the score is multiplied by the length penalty; divide by it", ("(p / penalty[n_words], ids)", "(p * penalty[n_words], ids)")),
+        Mistake(
+            "scores are not divided by the length penalty, and short sentences win",
+            ("(p / penalty[n_words], ids)", "(p, ids)"),
+        ),
+        Mistake(
+            "the score is multiplied by the length penalty; divide by it",
+            ("(p / penalty[n_words], ids)", "(p * penalty[n_words], ids)"),
+        ),
         Mistake(
             "BOS is counted as a word in the length penalty; only words and EOS are",
             ("(p / penalty[n_words], ids)", "(p / ((6 + n_words) / 6) ** alpha, ids)"),
@@ -626,7 +674,10 @@ BEAM_SEARCH = Function(
             "sentences that have ended stay alive, and go on after EOS",
             ("alive = [(p, ids) for p, ids in continued if ids[-1] != EOS][:beam]", "alive = continued[:beam]"),
         ),
-        Mistake("only `beam` continuations are looked at: take 2 * beam, because half of them may end", ("[: 2 * beam]", "[:beam]")),
+        Mistake(
+            "only `beam` continuations are looked at: take 2 * beam, because half of them may end",
+            ("[: 2 * beam]", "[:beam]"),
+        ),
         Mistake(
             "only one sentence stays alive, as in greedy search; keep `beam` of them",
             ("if ids[-1] != EOS][:beam]", "if ids[-1] != EOS][:1]"),
@@ -635,14 +686,20 @@ BEAM_SEARCH = Function(
             "the log p of the words before is forgotten: a sentence has the sum over its words",
             ("np.array(log_p_so_far)[:, None] + log_softmax", "log_softmax"),
         ),
-        Mistake("logits are added up; add up log p, so apply log_softmax", ("log_softmax(x[:, -1] @ model.E.data.T)", "x[:, -1] @ model.E.data.T")),
+        Mistake(
+            "logits are added up; add up log p, so apply log_softmax",
+            ("log_softmax(x[:, -1] @ model.E.data.T)", "x[:, -1] @ model.E.data.T"),
+        ),
         Mistake("the first position of x is used; the next word is predicted by the last one", ("x[:, -1]", "x[:, 0]")),
         Mistake("BOS is left in; the translation is what stands between BOS and EOS", ("not in (BOS, EOS)", "!= EOS")),
-        Mistake("nothing is returned if no sentence ends in time: take the likeliest alive", ("max(finished or alive)[1]", "(max(finished)[1] if finished else [])")),
+        Mistake(
+            "nothing is returned if no sentence ends in time: take the likeliest alive",
+            ("max(finished or alive)[1]", "(max(finished)[1] if finished else [])"),
+        ),
         Mistake(DROPS, ("memory, _ = encode(source, model, 0.0)", "memory, _ = encode(source, model, 0.1)")),
         Mistake(OTHER_MEMORY, ("memory.repeat(len(alive), axis=0)", "model.E.data[source]")),
     ),
-)  # fmt: skip
+)
 
 # translate ------------------------------------------------------------------------------------------------------------
 
@@ -715,18 +772,25 @@ TRANSLATE = Function(
     },
     observe=observe_translate,
     hints=(
-        "Load the file, make a model of as many words, and put the saved arrays into its weights. The sentence becomes ids with "
+        "Load the file, make a model of as many words, and put the saved arrays into its weights. The sentence "
+        "becomes ids with "
         "EOS behind them, in an array with one row. What beam_search returns becomes words again.",
         "saved = np.load(WEIGHTS); w.data = saved[name]; source of shape (1, s); re.sub(' (?=[.,?!])', '', german).",
     ),
     mistakes=(
-        Mistake("EOS is missing: in training each source ended with it", ("words_in(sentence)), EOS]])", "words_in(sentence))]])")),
+        Mistake(
+            "EOS is missing: in training each source ended with it",
+            ("words_in(sentence)), EOS]])", "words_in(sentence))]])"),
+        ),
         Mistake("a source begins without BOS; only targets have it", ("[[*map", "[[BOS, *map")),
         Mistake("the model keeps its random weights: put the saved arrays into them", ("w.data = saved[name]", "pass")),
         Mistake(SPACES, ("re.sub(' (?=[.,?!])', '', german)", "german")),
-        Mistake(UNKNOWN, ('sys.exit(f"unknown word {unknown[0]!r}: the model knows those of {CORPUS / \'train.en\'}")', "pass")),
+        Mistake(
+            UNKNOWN,
+            ("sys.exit(f\"unknown word {unknown[0]!r}: the model knows those of {CORPUS / 'train.en'}\")", "pass"),
+        ),
         Mistake(NOT_PRINTED, ("print(f\"{sentence} -> {re.sub(' (?=[.,?!])', '', german)}\")", "return german")),
     ),
-)  # fmt: skip
+)
 
 FUNCTIONS = (CHECK, ADAM, BATCHES, TRAIN, BEAM_SEARCH, TRANSLATE)
