@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from functools import cache
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
@@ -118,10 +119,10 @@ def compared(
             yours = as_array(her.values[name], np.asarray(truth.values[name]))
         except Unlike as unlike:
             raise Wrong(f"{name} is {unlike}") from None
-        call = make(function, words, seed)
+        lengths, where = sizes(function, words, seed)
         yield Comparison(
             name, words, seed, yours, np.asarray(truth.values[name]), axes_of(function, name),
-            sizes(function, call), call.where, function.tolerance,
+            lengths, where, function.tolerance,
             {other: value for other, value in truth.values.items() if other != name},
         )  # fmt: skip
 
@@ -134,8 +135,10 @@ def axes_of(function: Function, name: str) -> str:
     return ""
 
 
-def sizes(function: Function, call: Call) -> dict[str, int]:
-    """The length of each axis, found on the arguments."""
+@cache
+def sizes(function: Function, words: str, seed: int) -> tuple[dict[str, int], dict[str, tuple[str, np.ndarray]]]:
+    """The length of each axis, found on the arguments of a case, and parts of its input."""
+    call = make(function, words, seed)
     values = names_of(function, call)
     arrays = {**values, **{name: W.data for name, W in weights_of(values).items()}}
     return {
@@ -143,7 +146,7 @@ def sizes(function: Function, call: Call) -> dict[str, int]:
         for name, axes in function.shapes.items()
         if name in arrays and np.ndim(arrays[name]) == len(axes)
         for letter, size in zip(axes, np.shape(arrays[name]))
-    }
+    }, call.where
 
 
 def cause(

@@ -243,12 +243,16 @@ CROSS_ENTROPY = Function(
 # encode, decode, loss_of ----------------------------------------------------------------------------------------------
 
 
-def small_model(random: np.random.Generator, file: ModuleType, N: int) -> SimpleNamespace:
-    """In float64, with gamma not 1 and beta not 0, which would hide mistakes."""
+def small_model(random: np.random.Generator, file: ModuleType, N: int, without: str = "none") -> SimpleNamespace:
+    """In float64, with gamma not 1 and beta not 0, which would hide mistakes.
+
+    without  "encoder" or "decoder": it is not used, and its weights are not compared
+    """
     file.rng = random  # type: ignore[attr-defined]
     model = file.new_model(V=8, d_model=4, d_ff=6, h=2, N=N, dtype="float64")
     for w in model.weights.values():
         w.data += 0.5 * random.normal(size=w.data.shape)
+    model.weights = {name: w for name, w in model.weights.items() if not name.startswith(without)}
     return model
 
 
@@ -266,7 +270,7 @@ def encoded(*lengths: int, N: int = 1, P_drop: float = 0.0) -> Callable:
     def case(random, file):
         source = sentences(random, *lengths)
         padding = {"padding": ("bs", source == 0)} if (source == 0).any() else {}
-        return Call(source, small_model(random, file, N), P_drop, where=padding)
+        return Call(source, small_model(random, file, N, without="decoder"), P_drop, where=padding)
 
     return case
 
@@ -352,7 +356,7 @@ def decoded(
         padding = {"padding of the source": ("bs", source == 0)} if (source == 0).any() else {}
         if (target == 0).any():
             padding["padding of the target"] = "bt", target == 0
-        return Call(target, memory, source, small_model(random, file, N), P_drop, where=padding)
+        return Call(target, memory, source, small_model(random, file, N, without="encoder"), P_drop, where=padding)
 
     return case
 
@@ -557,7 +561,7 @@ NOT_ZERO = "grad, m and v begin as zeros of the shape and dtype of data"
 
 
 def observe_new_model(module: ModuleType, function: Function, call: Call, seed: int) -> Iterator[tuple[str, Any]]:
-    """Its random numbers are compared by their standard deviation, within 10 %, seven times its own deviation or more."""
+    """Its random numbers are compared by their standard deviation, within 10 %: chance alone never moves it so far."""
     module.rng = np.random.default_rng(seed)  # type: ignore[attr-defined]
     model = module.new_model(*call.args, **call.kwargs)
     expected = {
