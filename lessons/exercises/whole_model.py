@@ -573,7 +573,7 @@ def observe_new_model(module: ModuleType, function: Function, call: Call, seed: 
     require(isinstance(weights, dict), "model.weights should be a dictionary: name -> weight")
     if wrong := [*(f"lacks {name}" for name in expected if name not in weights),
                  *(f"has {name!r}, which is not known" for name in weights if name not in expected)]:  # fmt: skip
-        raise Slip(f"model.weights {wrong[0]}; all names: {', '.join(expected)}")
+        raise Slip(f"model.weights {wrong[0]}")
     for name, shape in expected.items():
         found = np.shape(weights[name].data)
         require(found == shape, f"{name} has the shape {found}, and should have {shape}")
