@@ -684,7 +684,7 @@ def observe_beam_search(module: ModuleType, function: Function, call: Call, seed
     yield "ids of the translations", np.array([[*ids, *[PAD] * (width - len(ids))] for ids in found], int)
 
 
-def searched(n: int = 8, **settings: float) -> Callable:
+def searched(n: int = 12, **settings: float) -> Callable:
     """A case of `beam_search`: n searches."""
     return lambda random, file: Call([sentences(random, 3) for _ in range(n)], [Language(random) for _ in range(n)],
                                      **settings)  # fmt: skip
@@ -703,7 +703,7 @@ BEAM_SEARCH = Function(
         "beam 4": searched(longer=6),
         "beam 1, alpha 0": searched(beam=1, alpha=0.0, longer=6),
         "beam 2, alpha 1.5": searched(beam=2, alpha=1.5, longer=9),
-        "beam 1, cut off after the first word": searched(beam=1, longer=-2),
+        "beam 1, four words at most": searched(beam=1, longer=1),
     },
     observe=observe_beam_search,
     hints=(
