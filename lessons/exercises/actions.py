@@ -75,15 +75,20 @@ def next_step(states: dict[str, str]) -> str:
 def finish(directory: Path, trained: dict[str, Any]) -> int:
     """The whole file is hers: check all its gradients, print her table, write her page."""
     total = len(FILES["transformer"])
-    print(f"all {total} functions are yours. Their gradients together, by your own check:", flush=True)
-    state, message, _ = desk.act(directory, "finish")
+    print(f"all {total} functions are yours; checking their gradients together ...", flush=True)
+    state, message, data = desk.act(directory, "finish")
     if state != "passed":
-        print(textwrap.indent(message, "  "))
-        return 1
+        return failed(state, message)
     if not trained or len(trained["hers"]) < trained["ran"]:
-        print("next: scratchformer learn train, with nothing of ours in it")
+        print(f"{data['said']}\nnext: scratchformer learn train, with nothing of ours in it")
         return 0
-    print(f"your Transformer: {total} of {total} functions, {summary(trained)}")
+    rows = {
+        "functions": f"{total} of {total} yours",
+        "gradients": data["said"],
+        "training": f"{trained['steps']} steps in {trained['seconds']:.0f} s, smoothed loss {trained['loss']:.3f}",
+        "BLEU": f"{trained['bleu']:.1f}, {trained['sentences']} test sentences",
+    }
+    print("\nYour Transformer\n" + "\n".join(f"  {name:11}{text}" for name, text in rows.items()))
     return explore(directory)
 
 
@@ -264,7 +269,7 @@ def cells_of(text: str) -> list[tuple[str, str]]:
     for part in ("\n" + text).split("\n# %%")[1:]:
         first, _, body = part.partition("\n")
         if "[markdown]" in first:
-            lines = [line.removeprefix("# ").removeprefix("#") for line in body.splitlines()]
+            lines = [line[2:] if line.startswith("# ") else line.removeprefix("#") for line in body.splitlines()]
             cells.append(("markdown", "\n".join(lines).strip()))
         else:
             cells.append(("code", body.strip()))

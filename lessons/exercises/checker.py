@@ -80,17 +80,18 @@ def checked(function: Function, module: ModuleType) -> str:
         hers.append(outcome(function, module, *place))
         if hers[-1].error:
             break
-    for name in truths[0].values:
+    names = list(dict.fromkeys(name for truth in truths for name in truth.values))
+    for name in names:
         comparisons = list(compared(function, name, places, truths, hers))
         if not all(one.right for one in comparisons):
-            so_far = list(truths[0].values)[: list(truths[0].values).index(name)]
+            so_far = names[: names.index(name)]
             raise Wrong(
                 f"{name} is wrong: {cause(function, name, comparisons, places, hers)}",
                 (f"right so far: {listed(so_far)}\n" if so_far else "") + details(comparisons),
             )
     if hers[-1].error:
-        raise_hers(function, places[len(hers) - 1], hers[-1].error)
-    return praise(function, module, list(truths[0].values))
+        raise_hers(function, places[: len(hers)], hers[-1].error)
+    return praise(function, module, names)
 
 
 def outcome(function: Function, module: ModuleType, words: str, seed: int) -> Outcome:
@@ -137,16 +138,19 @@ def axes_of(function: Function, name: str) -> str:
 
 @cache
 def sizes(function: Function, words: str, seed: int) -> tuple[dict[str, int], dict[str, tuple[str, np.ndarray]]]:
-    """The length of each axis, found on the arguments of a case, and parts of its input."""
+    """The length of each axis, found on the arguments of a case, and parts of its input.
+
+    An axis of length 1 may be one that is broadcast.
+    """
     call = make(function, words, seed)
     values = names_of(function, call)
+    found: dict[str, int] = {}
     arrays = {**values, **{name: W.data for name, W in weights_of(values).items()}}
-    return {
-        letter: size
-        for name, axes in function.shapes.items()
-        if name in arrays and np.ndim(arrays[name]) == len(axes)
-        for letter, size in zip(axes, np.shape(arrays[name]))
-    }, call.where
+    for name, axes in function.shapes.items():
+        if name in arrays and np.ndim(arrays[name]) == len(axes):
+            for letter, size in zip(axes, np.shape(arrays[name])):
+                found[letter] = max(size, found.get(letter, 1))
+    return found, call.where
 
 
 def cause(
@@ -184,14 +188,19 @@ def likeness(
     return alike
 
 
-def raise_hers(function: Function, place: tuple[str, int], error: Exception) -> None:
-    """Say why a function ends with an error: a known mistake that ends with the same, or the error itself."""
+def raise_hers(function: Function, places: list[tuple[str, int]], error: Exception) -> None:
+    """Say why a function ends with an error: a known mistake that ends with the same, or the error itself.
+
+    places  all that it was called with so far; the last one ended with the error
+    """
     if isinstance(error, Slip):
         raise error
     for mistake in function.mistakes:
-        theirs = outcome(function, ours(function.file, function.name, mistake.edits), *place).error
-        if theirs and end_alike(theirs, error):
+        variant = ours(function.file, function.name, mistake.edits)
+        *before, theirs = (outcome(function, variant, *place).error for place in places)
+        if theirs and not any(before) and end_alike(theirs, error):
             raise Wrong(f"your code ends with an error: {mistake.why}", f"{type(error).__name__}: {error}")
+    place = places[-1]
     call = make(function, *place)
     values = names_of(function, call)
     shapes = ", ".join(

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 from exercises.catalogue import FILES, FUNCTIONS
 from exercises.hunts import HUNTS, text_of
-from exercises.source import BELOW, LESSONS, Hers, functions_of_ours, source_of_ours, text_of_ours
+from exercises.source import LESSONS, Hers, functions_of_ours, source_of_ours, text_of_ours
 from exercises.supervisor import GRACE
 from scratchformer.config import nearest
 from scratchformer.errors import UserError
@@ -48,8 +48,8 @@ sys.path = [folder for folder in sys.path if folder] + sys.argv[1:4]
 from exercises.runner import main
 main(*sys.argv[3:])
 """
-"""The program that runs the learner's code. The folders of scratchformer, of the lessons and of the learner are searched
-for modules after all others, so that a random.py of hers does not stand in for the real one."""
+"""The program that runs the learner's code. The folders of scratchformer, the lessons and the learner are searched for
+modules after all others, so that a random.py of hers does not stand in for the real one."""
 
 HEADER = {
     "transformer": '''"""My Transformer: "Attention Is All You Need" (Vaswani et al. 2017) on NumPy arrays.
@@ -63,7 +63,9 @@ this one trains and translates from the first day.
     scratchformer learn train              then: scratchformer learn translate "The dog ate the apple."
 
 ''',
-    "more": '''"""What came before and after the Transformer, to be written as transformer.py: scratchformer learn check bleu
+    "more": '''"""What came before and after the Transformer, to be written as transformer.py is.
+
+    scratchformer learn check bleu
 
 ''',
 }
@@ -99,7 +101,8 @@ def named(name: str) -> list[str]:
     if stem in FILES:
         return FILES[stem]
     lesson = stem.zfill(2)
-    found = [one.name for one in (*FUNCTIONS.values(), *HUNTS.values()) if one.lesson == lesson]
+    lessons = {name: one.lesson for name, one in FUNCTIONS.items()} | {name: one.lesson for name, one in HUNTS.items()}
+    found = [each for each, its in lessons.items() if its == lesson]
     if not found:
         known = [*FUNCTIONS, *HUNTS]
         raise UserError(f"no function or hunt {stem!r}{nearest(stem, known)}; there are {', '.join(known)}")
@@ -207,8 +210,8 @@ def parsed(path: Path, names: Iterable[str]) -> Hers:
         return Hers(path, names)
     except SyntaxError as error:
         raise UserError(f"{path}, line {error.lineno}: {error.msg}; mend it first") from None
-    except ValueError as error:
-        raise UserError(f"{path}: {error}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise UserError(f"{path}: {error or 'too deeply nested'}; mend it first") from None
 
 
 # What is written ------------------------------------------------------------------------------------------------------
@@ -261,9 +264,9 @@ def running(
 
     What the learner's code prints is shown, unless `quiet`. Raises UserError if a file is no file.
     """
-    for file in BELOW["more"]:
+    for file, names in FILES.items():
         if (directory / f"{file}.py").exists():
-            read(directory / f"{file}.py")
+            parsed(directory / f"{file}.py", names)
     supervisor, pipe = begin(directory, seconds, count, [action, *arguments], quiet)
     try:
         yield answers(pipe, seconds)
@@ -281,10 +284,10 @@ def begin(
     """
     answer, answer_of_supervisor = os.pipe()
     print(end="", flush=True)
-    program = [sys.executable, "-c", START, LESSONS.parent, LESSONS, directory]
+    program = [sys.executable, "-c", START, *map(str, (LESSONS.parent, LESSONS, directory))]
     try:
         supervisor = subprocess.Popen(
-            [sys.executable, "-I", "-S", SUPERVISOR, str(seconds), str(count), str(answer_of_supervisor), *program]
+            [sys.executable, "-I", "-S", str(SUPERVISOR), str(seconds), str(count), str(answer_of_supervisor), *program]
             + command,
             cwd=directory,
             stdin=subprocess.PIPE,

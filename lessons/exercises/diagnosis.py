@@ -73,7 +73,8 @@ class Comparison(NamedTuple):
 def error(yours: np.ndarray, truth: np.ndarray) -> float:
     """The largest difference of two arrays of one shape, relative to the largest element of the second.
 
-    Of arrays that hold no floating-point numbers: 0 if they are equal, else 1.
+    NaN equals NaN; NaN in one of them alone makes the result NaN. Of arrays that hold no floating-point numbers: 0 if
+    they are equal, else 1.
     """
     if truth.dtype.kind != "f" or yours.dtype.kind not in "biuf":
         return float(not np.array_equal(yours, truth))

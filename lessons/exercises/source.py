@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,9 @@ from exercises.halves import differentiable
 LESSONS = Path(__file__).parents[1]
 BELOW = {"transformer": ("transformer",), "more": ("transformer", "more")}
 """The files whose names a file uses, the file itself last."""
+
+MODULE = "_hers"
+"""What the learner's file is called as a module; no file beside it that it imports is called so."""
 
 
 def path_of_ours(file: str) -> Path:
@@ -109,6 +113,8 @@ def merged(file: str, hers: dict[str, Hers], names: Iterable[str] | None = None)
     names  the functions that are hers; None: all that she has written
     """
     module = ours(file)
+    module.__name__ = MODULE
+    sys.modules[MODULE] = module  # dataclasses look there
     module.differentiable = differentiable  # type: ignore[attr-defined]
     with np.errstate():  # what it sets is not for us
         for below in BELOW[file]:

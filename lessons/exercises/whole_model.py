@@ -367,7 +367,7 @@ DECODE = Function(
     shapes={"target": "bt", "memory": "bsd", "source": "bs", "x": "btd"},
     note="model.decoder: for each layer the weights of self-attention, cross-attention, feed_forward; return dmemory",
     cases={
-        "source longer than target": decoded((3, 3), (4, 4)),
+        "source longer than target": decoded((3, 3), (5, 5)),
         "one word": decoded((1,), (1,)),
         "padding": decoded((3, 2), (2, 4)),
         "two layers, dropout": decoded((2, 3), (2, 2), N=2, P_drop=0.25),
@@ -481,7 +481,7 @@ LOSS_OF = Function(
     shapes={"source": "bs", "target": "bt"},
     note="target is BOS a b EOS PAD ...; loss is one number; its backward returns nothing that is used",
     cases={
-        "two sentences of one length": predicted((3, 3), (4, 4)),
+        "two sentences of one length": predicted((3, 3), (5, 5)),
         "one word": predicted((1,), (1,)),
         "padding": predicted((4, 2), (2, 3), eps_ls=0.3),
         "padding, dropout": predicted((2, 3), (2, 2), P_drop=0.25),
