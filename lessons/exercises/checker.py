@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from functools import cache
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
@@ -119,10 +120,10 @@ def compared(
             yours = as_array(her.values[name], np.asarray(truth.values[name]))
         except Unlike as unlike:
             raise Wrong(f"{name} is {unlike}") from None
-        call = make(function, words, seed)
+        lengths, where = sizes(function, words, seed)
         yield Comparison(
             name, words, seed, yours, np.asarray(truth.values[name]), axes_of(function, name),
-            sizes(function, call), call.where, function.tolerance,
+            lengths, where, function.tolerance,
             {other: value for other, value in truth.values.items() if other != name},
         )  # fmt: skip
 
@@ -135,8 +136,13 @@ def axes_of(function: Function, name: str) -> str:
     return ""
 
 
-def sizes(function: Function, call: Call) -> dict[str, int]:
-    """The length of each axis, found on the arguments; an axis of length 1 may be one that is broadcast."""
+@cache
+def sizes(function: Function, words: str, seed: int) -> tuple[dict[str, int], dict[str, tuple[str, np.ndarray]]]:
+    """The length of each axis, found on the arguments of a case, and parts of its input.
+
+    An axis of length 1 may be one that is broadcast.
+    """
+    call = make(function, words, seed)
     values = names_of(function, call)
     found: dict[str, int] = {}
     arrays = {**values, **{name: W.data for name, W in weights_of(values).items()}}
@@ -144,7 +150,7 @@ def sizes(function: Function, call: Call) -> dict[str, int]:
         if name in arrays and np.ndim(arrays[name]) == len(axes):
             for letter, size in zip(axes, np.shape(arrays[name])):
                 found[letter] = max(size, found.get(letter, 1))
-    return found
+    return found, call.where
 
 
 def cause(
@@ -192,7 +198,7 @@ def raise_hers(function: Function, places: list[tuple[str, int]], error: Excepti
     for mistake in function.mistakes:
         variant = ours(function.file, function.name, mistake.edits)
         *before, theirs = (outcome(function, variant, *place).error for place in places)
-        if not any(before) and type(theirs) is type(error) and str(theirs) == str(error):
+        if theirs and not any(before) and end_alike(theirs, error):
             raise Wrong(f"your code ends with an error: {mistake.why}", f"{type(error).__name__}: {error}")
     place = places[-1]
     call = make(function, *place)
@@ -203,6 +209,12 @@ def raise_hers(function: Function, places: list[tuple[str, int]], error: Excepti
         if isinstance(getattr(value, "data", value), np.ndarray) or isinstance(value, np.ndarray)
     )
     raise Crashed(f"your code ends with an error, called with {shapes or place[0]}:") from error
+
+
+def end_alike(one: Exception, other: Exception) -> bool:
+    """Whether two errors say the same; `a += b` names one shape more than `a + b`."""
+    texts = sorted((str(one).rstrip(), str(other).rstrip()), key=len)
+    return type(one) is type(other) and (texts[0] == texts[1] or " shape" in texts[0] and texts[1].startswith(texts[0]))
 
 
 def details(comparisons: list[Comparison]) -> str:
