@@ -511,8 +511,8 @@ POSITIONAL_ENCODING = Function(
             ("[np.sin(angle), np.cos(angle)]", "[np.sin(angle[:, ::2]), np.cos(angle[:, 1::2])]"),
         ),
         Mistake(
-            "the exponent is twice too large: for an even column c it is c / d_model, because c = 2i, and the same for the "
-            "column after it",
+            "the exponent is twice too large: for an even column c it is c / d_model, because c = 2i, and the same for "
+            "the column after it",
             ("np.arange(0, d_model, 2) / d_model", "2 * np.arange(0, d_model, 2) / d_model"),
         ),
         Mistake(
