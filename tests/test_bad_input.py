@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+import scratchformer.__main__
 from scratchformer import config as configs
 from scratchformer.training import checkpoints
 
@@ -301,3 +302,5 @@ def test_ctrl_c_before_the_first_step(small_settings, tmp_path, monkeypatch, cli
     code, printed, said = cli("train", "--out", tmp_path / "run", *small_settings)
     assert (code, printed, said) == (130, "", "scratchformer: interrupted\n")
     assert not (tmp_path / "run").exists()
+    monkeypatch.setattr("scratchformer.cli.main", interrupted)  # as if during its imports
+    assert scratchformer.__main__.main() == 130

@@ -125,6 +125,16 @@ def test_a_line_that_is_too_long_is_named(refused, trained, tmp_path, type_in):
     assert "standard input, line 2: a sentence of " in refused("translate", trained.path)
 
 
+@pytest.mark.parametrize("line, complaint", [(b"a\xff", "not UTF-8"), (b"a cat " * 5000, "a sentence of ")])
+def test_lines_before_a_bad_one_are_translated(trained, line, complaint):
+    command = [sys.executable, "-m", "scratchformer", "translate", trained.path]
+    done = subprocess.run(command, input=b"a dog\na cat\n" + line + b"\na bird\n", capture_output=True)
+    assert done.stdout.decode().splitlines() == load_run(trained.path).translate(["a dog", "a cat"])
+    assert done.returncode == 2 and done.stderr.decode().startswith(
+        f"scratchformer: standard input, line 3: {complaint}"
+    )
+
+
 def run_in_terminal(arguments, typed=b"", closed=False):
     """Run a command in a terminal in which someone types, or which is closed at once -> exit code, what is shown"""
     ours, theirs = os.openpty()
@@ -259,7 +269,7 @@ def test_plot(cli, own_run, figure):
     assert (own_run.figures / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_runs_lists_the_sound_and_the_damaged(cli, own_run):
+def test_runs_lists_the_sound_and_the_damaged(cli, refused, own_run, monkeypatch):
     imported, damaged = own_run.path.with_name("imported"), own_run.path.with_name("damaged")
     shutil.copytree(own_run.path, imported)
     (imported / "log.jsonl").unlink()
@@ -275,6 +285,14 @@ def test_runs_lists_the_sound_and_the_damaged(cli, own_run):
         assert cells[1:4] == ["tiny", "translation", "12"] and cells[4:-3] == row[cells[0]] and cells[-2] == "MB"
     assert last.startswith(f"{damaged}  damaged: {damaged}/config.toml: not a TOML file")
     assert cli("runs", own_run.figures.parent / "checkpoints").out.endswith("checkpoints: there is no run here\n")
+    assert "nowhere: no such directory" in refused("runs", own_run.path / "nowhere")
+
+    def vanish(run):
+        shutil.rmtree(run)
+        raise FileNotFoundError(run)
+
+    monkeypatch.setattr("scratchformer.commands.runs.described", vanish)
+    assert cli("runs", own_run.path.parent).out.endswith("there is no run here\n")
 
 
 # --- the entry point

@@ -1,4 +1,4 @@
-"""No output falls on a file of a run or a prepared corpus, nor replaces what is not ours unless it was named."""
+"""No output falls on a file of a run or a prepared corpus, nor replaces what the same command has not written."""
 
 import os
 import shutil
@@ -49,13 +49,14 @@ def test_a_file_that_may_not_be_written(refused, stage, files_of, command, place
     assert files_of(stage) == before
 
 
-@pytest.mark.parametrize("command", [name for name in FILES if name != "explore"])  # it replaces pages of ours only
-def test_a_plain_file_that_was_named_is_replaced(cli, stage, command):
-    for path in (stage / "foreign" / "notes.png", stage / "own" / "notes.png"):
-        path.write_text("old")
-        assert cli(*FILES[command](path)).code == 0
-        assert path.read_bytes() != b"old"
-    assert os.listdir("foreign") == ["notes.png"]
+@pytest.mark.parametrize("command", FILES)
+def test_only_an_output_of_the_same_command_is_replaced(cli, refused, stage, command):
+    place = stage / "foreign" / ("page.html" if command == "explore" else "notes.png")
+    assert cli(*FILES[command](place)).code == 0
+    assert cli(*FILES[command](place)).code == (2 if command == "evaluate" else 0)  # lines of text bear no mark
+    place.write_text("old")
+    assert f"{place}: exists already and is not replaced: rm {place}, or choose" in refused(*FILES[command](place))
+    assert place.read_text() == "old" and os.listdir("foreign") == [place.name]
 
 
 def test_the_figures_of_a_run(cli, refused, stage):

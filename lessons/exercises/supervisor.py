@@ -70,7 +70,8 @@ def main(seconds: float, count: int, answer: int, command: list[str]) -> None:
     )
     os.close(verdicts_of_command)
     assert process.stdout
-    passed_on, shown = Passed(answer, seconds), Shown()
+    shown = Shown()
+    passed_on = Passed(answer, seconds, shown)
     receivers: dict[int, Callable[[bytes], None]] = {process.stdout.fileno(): shown.extend, verdicts: passed_on.extend}
     code = None
     while passed_on.size < ANSWER and time.monotonic() < passed_on.deadline:
@@ -87,11 +88,13 @@ def main(seconds: float, count: int, answer: int, command: list[str]) -> None:
 class Passed:
     """The verdicts, passed on as they come. Each gives the next as many seconds."""
 
-    def __init__(self, answer: int, seconds: float) -> None:
+    def __init__(self, answer: int, seconds: float, shown: Shown) -> None:
+        self.shown = shown
         self.answer, self.seconds, self.size, self.count = answer, seconds, 0, 0
         self.deadline = time.monotonic() + seconds
 
     def extend(self, data: bytes) -> None:
+        self.shown.end()  # what was printed before it
         self.size += len(data)
         self.count += data.count(b"\n")
         self.deadline = time.monotonic() + self.seconds
@@ -138,7 +141,7 @@ class Shown:
     """What the command prints, copied to standard output up to a limit."""
 
     def __init__(self) -> None:
-        self.size = 0
+        self.size, self.is_cut = 0, False
         self.last = b"\n"
 
     def extend(self, data: bytes) -> None:
@@ -155,7 +158,8 @@ class Shown:
         """End the last line, and say if something was not shown."""
         if self.last != b"\n":
             self.copy(b"\n")
-        if self.size > OUTPUT:
+        if self.size > OUTPUT and not self.is_cut:
+            self.is_cut = True
             self.copy(b"(your code printed more than %d MB; the rest is not shown)\n" % (OUTPUT // 10**6))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from scratchformer.commands.translate import machine_of, search_options
 from scratchformer.errors import UserError, printable
 
 if TYPE_CHECKING:
+    from scratchformer.experiments.evaluation import TestSet
     from scratchformer.tasks.task import Evaluation
     from scratchformer.training.run import RunDirectory, Trained
 
@@ -52,6 +54,7 @@ def evaluate(args: argparse.Namespace) -> None:
     scratchformer evaluate runs/pre-0 runs/pre-1 runs/pre-2 --against runs/post-0 runs/post-1 runs/post-2
     """
     from scratchformer.experiments import evaluation, groups
+    from scratchformer.text.bleu import doubts
     from scratchformer.training.run import RunDirectory
 
     if args.against_checkpoint and not args.against:
@@ -65,16 +68,30 @@ def evaluate(args: argparse.Namespace) -> None:
             raise UserError(f"--{'output' if args.output else 'paper'} is for one run, not for a group of runs")
         if len(runs) > 2 and {args.checkpoint, args.against_checkpoint} - {None, "average", "best", "last"}:
             raise UserError("the checkpoint of a group of runs must be average, best or last")
+    score: Callable[..., Evaluation] = partial(evaluate_task, args, task)
+    language = runs[0][0].require().data.target_language
     if task == "translation":
-        found, comparisons = evaluate_translations(args, runs, pair)
-    else:
-        found, comparisons = [evaluate_task(args, *each, task) for each in runs], []
+        test = evaluation.shared_test_set([run for run, _ in runs], args.source, args.reference)
+        score = partial(evaluate_translation, args, test, runs[0][0])
+    found: list[Evaluation] = []
+    scored, failures = [], list[Exception]()
+    for each in runs:
+        try:
+            found.append(score(*each))
+            scored.append(each[0])
+        except (UserError, OSError, MemoryError) as error:
+            failures.append(error)
+    if task == "translation" and found and (doubt := doubts(test.reference, language)):
+        tell(doubt)
     for remark in remarks:
         tell(remark)
     texts = [each.text for each in found]
-    records = [{"run": str(run.path)} | each.record for (run, _), each in zip(runs, found)]
-    result: dict[str, Any] = records[0]
-    if pair:
+    records = [{"run": str(run.path)} | each.record for run, each in zip(scored, found)]
+    result: dict[str, Any] = records[0] if records else {}
+    if failures:
+        result = {"runs": records}
+    elif pair:
+        comparisons = evaluation.compare(found[0].output, found[1].output, test.reference, language)
         names = [f"{record['run']} ({Path(record['checkpoint']).stem})" for record in records]
         result = records[0] | {"against": records[1], "comparison": [each._asdict() for each in comparisons]}
         texts.append(evaluation.comparison_as_text(comparisons, *map(printable, names)))
@@ -83,49 +100,45 @@ def evaluate(args: argparse.Namespace) -> None:
     elif len(runs) > 1:
         if not args.checkpoint and len({each["checkpoint"].split("_")[0] for each in records}) > 1:
             tell("the runs are scored by different kinds of checkpoints; choose one, such as --checkpoint best")
-        tests, text = groups.compare(task, [run for run, _ in runs], records, len(args.runs))
+        tests, text = groups.compare(task, scored, records, len(args.runs))
         result, texts = {"runs": records, "comparison": tests}, [text]
-    print(json.dumps(result) if args.json else "\n\n".join(texts))
+    if found:
+        print(json.dumps(result) if args.json else "\n\n".join(texts))
+    for failure in failures[:-1]:
+        tell(f"scratchformer: {failure}")
+    if failures:
+        raise failures[-1]
 
 
-def evaluate_translations(
-    args: argparse.Namespace, runs: Sequence[tuple[RunDirectory, str | None]], pair: bool
-) -> tuple[list[Evaluation], list[Any]]:
-    """Translate one test set with each of the runs, and score the translations -> evaluations, comparisons of a pair"""
+def evaluate_translation(
+    args: argparse.Namespace, test: TestSet, first: RunDirectory, run: RunDirectory, checkpoint: str | None
+) -> Evaluation:
+    """Translate a test set with a run, and score the translations. The output of the first run is written."""
     from scratchformer.experiments import evaluation
-    from scratchformer.text.bleu import doubts
     from scratchformer.training.checkpoints import progress_of
     from scratchformer.training.run import checkpoint_file, load_model, translator_of
 
-    data, found = runs[0][0].require().data, []
-    test = evaluation.shared_test_set([run for run, _ in runs], args.source, args.reference)
-    sources, references = test.source, test.reference
-    device, threads = machine_of(args)
-    for index, (run, checkpoint) in enumerate(runs):
-        search, file = search_options(args, run.require()), checkpoint_file(run.checkpoints, checkpoint)
-        trained, name = load_model(run.path, file, threads=threads, device=device), f"{run.path} ({file.stem})"
-        if not test.files:
-            require_same_data(trained)
-        translator = translator_of(trained)
-        conditions = {"checkpoint": printable(file.name), "step": progress_of(file).step} | search
-        conditions |= {
-            "source": printable(test.name),
-            "reference": os.path.abspath(test.files.target) if test.files else None,
-        }
-        output = None if index else args.output
-        with evaluation.open_output(output, [*(test.files or ()), *evaluation.texts_of(data)]) as write:
-            lines = evaluation.translate(translator, sources, printable(f"translate with {name}"), **search)
-            write(lines)
-        scored = evaluation.assess(lines, references, data.target_language, args.paper)
-        found.append(evaluation.with_conditions(scored, conditions, run.path)._replace(output=lines))
-        if remark := translator.unknown.remark():
-            tell(f"{name}: {remark}")
-        record_scores(run, found[-1].record)
-    if doubt := doubts(references, data.target_language):
-        tell(doubt)
-    if not pair:
-        return found, []
-    return found, evaluation.compare(found[0].output, found[1].output, references, data.target_language)
+    data, (device, threads) = first.require().data, machine_of(args)
+    search, file = search_options(args, run.require()), checkpoint_file(run.checkpoints, checkpoint)
+    trained, name = load_model(run.path, file, threads=threads, device=device), f"{run.path} ({file.stem})"
+    if not test.files:
+        require_same_data(trained)
+    translator = translator_of(trained)
+    conditions = {"checkpoint": printable(file.name), "step": progress_of(file).step} | search
+    conditions |= {
+        "source": printable(test.name),
+        "reference": os.path.abspath(test.files.target) if test.files else None,
+    }
+    output = args.output if run is first else None
+    with evaluation.open_output(output, [*(test.files or ()), *evaluation.texts_of(data)]) as write:
+        lines = evaluation.translate(translator, test.source, printable(f"translate with {name}"), **search)
+        write(lines)
+    scored = evaluation.assess(lines, test.reference, data.target_language, args.paper)
+    scored = evaluation.with_conditions(scored, conditions, run.path)._replace(output=lines)
+    if remark := translator.unknown.remark():
+        tell(f"{name}: {remark}")
+    record_scores(run, scored.record)
+    return scored
 
 
 FOR_TRANSLATION = ("source", "reference", "output", "paper")
@@ -133,7 +146,7 @@ FOR_SEARCH = ("beam", "alpha")
 FOR_PARSING = ("reference", "output", *FOR_SEARCH)
 
 
-def evaluate_task(args: argparse.Namespace, run: RunDirectory, checkpoint: str | None, task: str) -> Evaluation:
+def evaluate_task(args: argparse.Namespace, task: str, run: RunDirectory, checkpoint: str | None) -> Evaluation:
     """Score a run of another task than translation on the test data that belong to its training data."""
     from threadpoolctl import threadpool_limits
 

@@ -33,7 +33,7 @@ def plot(args: argparse.Namespace) -> None:
     run = RunDirectory(args.path)
     run.require()
     if args.out:
-        require_place(args.out)
+        require_place(args.out, figures.MARK.encode())
     if args.figure == "loss":
         figure = figures.loss_figure(run)
     elif args.figure == "schedule":

@@ -1,7 +1,9 @@
 """`scratchformer runs`: the runs below a directory as a table."""
 
 import argparse
+import os
 import time
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -24,11 +26,15 @@ def runs(args: argparse.Namespace) -> None:
     scratchformer runs
     """
     rows, damaged = [COLUMNS], []
-    for run in sorted({file.parent for name in ("checkpoints", "log.jsonl") for file in args.path.rglob(name)}):
+    if not args.path.is_dir():
+        raise UserError(f"{args.path}: no such directory; name one with runs, as in: scratchformer runs DIR")
+    found = [Path(place) for place, *names in os.walk(args.path) if {"checkpoints", "log.jsonl"} & {*sum(names, [])}]
+    for run in sorted(found):
         try:
             rows.append([str(run), *described(run)])
         except (UserError, OSError) as error:
-            damaged.append(f"{run}  damaged: {error}")
+            if run.exists():  # it may have been removed meanwhile
+                damaged.append(f"{run}  damaged: {error}")
     widths = [max(map(len, column)) for column in zip(*rows)]
     table = ["  ".join(map("{:{}{}}".format, row, "<<<>>>>>", widths)) for row in rows]  # words left, numbers right
     for line in table * (len(rows) > 1) + damaged or [f"{args.path}: there is no run here"]:
@@ -50,7 +56,13 @@ def described(path: Path) -> list[str]:
     loss = f"{last['validation']['loss']:.3f}" if "validation" in last else "-"
     scored = reversed([*logged, *run.read_evaluations()])
     score = next((f"{name} {record[name]:.2f}" for record in scored for name in SCORES if name in record), "-")
-    on_disk = [file.stat() for file in path.rglob("*") if file.is_file()]
+    on_disk = []
+    for place, _, names in os.walk(path):
+        for name in names:
+            with suppress(FileNotFoundError):  # training deletes old checkpoints
+                on_disk.append(os.stat(os.path.join(place, name)))
+    if not on_disk:
+        raise UserError("no files are left")
     size = f"{sum(each.st_size for each in on_disk) / 1e6:.1f} MB"
     age = timedelta(seconds=int(time.time() - max(each.st_mtime for each in on_disk)))
     return [preset, config.data.task, f"{step:,}", loss, score.replace("_", " "), size, str(age)]

@@ -33,12 +33,18 @@ def in_one_line(text: str) -> str:
     return text.translate(CONTROLS)
 
 
-def until_pause(sentences: Iterator[str], pauses: Callable[[], bool]) -> Iterator[str]:
-    """The next LINES_AT_ONCE sentences, or only those up to one after which `pauses()` is true."""
-    for sentence in islice(sentences, LINES_AT_ONCE):
-        yield sentence
-        if pauses():
-            return
+def until_pause(sentences: Iterator[str], pauses: Callable[[], bool], failures: list[Exception]) -> Iterator[str]:
+    """The next LINES_AT_ONCE sentences, or only those up to one after which `pauses()` is true, or reading fails.
+
+    failures  gets the exception of reading
+    """
+    try:
+        for sentence in islice(sentences, LINES_AT_ONCE):
+            yield sentence
+            if pauses():
+                return
+    except Exception as error:
+        failures.append(error)
 
 
 class Translation(NamedTuple):
@@ -94,13 +100,16 @@ class Translator:
 
         Reads and yields a chunk of lines at a time; a chunk also ends where `pauses()` says that the next line has not
         arrived yet. Raises UserError for a sentence that is longer than MAX_TOKENS, than the model's table of learned
-        positions or than memory allows, and names it by `place`, a function of its index.
+        positions or than memory allows, and names it by `place`, a function of its index. What comes before a sentence
+        that is too long, or that cannot be read, is translated first.
         """
         require_list(sentences)
-        remaining, n_read, ops = iter(sentences), 0, self.device.frozen_ops()
-        while chunk := list(until_pause(remaining, pauses)):
+        remaining, n_read, ops, failures = iter(sentences), 0, self.device.frozen_ops(), list[Exception]()
+        while not failures and (chunk := list(until_pause(remaining, pauses, failures))):
             yield from self._chunk(chunk, beam, alpha, nbest, lambda index: place(n_read + index), ops)
             n_read += len(chunk)
+        if failures:
+            raise failures[0]
 
     def _groups(self, by_length: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
         """Cut sentences, shortest first, into groups to be translated together -> their indices, longest first
@@ -123,7 +132,7 @@ class Translator:
         nbest: int,
         place: Callable[[int], str],
         ops: tuple[Ops, ...],
-    ) -> list[list[Translation]]:
+    ) -> Iterator[list[Translation]]:
         translations = [[Translation("", 0.0)]] * len(sentences)
         sources = encode_sequences(self.tokenizer.encode, sentences)
         config, limit, name = self.model.config, MAX_TOKENS, "the limit"
@@ -131,6 +140,7 @@ class Translator:
             limit, name = config.max_positions, "the model's max_positions"
         if (too_long := np.flatnonzero(sources.lengths > limit)).size:
             index = int(too_long[0])
+            yield from self._chunk(sentences[:index], beam, alpha, nbest, place, ops)
             raise UserError(f"{place(index)}: a sentence of {sources.lengths[index]} tokens; {name} is {limit}")
         self.unknown.count(sentences, sources.ids)
         by_length = np.argsort(sources.lengths, kind="stable")
@@ -156,4 +166,4 @@ class Translator:
                 translations[index] = [
                     Translation(in_one_line(text), hypothesis.score) for text, hypothesis in zip(texts, hypotheses)
                 ]
-        return translations
+        yield from translations

@@ -10,11 +10,11 @@ from shutil import which
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
 from scratchformer.experiments import figures
+from scratchformer.progress import tqdm
 from scratchformer.tasks import start
 from scratchformer.text import bundled
 from scratchformer.text.bleu import corpus_scores

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tracemalloc
 from itertools import islice
 from pathlib import Path
@@ -19,6 +18,7 @@ from scratchformer.parallel.communicator import Communicator
 from scratchformer.tasks.task import task_named
 from scratchformer.text.batches import steps
 from scratchformer.training.run import RunDirectory
+from scratchformer.training.schedule import planned_steps
 from scratchformer.training.trainer import Trainer
 
 N_STEPS = 3
@@ -43,9 +43,7 @@ def dry_run(config: Config) -> list[str]:
             flops += training_flops(config.model, n, read / n, entry["target_tokens"] / n) / N_STEPS
             seconds, n_tokens = seconds + entry["seconds"], n_tokens + entry["target_tokens"]
     tokens_of_step, rate = data.train.n_targets / len(epoch), n_tokens / seconds
-    n_steps = settings.steps
-    if settings.max_tokens:
-        n_steps = min(n_steps, math.ceil(settings.max_tokens / tokens_of_step))
+    n_steps = planned_steps(config, data.train.n_targets, len(epoch))
     a_step = tokens_of_step / rate
     rows = [
         ("parameters", f"{trainer.model.store.data.size:,}", ""),

@@ -11,14 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
-from tqdm import tqdm
-
 from scratchformer.config import DataConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError, printable
 from scratchformer.experiments.paper_bleu import PaperScore, paper_bleu_and_gap
 from scratchformer.files import whole_file
 from scratchformer.preparation import is_prepared
+from scratchformer.progress import tqdm
 from scratchformer.tasks.task import Evaluation
 from scratchformer.tasks.translation import read_corpus, validation_files
 from scratchformer.text import bundled
@@ -91,7 +90,7 @@ def read_test_set(files: ParallelFiles) -> TestSet:
 def open_output(path: Path | None, texts: Sequence[Path] = ()) -> Iterator[Callable[[list[str]], None]]:
     """Open a file -> write(lines). The file gets its name when the block ends. Without a path, nothing is written.
 
-    A file that is one of the `texts`, or one of a run or a prepared corpus, is refused.
+    A file that exists, and a place in a run or a prepared corpus, are refused.
     """
     if path is None:
         yield lambda lines: None

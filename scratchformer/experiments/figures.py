@@ -59,14 +59,20 @@ class _NotebookFigure(Figure):
         return drawn.getvalue()
 
 
+FIELDS = {"png": "Software", "svg": "Creator"}
+MARK = "Drawn by scratchformer, which may replace this file"
+"""The text in this field of a figure's file, by which `require_place` knows a figure of ours."""
+
+
 @as_default_style
 def save(figure: Figure, path: Path) -> Path:
     """Write the figure, whole or not at all, as PNG (150 dots per inch) or SVG, on opaque white. -> path"""
-    require_place(path)
-    if path.suffix.lower() not in (".png", ".svg"):
+    require_place(path, MARK.encode())
+    if path.suffix.lower()[1:] not in FIELDS:
         raise UserError(f"{path}: a figure is saved as .png or .svg, not as {path.suffix or 'a file without suffix'}")
     drawn = io.BytesIO()
-    figure.savefig(drawn, format=path.suffix[1:].lower(), dpi=150, facecolor="white")
+    form = path.suffix[1:].lower()
+    figure.savefig(drawn, format=form, dpi=150, facecolor="white", metadata={FIELDS[form]: MARK})
     with whole_file(path, "cannot write the figure") as file:
         file.write(drawn.getvalue())
     return path

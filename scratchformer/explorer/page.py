@@ -31,14 +31,10 @@ def write_explorer(out: Path, description: dict[str, Any], weights: bytes) -> by
 
 
 def require_page_place(out: Path) -> None:
-    """Refuse a name that does not end in .html, or that a file has which we did not write; see also `require_place`."""
-    require_place(out)
+    """Refuse a name that does not end in .html, or that a file has which we did not write; see `require_place`."""
+    require_place(out, MARK.encode())
     if out.suffix.lower() != ".html":
         raise UserError(f"{out}: the page is saved as .html, not as {out.suffix or 'a file without suffix'}")
-    if out.exists():
-        with open(out, "rb") as file:
-            if file.read(len(MARK)) != MARK.encode():
-                raise UserError(f"{out}: not a page that scratchformer wrote; choose another place with --out")
 
 
 def page_of(description: dict[str, Any], weights: bytes) -> bytes:

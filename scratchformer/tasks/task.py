@@ -119,17 +119,14 @@ def vocabulary_of(pretrained: str, config: Config) -> Tokenizer | None:
     are_encoders = theirs.model.architecture == ours.architecture == "encoder"  # of either task
     if theirs.data.task != config.data.task and not are_encoders:
         raise UserError(f"{pretrained}: a run for {theirs.data.task}; one for {config.data.task} cannot begin with it")
-    if bool(theirs.model.n_tags) != bool(ours.n_tags):
-        found, wanted = theirs.model.n_tags, ours.n_tags
-        raise UserError(f"{pretrained}: model.n_tags={found}, but here {wanted}: its weights would mean nothing")
     for name in SAME_MEANING:
-        if getattr(theirs.model, name) != getattr(ours, name):
-            found, wanted = getattr(theirs.model, name), getattr(ours, name)
+        found, wanted = getattr(theirs.model, name), getattr(ours, name)
+        if found != wanted and not (name == "n_tags" and found and wanted):  # the numbers of tags may differ
             raise UserError(f"{pretrained}: model.{name}={found}, but here {wanted}: its weights would mean nothing")
     return run.read_tokenizer(theirs)
 
 
-SAME_MEANING = ("architecture", "h", "norm", "positions", "feed_forward", "attention", "h_kv", "rope_theta")
+SAME_MEANING = ("n_tags", "architecture", "h", "norm", "positions", "feed_forward", "attention", "h_kv", "rope_theta")
 """Settings that both models must share: with another value, weights of the same shape mean something else."""
 
 

@@ -127,7 +127,7 @@ def train_tokenizer(corpus: Corpus | Prepared, config: Config) -> Tokenizer:
 
 # Languages ------------------------------------------------------------------------------------------------------------
 
-LANGUAGE = re.compile(r".+\.([a-z]{2,3})")
+LANGUAGE = re.compile(r".+\.(([A-Za-z]{2,3})([-_][A-Za-z]{2,4})?)")
 NO_LANGUAGES = ("csv", "log", "md", "raw", "ref", "src", "tgt", "tok", "trg", "tsv", "txt")
 
 
@@ -158,9 +158,9 @@ def follow_names(config: Config, named: Collection[str] = ()) -> tuple[Config, s
 
 
 def language_of(path: Path) -> str:
-    """The language that a file's name ends with, as in train.en.gz or train.en.txt, or ""."""
+    """The language that a file's name ends with, as in train.en.gz, train.EN.txt or train.pt-BR, or ""."""
     found = LANGUAGE.fullmatch(path.name.removesuffix(".gz").removesuffix(".txt"))
-    return found[1] if found and found[1] not in NO_LANGUAGES else ""
+    return found[1] if found and found[2].lower() not in NO_LANGUAGES else ""
 
 
 def languages_of(directory: Path) -> set[str]:
@@ -170,7 +170,12 @@ def languages_of(directory: Path) -> set[str]:
 
 def languages_in(directory: Path, source: str, target: str) -> list[str]:
     """The two languages of a directory's training text. If one of them is `source` or `target`, it stays that."""
-    found = sorted(languages_of(directory))
+    found, files = sorted(languages_of(directory)), sorted(directory.glob("train.*"))
+    if not found and len(files) == 2 and not any(plain_or_gz(directory / f"train.{each}") for each in (source, target)):
+        names = f"--train-source {files[0]} --train-target {files[1]} --set source_language=X --set target_language=Y"
+        raise UserError(
+            f"{directory}: the names of its files do not say the languages; instead of --data, give {names}"
+        )
     if {source, target} <= set(found) or len(found) < 2:
         return [source, target]  # if it is not there, reading it says so
     if len(found) > 2:
@@ -180,7 +185,7 @@ def languages_in(directory: Path, source: str, target: str) -> list[str]:
             f"source_language={one} --set target_language={other}",
         )
         raise UserError(f"{directory}: has {there}; say which two with, for example, --set {choice}")
-    return found[::-1] if source == found[1] or target == found[0] else found
+    return found[::-1] if source == found[1].lower() or target == found[0].lower() else found
 
 
 # Prepared data --------------------------------------------------------------------------------------------------------

@@ -124,10 +124,18 @@ TYPES = {"BF16": "<u2", "F16": "<f2", "F32": "<f4", "F64": "<f8"}
 """Name of a type -> NumPy's. bf16, which NumPy lacks, is the upper half of a float32."""
 
 
+def require_finite(array: np.ndarray, name: str, path: Path) -> np.ndarray:
+    """Refuse an array with NaN or infinity in it -> the array"""
+    if not np.isfinite(array).all():
+        raise UserError(f"{path}: {name} has weights that are NaN or infinite: take an earlier checkpoint")
+    return array
+
+
 class Stored(NamedTuple):
     """An array in a safetensors file: its first byte and its end, counted from the beginning of the file."""
 
     file: Path
+    name: str
     dtype: str
     shape: tuple[int, ...]
     begin: int
@@ -135,13 +143,16 @@ class Stored(NamedTuple):
 
     def read(self) -> np.ndarray:
         """The array as float32."""
+        if self.dtype not in TYPES:
+            raise UserError(f"{self.file}: {self.name} is of type {self.dtype}; it must be {', '.join(TYPES)}")
         with user_error(self.file, "cannot read"):
             array = np.fromfile(self.file, TYPES[self.dtype], math.prod(self.shape), offset=self.begin)
         if array.nbytes != self.end - self.begin:
             raise UserError(f"{self.file}: an array of shape {self.shape} has not the bytes that it needs")
         if self.dtype == "BF16":
             array = (array.astype(np.uint32) << 16).view(np.float32)
-        return array.astype(np.float32, copy=False).reshape(self.shape)
+        array = array.astype(np.float32, copy=False).reshape(self.shape)
+        return require_finite(array, self.name, self.file)
 
 
 def arrays_in(file: Path) -> dict[str, Stored]:
@@ -157,22 +168,20 @@ def arrays_in(file: Path) -> dict[str, Stored]:
             begin, end = (start + int(offset) for offset in entry["data_offsets"])
             if not start <= begin <= end <= size:
                 raise ValueError("it ends too early")
-            found[name] = Stored(file, entry["dtype"], tuple(entry["shape"]), begin, end)
+            found[name] = Stored(file, name, entry["dtype"], tuple(entry["shape"]), begin, end)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{file}: not a sound safetensors file ({in_one_line(error):.80})") from None
     return found
 
 
 def require_arrays(stored: dict[str, Stored], layout: Layout, sizes: dict[str, int], where: Path) -> None:
-    """Refuse files that lack an array of the layout, or have it in another shape or type."""
+    """Refuse files that lack an array of the layout, or have it in another shape."""
     for name, letters in (item for theirs in layout.values() for item in theirs.items()):
         if name not in stored:
             raise UserError(f"{where}: {name} is missing")
         array, shape = stored[name], tuple(sizes[letter] for letter in letters)
         if array.shape != shape:
             raise UserError(f"{array.file}: {name} has shape {array.shape}; in a model of its sizes it has {shape}")
-        if array.dtype not in TYPES:
-            raise UserError(f"{array.file}: {name} is of type {array.dtype}; it must be {', '.join(TYPES)}")
 
 
 # GPT-2 ----------------------------------------------------------------------------------------------------------------
@@ -351,6 +360,7 @@ def of_llama2c(path: Path) -> Read:
             shape = shape[1:]
             start += 4 * math.prod(shape) * int(layer[1])
         array = np.fromfile(path, "<f4", math.prod(shape), offset=start).reshape(shape)
+        require_finite(array, part, path)
         if ".q_proj." in part or ".k_proj." in part:
             pairs = array.reshape(-1, D // h // 2, 2, D)  # coordinates 2i and 2i + 1 of each head
             array = pairs.swapaxes(1, 2).reshape(shape)  # i and i + d_k / 2

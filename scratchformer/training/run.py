@@ -140,6 +140,15 @@ class RunDirectory:
         """The tokenizer of this run, whose configuration is given; None for a run on images."""
         return Tokenizer.load(self.tokenizer_file) if config.model.reads_text else None
 
+    def changed_texts(self, config: Config) -> str:
+        """Say which files of the text are newer than the run's tokenizer; if none is, which files there are."""
+        data, began = config.data, self.tokenizer_file
+        files = list(map(Path, data.files)) or sorted(Path(data.directory).glob("*.*")) if data.names_text else []
+        newer = [file for file in files if began.exists() and file.stat().st_mtime > began.stat().st_mtime]
+        if newer or not files:
+            return f"{checkpoints.listed([*map(str, newer)]) if files else 'the bundled corpus'} changed since then"
+        return f"one of {checkpoints.listed([*map(str, files)])} was exchanged, or one is missing"
+
     def log(self, event: str, values: dict[str, Any]) -> None:
         """Append one line of JSON to the log of the training, and call the callbacks."""
         append_line(self.log_file, json.dumps({"event": event, **values}))
@@ -190,8 +199,11 @@ def share_tokenizer(tokenizer: Tokenizer | None, ranks: Communicator) -> Tokeniz
     return tokenizer or (read_tokenizer(serialized) if serialized else None)
 
 
-def require_place(path: Path) -> None:
-    """Refuse a place where a file would replace anything but a plain file that is not of a run or a prepared corpus."""
+def require_place(path: Path, mark: bytes = b"") -> None:
+    """Refuse a place in a run or a prepared corpus, and one that has anything but an older output of the same command.
+
+    mark  bytes near the beginning of such an output; without one, nothing is replaced
+    """
     with user_error(path, "cannot write"):
         if path.is_symlink() or path.exists() and not path.is_file():
             raise UserError(f"{path}: cannot write: not a plain file")
@@ -201,6 +213,11 @@ def require_place(path: Path) -> None:
                 raise UserError(f"{path}: belongs to the run {run.path}; choose another place")
         if is_prepared(place.parent):
             raise UserError(f"{path}: lies in the prepared corpus {place.parent}; choose another place")
+        if path.exists() and path.stat().st_size:
+            with path.open("rb") as file:
+                if not mark or mark not in file.read(2**22):
+                    remedy = f"rm {shlex.quote(str(path))}, or choose another name"
+                    raise UserError(f"{path}: exists already and is not replaced: {remedy}")
 
 
 def remove(path: Path) -> None:

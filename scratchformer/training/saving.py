@@ -107,7 +107,9 @@ def restore(trainer: Trainer, path: Path | None, found: Checkpoint | None) -> No
     with using(*trainer.device.ops):
         if path is not None and found is not None:
             if found.progress.data_checksum != trainer.data.checksum:
-                raise UserError(f"{path}: the training text is not the one this run began with")
+                changed = trainer.run.changed_texts(trainer.config)
+                remedy = "put back what it was, or train a new run with another --out"
+                raise UserError(f"{path}: the training text is not the one this run began with: {changed}; {remedy}")
             checkpoints.copy_into(found.weights, store.named_views(store.data), path)
             checkpoints.copy_into(found.moments, moment_views(trainer), path)
             trainer.remarks += filter(None, [other_code(found.progress.code, trainer.model, path)])

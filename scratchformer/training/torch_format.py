@@ -23,6 +23,7 @@ from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, Progress
+from scratchformer.training.published import arrays_in, require_finite
 from scratchformer.training.run import RunDirectory, read_trained, require_place, require_tokenizer
 
 FORMAT = "scratchformer for torch 1"
@@ -121,7 +122,7 @@ def export_run(run: RunDirectory, checkpoint: str | None, path: Path) -> Config:
 
     Its header carries all that PyTorch has no place for: configuration, progress, and the tokenizer (in base 64).
     """
-    require_place(path)
+    require_place(path, f'"{FORMAT}"'.encode())
     run.require("translation")
     _, trained, tokenizer = read_trained(run, checkpoint)
     require_paper(trained.config.model, f"{run.path}: `export --to torch`")
@@ -161,15 +162,26 @@ def read_state(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
     """Read a state dict -> its header, and its tensors by name. The header is empty if `torch.save` wrote the file."""
     if not zipfile.is_zipfile(path):
         with checkpoints.open_tensors(path) as file:
-            return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}
+            return file.metadata() or {}, {name: array.read() for name, array in arrays_in(path).items()}
+    remedy = "save the weights alone: torch.save(model.state_dict(), FILE)"
     try:
         torch = importlib.import_module("torch")
         state = torch.load(path, map_location="cpu", weights_only=True)  # runs no code that the file may hold
-        return {}, {name: tensor.float().numpy() for name, tensor in state.items()}
     except ImportError:
         raise UserError(f"{path}: only PyTorch can read it: pip install torch, or save it as safetensors") from None
     except Exception as error:  # of many kinds
-        raise UserError(f"{path}: not a state dict of tensors ({in_one_line(error):.100})") from None
+        raise UserError(
+            f"{path}: not a state dict of tensors of floats ({in_one_line(error):.100}); {remedy}"
+        ) from None
+    if not isinstance(state, dict):
+        raise UserError(f"{path}: not a state dict of tensors of floats but a {type(state).__name__}; {remedy}")
+    tensors: dict[str, np.ndarray] = {}
+    for name, tensor in state.items():
+        if not (torch.is_tensor(tensor) and tensor.is_floating_point()):
+            kind = tensor.dtype if torch.is_tensor(tensor) else type(tensor).__name__
+            raise UserError(f"{path}: not a state dict of tensors of floats: {name} is of type {kind}; {remedy}")
+        tensors[name] = require_finite(tensor.float().numpy(), name, path)
+    return {}, tensors
 
 
 def how_to_load(config: ModelConfig, path: Path) -> str:

@@ -74,6 +74,13 @@ def test_one_group_and_its_warnings(cli, runs, test_set):
     assert f"{runs['beam']}: differs from its group in more than the seed: decoding.beam\n" in said
 
 
+def test_a_run_that_fails_leaves_the_results_of_the_others(cli, runs, test_set):
+    RunDirectory(runs["seed1"]).checkpoints.best.unlink()
+    code, printed, said = cli("evaluate", *(runs[f"seed{seed}"] for seed in range(3)), *test_set, "--json")
+    assert code == 2 and said == f"scratchformer: {runs['seed1']}/checkpoints: no checkpoint here\n"
+    assert [each["run"] for each in json.loads(printed)["runs"]] == [str(runs["seed0"]), str(runs["seed2"])]
+
+
 def test_two_runs_do_not_show_it(cli, runs, test_set):
     printed = cli("evaluate", runs["seed0"], "--against", runs["seed1"], *test_set).out
     assert "paired bootstrap" in printed and printed.endswith(f"{groups.TWO_RUNS}\n")

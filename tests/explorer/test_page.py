@@ -148,7 +148,7 @@ def test_the_page_lies_in_the_run_and_replaces_a_page_of_ours_alone(cli, refused
     assert description_in(page)["caption"].startswith("weights of own, ")
     assert cli("explore", own_run.path).code == 0, "our own page is replaced"
     page.write_text("mine", encoding="utf-8")
-    assert "explorer.html: not a page that scratchformer wrote" in refused("explore", own_run.path)
+    assert "explorer.html: exists already and is not replaced" in refused("explore", own_run.path)
     assert page.read_text(encoding="utf-8") == "mine"
     assert "is saved as .html" in refused("explore", own_run.path, "--out", "page.htm")
 

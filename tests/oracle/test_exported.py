@@ -118,18 +118,32 @@ def test_weights_tuned_in_pytorch_come_back(cli, trained, tmp_path, name):
     }
 
 
-def test_a_state_dict_that_does_not_fit_is_refused(refused, trained, tmp_path):
+def test_a_state_dict_that_does_not_fit_is_refused(cli, refused, trained, tmp_path):
+    from safetensors.torch import save_file
+
     path, out = tmp_path / "model.safetensors", tmp_path / "again"
     state = run_lines(how_to_load(export_run(trained, None, path).model, path))["model"].state_dict()
     name = "encoder.layers.0.linear1.bias"
     for changed, complaint in [
         (state | {name: torch.zeros(5)}, f"{name} has shape (5,), the model's has (32,)"),
-        ({"model": state}, "not a state dict of tensors"),
-        (torch.zeros(3), "not a state dict of tensors"),
+        (
+            {"state_dict": state},
+            "not a state dict of tensors of floats: state_dict is of type OrderedDict; save the weig",
+        ),
+        (torch.zeros(3), "not a state dict of tensors of floats but a Tensor; save"),
         (Path("x"), "not a state dict of tensors"),
+        (state | {name: torch.zeros(32, dtype=torch.complex64)}, f"{name} is of type torch.complex64; save"),
+        (state | {name: torch.full((32,), torch.nan)}, f"{name} has weights that are NaN or infinite"),
     ]:
         torch.save(changed, tmp_path / "changed.pt")
         said = refused("import", tmp_path / "changed.pt", "--config", trained.config_file, "--out", out)
         assert complaint in said and not out.exists()
+    save_file(state | {name: torch.zeros(32, dtype=torch.bool)}, path)
+    said = refused("import", path, "--config", trained.config_file, "--out", out)
+    assert f"{name} is of type BOOL; it must be BF16, F16, F32, F64" in said
+    save_file({name: tensor.bfloat16() for name, tensor in state.items()}, path)
+    assert cli("import", path, "--config", trained.config_file, "--out", tmp_path / "bf16").code == 0
+    read = load_run(tmp_path / "bf16").model.parameters()["encoder.layers.0.feed_forward.inner.bias"].data
+    assert np.array_equal(read, state[name].bfloat16().float().numpy())
     torch.save(state, tmp_path / "plain.pt")
     assert "--config RUN/config.toml" in refused("import", tmp_path / "plain.pt", "--out", out)

@@ -47,6 +47,7 @@ def test_trees_are_scored(cli, refused, run, treebank, tmp_path):
     gold = read_treebank(treebank / "test.trees")
     written = parsed_trees(output.read_text("utf-8").splitlines(), "output")
     assert [tree.words for tree in written] == [tree.words for tree in gold]
+    output.unlink()
     some.write_text("".join(f"{tree}\n" for tree in gold[:3]), "utf-8")
     assert cli("evaluate", run.path, "--beam", 1, "--reference", some, "--output", output).code == 0
     assert parsed_trees(output.read_text("utf-8").splitlines(), "output") == written[:3]

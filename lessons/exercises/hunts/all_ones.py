@@ -2,7 +2,7 @@
 
 Some gradient checks use the sum of all outputs as the loss, so that dp is all ones. Change what softmax returns, so
 that such a check finds nothing, and the gradient is clearly wrong for every random dp, and never zero everywhere. It
-has to be linear in dp, as every backward is. Leave the first half as it is.
+has to be linear in dp, as every backward is. Leave the first half as it is. What stands here is right.
 """
 
 import numpy as np

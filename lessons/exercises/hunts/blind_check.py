@@ -8,6 +8,9 @@ A gradient check compares the two for one dh. Return a dh (b, t, d) of float64 f
 weights and inputs are. At least one number of it must not be small.
 """
 
+import numpy as np
+
 
 def upstream(b, t, d):
-    ...
+    # a first try
+    return np.ones((b, t, d))

@@ -8,4 +8,5 @@ import numpy as np
 
 
 def disguise(gradients):
-    ...
+    # a first try
+    return np.sign(gradients)

@@ -10,6 +10,11 @@ You choose pairs, a list of (list of ids, list of ids), and size; batches may ch
 pairs, some of one length, nothing happens by chance. Yours is tried on six that are wrong and on three that are right.
 """
 
+import numpy as np
+
 
 def is_sound(batches):
-    ...
+    # a first try
+    pairs = [([3, i], [i, 4]) for i in range(5, 9)]
+    source, target = next(batches(pairs, 4))
+    return np.array_equal(np.sort(source[:, 1]), np.arange(5, 9))

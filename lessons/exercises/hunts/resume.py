@@ -11,6 +11,12 @@ Return True if a run that is stopped and taken up by a new run ends bit for bit 
 False. Your function is tried on seven kinds of runs in whose checkpoints something is wrong, and on one that is right.
 """
 
+import numpy as np
+
 
 def resumes_exactly(begin):
-    ...
+    # a first try
+    run, other = begin(), begin()
+    run.step()
+    other.restore(run.state())
+    return np.array_equal(run.w, other.w)

@@ -2,7 +2,7 @@
 
 Change both halves. The weights must look right: not negative, sum 1 over the last axis, 0 where mask is False. But they
 must not be those of softmax: some must be off by 0.01 or more. And backward must return the gradient of what your
-forward computes, so that no gradient check finds the bug.
+forward computes, so that no gradient check finds the bug. What stands here is right.
 """
 
 import numpy as np

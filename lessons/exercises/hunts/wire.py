@@ -16,4 +16,6 @@ import numpy as np
 
 
 def which_wire(logits):
-    ...
+    # a first try
+    y = logits(np.array([[3, 4, 5, 6]]), np.array([[3, 7, 8]]))
+    return "none" if np.isfinite(y).all() else "memory"
