@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from exercises.diagnosis import Comparison, Unlike, as_array, corner, narrowed
+from exercises.diagnosis import Comparison, Unlike, as_array, clue, corner, narrowed
 from exercises.function import Call, Function, Mistake
 from exercises.halves import Slip
 from exercises.observe import Halves, names_of, weights_of
@@ -157,6 +157,9 @@ def cause(
     function: Function, name: str, comparisons: list[Comparison], places: list[tuple[str, int]], hers: list[Outcome]
 ) -> str:
     """What is wrong with the value of this name, in words."""
+    finite = [one for one in comparisons if one.right or one.finite]
+    if not all(one.right for one in finite):
+        comparisons = finite  # NaN in some cases may hide what is wrong in all
     wrong = [one for one in comparisons if not one.right]
     best: tuple[int, str] | None = None
     for mistake in function.mistakes:
@@ -208,7 +211,7 @@ def raise_hers(function: Function, places: list[tuple[str, int]], error: Excepti
         for name, value in values.items()
         if isinstance(getattr(value, "data", value), np.ndarray) or isinstance(value, np.ndarray)
     )
-    raise Crashed(f"your code ends with an error, called with {shapes or place[0]}:") from error
+    raise Crashed(f"your code ends with an error, called with {shapes or place[0]}:{clue(error)}") from error
 
 
 def end_alike(one: Exception, other: Exception) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import math
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -55,6 +56,10 @@ class Comparison(NamedTuple):
         return self.is_like(self.truth)
 
     @property
+    def finite(self) -> bool:
+        return self.yours.dtype.kind != "f" or bool(np.isfinite(self.yours).all())
+
+    @property
     def error(self) -> float:
         return error(self.yours, self.truth)
 
@@ -100,6 +105,8 @@ def as_array(value: Any, truth: np.ndarray) -> np.ndarray:
     """The returned value as an array of the truth's kind of numbers; for floats, float64. Raises Unlike."""
     if value is None:
         raise Unlike("None: is the return missing?")
+    if isinstance(value, tuple) and any(callable(part) for part in value):
+        raise Unlike("a pair (y, backward), which a differentiable function has given: unpack it")
     if not isinstance(value, (np.ndarray, np.generic, bool, int, float, list, tuple)):
         raise Unlike(f"a {type(value).__name__}, and should be an array")
     try:
@@ -135,7 +142,7 @@ def causes(comparisons: list[Comparison], wrong: list[Comparison]) -> Iterator[s
     if wrong[0].truth.dtype.kind == "U":
         yield from other_texts(wrong[0])
     yield from wrong_shape(wrong)
-    yield from not_finite(wrong)
+    yield from not_finite(comparisons, wrong)
     if wrong[0].truth.dtype.kind == "f":
         yield from multiples(wrong)
     yield from parts(wrong)
@@ -202,11 +209,13 @@ def is_subsequence(some: Iterable[int], others: Iterable[int]) -> bool:
     return all(one in rest for one in some)
 
 
-def not_finite(wrong: list[Comparison]) -> Iterator[str]:
+def not_finite(comparisons: list[Comparison], wrong: list[Comparison]) -> Iterator[str]:
     for one in wrong:
-        if not np.isfinite(one.yours).all():
+        if not one.finite:
             worst = "nan" if np.isnan(one.yours).any() else "inf"
-            yield f"it holds {worst}: a division by 0, a logarithm of 0, or an exp that overflows"
+            some = list(dict.fromkeys(each.words for each in wrong))
+            here = f" for {'; '.join(some)}" if len(some) < len({each.words for each in comparisons}) else ""
+            yield f"it holds {worst}{here}: a division by 0, a logarithm of 0, or an exp that overflows"
 
 
 def multiples(wrong: list[Comparison]) -> Iterator[str]:
@@ -296,6 +305,32 @@ def close(wrong: list[Comparison]) -> Iterator[str]:
     worst = max(one.error for one in wrong)
     if worst < CLOSE:
         yield f"close, but {worst:.0e} off: computed in float32 somewhere, or with a small constant too many?"
+
+
+# An error -------------------------------------------------------------------------------------------------------------
+
+CLUES = {
+    r"SimpleNamespace|einstein sum subscripts string contains too many": (
+        "a weight has two arrays, data and grad: calculate with W.data"
+    ),
+    r"inhomogeneous shape|'tuple'|can't multiply sequence|tuple indices": (
+        "a tuple is used as an array. A differentiable function gives two things, y and backward; the backward of some "
+        "returns a tuple, too: unpack it"
+    ),
+    r"non-broadcastable output operand": (
+        "what is added by += has more axes than the array on its left: sum over those along which forward used one "
+        "and the same value"
+    ),
+    r"could not be broadcast together with shapes \((.*),\d+\) \(\1,?\)": (
+        "a sum, mean or maximum over the last axis lacks keepdims=True"
+    ),
+}
+"""What the text of an error contains -> what is often its cause."""
+
+
+def clue(error: Exception) -> str:
+    """A line about the cause of an error, if its text is a known one."""
+    return next((f"\n({cause})" for text, cause in CLUES.items() if re.search(text, str(error))), "")
 
 
 # A corner of both -----------------------------------------------------------------------------------------------------
