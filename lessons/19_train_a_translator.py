@@ -430,7 +430,7 @@ show(figure, "19_source",
 # </details>
 #
 # **Perplexity**, in the table, is $e^{\text{loss}}$, as in lesson 14: the number of equally probable pieces among which
-# the model hesitates. (`19_perplexity` computes it for a text in batches of different sizes.)
+# the model hesitates.
 #
 # ## The finished run
 #

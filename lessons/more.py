@@ -53,17 +53,15 @@ def bpe_encode(word, merges):
 # Lesson 21. A sentence is a list of words ---------------------------------------------------------
 
 
-def ngrams(words, n):
-    """{n-gram: how often it occurs}, where an n-gram is n words in a row (Papineni et al. 2002)."""
-    return Counter(zip(*(words[i:] for i in range(n))))
-
-
 def clipped_counts(hypothesis, reference):
     """n-grams matched, n = 1 to 4; n-grams written; words expected (Papineni et al. 2002)."""
-    written = [ngrams(hypothesis, n) for n in (1, 2, 3, 4)]
-    expected = [ngrams(reference, n) for n in (1, 2, 3, 4)]
-    matched = [ours & theirs for ours, theirs in zip(written, expected)]  # &: the smaller count
-    return np.array([*(each.total() for each in matched + written), len(reference)])  # (9,)
+    matched, written = [], []
+    for n in (1, 2, 3, 4):
+        ours = Counter(zip(*(hypothesis[i:] for i in range(n))))  # how often each n-gram occurs
+        theirs = Counter(zip(*(reference[i:] for i in range(n))))
+        matched.append((ours & theirs).total())  # &: the smaller count
+        written.append(ours.total())
+    return np.array([*matched, *written, len(reference)])  # (9,)
 
 
 def bleu_of_counts(counts):
@@ -120,20 +118,16 @@ def swiglu(x, W_gate, W_value, W_outer):
     return (gate_backward(dgate) + value_backward(dhidden * gate * s),)
 
 
-def rotate(x, angle):
-    """Rotate each (x_i, x_(i + k/2)) by angle_i; Su et al. 2021 pair x_(2i) and x_(2i + 1)."""
-    cos, sin = np.cos(angle).astype(x.dtype), np.sin(angle).astype(x.dtype)
-    a, b = np.split(x, 2, axis=-1)
-    return np.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
-
-
 @differentiable
 def rope(x):
-    """Rotate queries or keys x (b, t, h, k) by angles that grow with t (Su et al. 2021)."""
-    k = x.shape[-1]
+    """Rotate each (x_i, x_(i + k/2)) at position t by t / 10000^(2i / k) (Su et al. 2021)."""
+    k = x.shape[-1]  # Su et al. pair x_(2i) and x_(2i + 1)
     angle = np.arange(x.shape[1])[:, None, None] / 10000 ** (np.arange(0, k, 2) / k)  # (t, 1, k/2)
-    dy = yield rotate(x, angle)
-    return rotate(dy, -angle)
+    cos, sin = np.cos(angle).astype(x.dtype), np.sin(angle).astype(x.dtype)
+    a, b = np.split(x, 2, axis=-1)
+    dy = yield np.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
+    da, db = np.split(dy, 2, axis=-1)  # backward rotates by -angle
+    return np.concatenate([da * cos + db * sin, db * cos - da * sin], axis=-1)
 
 
 @differentiable

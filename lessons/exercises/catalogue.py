@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from exercises import layers, training, whole_model
+from exercises import additions, layers, training, whole_model
 from exercises.function import Function
 
 FUNCTIONS: dict[str, Function] = {
     function.name: function
-    for function in sorted((*layers.FUNCTIONS, *whole_model.FUNCTIONS, *training.FUNCTIONS), key=lambda one: one.lesson)
+    for function in sorted(
+        (*layers.FUNCTIONS, *whole_model.FUNCTIONS, *training.FUNCTIONS, *additions.FUNCTIONS),
+        key=lambda one: one.lesson,
+    )
 }
 """name -> function"""
 

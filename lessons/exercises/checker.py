@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from functools import cache
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from exercises.diagnosis import Comparison, Unlike, as_array, corner, narrowed
+from exercises.diagnosis import Comparison, Unlike, as_array, clue, corner, narrowed
 from exercises.function import Call, Function, Mistake
 from exercises.halves import Slip
 from exercises.observe import Halves, names_of, weights_of
@@ -119,10 +120,10 @@ def compared(
             yours = as_array(her.values[name], np.asarray(truth.values[name]))
         except Unlike as unlike:
             raise Wrong(f"{name} is {unlike}") from None
-        call = make(function, words, seed)
+        lengths, where = sizes(function, words, seed)
         yield Comparison(
             name, words, seed, yours, np.asarray(truth.values[name]), axes_of(function, name),
-            sizes(function, call), call.where, function.tolerance,
+            lengths, where, function.tolerance,
             {other: value for other, value in truth.values.items() if other != name},
         )  # fmt: skip
 
@@ -135,8 +136,13 @@ def axes_of(function: Function, name: str) -> str:
     return ""
 
 
-def sizes(function: Function, call: Call) -> dict[str, int]:
-    """The length of each axis, found on the arguments; an axis of length 1 may be one that is broadcast."""
+@cache
+def sizes(function: Function, words: str, seed: int) -> tuple[dict[str, int], dict[str, tuple[str, np.ndarray]]]:
+    """The length of each axis, found on the arguments of a case, and parts of its input.
+
+    An axis of length 1 may be one that is broadcast.
+    """
+    call = make(function, words, seed)
     values = names_of(function, call)
     found: dict[str, int] = {}
     arrays = {**values, **{name: W.data for name, W in weights_of(values).items()}}
@@ -144,17 +150,20 @@ def sizes(function: Function, call: Call) -> dict[str, int]:
         if name in arrays and np.ndim(arrays[name]) == len(axes):
             for letter, size in zip(axes, np.shape(arrays[name])):
                 found[letter] = max(size, found.get(letter, 1))
-    return found
+    return found, call.where
 
 
 def cause(
     function: Function, name: str, comparisons: list[Comparison], places: list[tuple[str, int]], hers: list[Outcome]
 ) -> str:
     """What is wrong with the value of this name, in words."""
+    finite = [one for one in comparisons if one.right or one.finite]
+    if not all(one.right for one in finite):
+        comparisons = finite  # NaN in some cases may hide what is wrong in all
     wrong = [one for one in comparisons if not one.right]
     best: tuple[int, str] | None = None
     for mistake in function.mistakes:
-        alike = likeness(function, mistake, name, wrong, places, hers)
+        alike = likeness(function, mistake, name, comparisons, places, hers)
         if alike and (best is None or alike > best[0]):
             best = (alike, mistake.why)
     return best[1] if best else narrowed(comparisons, wrong)
@@ -164,14 +173,14 @@ def likeness(
     function: Function,
     mistake: Mistake,
     name: str,
-    wrong: list[Comparison],
+    comparisons: list[Comparison],
     places: list[tuple[str, int]],
     hers: list[Outcome],
 ) -> int:
     """How many values a known mistake makes as the learner's function does; 0 if the one in question is another."""
     variant, alike = ours(function.file, function.name, mistake.edits), 0
     outcomes = {place: outcome(function, variant, *place) for place in places[: len(hers)]}
-    for one in wrong:
+    for one in comparisons:
         theirs = outcomes[one.words, one.seed].values
         if name not in theirs or not one.is_like(theirs[name]):
             return 0
@@ -192,7 +201,7 @@ def raise_hers(function: Function, places: list[tuple[str, int]], error: Excepti
     for mistake in function.mistakes:
         variant = ours(function.file, function.name, mistake.edits)
         *before, theirs = (outcome(function, variant, *place).error for place in places)
-        if not any(before) and type(theirs) is type(error) and str(theirs) == str(error):
+        if theirs and not any(before) and end_alike(theirs, error):
             raise Wrong(f"your code ends with an error: {mistake.why}", f"{type(error).__name__}: {error}")
     place = places[-1]
     call = make(function, *place)
@@ -202,7 +211,13 @@ def raise_hers(function: Function, places: list[tuple[str, int]], error: Excepti
         for name, value in values.items()
         if isinstance(getattr(value, "data", value), np.ndarray) or isinstance(value, np.ndarray)
     )
-    raise Crashed(f"your code ends with an error, called with {shapes or place[0]}:") from error
+    raise Crashed(f"your code ends with an error, called with {shapes or place[0]}:{clue(error)}") from error
+
+
+def end_alike(one: Exception, other: Exception) -> bool:
+    """Whether two errors say the same; `a += b` names one shape more than `a + b`."""
+    texts = sorted((str(one).rstrip(), str(other).rstrip()), key=len)
+    return type(one) is type(other) and (texts[0] == texts[1] or " shape" in texts[0] and texts[1].startswith(texts[0]))
 
 
 def details(comparisons: list[Comparison]) -> str:

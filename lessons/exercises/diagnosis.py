@@ -5,8 +5,10 @@ A cause is named only if it explains every case that is wrong.
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import math
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -54,6 +56,10 @@ class Comparison(NamedTuple):
         return self.is_like(self.truth)
 
     @property
+    def finite(self) -> bool:
+        return self.yours.dtype.kind != "f" or bool(np.isfinite(self.yours).all())
+
+    @property
     def error(self) -> float:
         return error(self.yours, self.truth)
 
@@ -99,6 +105,8 @@ def as_array(value: Any, truth: np.ndarray) -> np.ndarray:
     """The returned value as an array of the truth's kind of numbers; for floats, float64. Raises Unlike."""
     if value is None:
         raise Unlike("None: is the return missing?")
+    if isinstance(value, tuple) and any(callable(part) for part in value):
+        raise Unlike("a pair (y, backward), which a differentiable function has given: unpack it")
     if not isinstance(value, (np.ndarray, np.generic, bool, int, float, list, tuple)):
         raise Unlike(f"a {type(value).__name__}, and should be an array")
     try:
@@ -107,6 +115,8 @@ def as_array(value: Any, truth: np.ndarray) -> np.ndarray:
         raise Unlike("a list whose parts differ in length, and should be an array") from None
     if yours.size > LARGEST:
         raise Unlike(f"of shape {yours.shape}, expected {truth.shape}")
+    if truth.dtype.kind == yours.dtype.kind == "U":
+        return yours
     if yours.dtype.kind not in "biuf":
         raise Unlike(f"an array of {yours.dtype}, and should hold {truth.dtype}")
     if truth.dtype.kind == "f":
@@ -129,10 +139,10 @@ def narrowed(comparisons: list[Comparison], wrong: list[Comparison]) -> str:
 
 def causes(comparisons: list[Comparison], wrong: list[Comparison]) -> Iterator[str]:
     yield from swapped(wrong)
+    if wrong[0].truth.dtype.kind == "U":
+        yield from other_texts(wrong[0])
     yield from wrong_shape(wrong)
-    if wrong[0].truth.dtype.kind in "US":
-        yield "another text"
-    yield from not_finite(wrong)
+    yield from not_finite(comparisons, wrong)
     if wrong[0].truth.dtype.kind == "f":
         yield from multiples(wrong)
     yield from parts(wrong)
@@ -146,6 +156,18 @@ def swapped(wrong: list[Comparison]) -> Iterator[str]:
     for other in wrong[0].others:
         if all(other in one.others and one.is_like(one.others[other]) for one in wrong):
             yield f"this is {other}: the two are exchanged"
+
+
+def other_texts(one: Comparison) -> Iterator[str]:
+    """The first text that is another, missing, or too many."""
+    yours, truth = one.yours.ravel().tolist(), one.truth.ravel().tolist()
+    for kind, i, _, j, _ in difflib.SequenceMatcher(None, yours, truth, autojunk=False).get_opcodes():
+        if kind == "insert":
+            yield f"{truth[j]!r} is missing"
+        elif kind == "delete":
+            yield f"{yours[i]!r} is too many"
+        elif kind == "replace":
+            yield f"{yours[i]!r} stands where {truth[j]!r} should"
 
 
 def wrong_shape(wrong: list[Comparison]) -> Iterator[str]:
@@ -187,11 +209,13 @@ def is_subsequence(some: Iterable[int], others: Iterable[int]) -> bool:
     return all(one in rest for one in some)
 
 
-def not_finite(wrong: list[Comparison]) -> Iterator[str]:
+def not_finite(comparisons: list[Comparison], wrong: list[Comparison]) -> Iterator[str]:
     for one in wrong:
-        if not np.isfinite(one.yours).all():
+        if not one.finite:
             worst = "nan" if np.isnan(one.yours).any() else "inf"
-            yield f"it holds {worst}: a division by 0, a logarithm of 0, or an exp that overflows"
+            some = list(dict.fromkeys(each.words for each in wrong))
+            here = f" for {'; '.join(some)}" if len(some) < len({each.words for each in comparisons}) else ""
+            yield f"it holds {worst}{here}: a division by 0, a logarithm of 0, or an exp that overflows"
 
 
 def multiples(wrong: list[Comparison]) -> Iterator[str]:
@@ -283,6 +307,32 @@ def close(wrong: list[Comparison]) -> Iterator[str]:
         yield f"close, but {worst:.0e} off: computed in float32 somewhere, or with a small constant too many?"
 
 
+# An error -------------------------------------------------------------------------------------------------------------
+
+CLUES = {
+    r"SimpleNamespace|einstein sum subscripts string contains too many": (
+        "a weight has two arrays, data and grad: calculate with W.data"
+    ),
+    r"inhomogeneous shape|'tuple'|can't multiply sequence|tuple indices": (
+        "a tuple is used as an array. A differentiable function gives two things, y and backward; the backward of some "
+        "returns a tuple, too: unpack it"
+    ),
+    r"non-broadcastable output operand": (
+        "what is added by += has more axes than the array on its left: sum over those along which forward used one "
+        "and the same value"
+    ),
+    r"could not be broadcast together with shapes \((.*),\d+\) \(\1,?\)": (
+        "a sum, mean or maximum over the last axis lacks keepdims=True"
+    ),
+}
+"""What the text of an error contains -> what is often its cause."""
+
+
+def clue(error: Exception) -> str:
+    """A line about the cause of an error, if its text is a known one."""
+    return next((f"\n({cause})" for text, cause in CLUES.items() if re.search(text, str(error))), "")
+
+
 # A corner of both -----------------------------------------------------------------------------------------------------
 
 CORNER = 3
@@ -291,15 +341,16 @@ CORNER = 3
 def corner(one: Comparison) -> str:
     """Three rows and columns of yours and of the truth, around the largest difference if the shapes agree.
 
-    Two lists of different lengths are shown whole.
+    Two lists of different lengths or of texts are shown whole.
     """
-    if one.yours.ndim == one.truth.ndim == 1 and len(one.yours) != len(one.truth):
+    is_text = one.truth.dtype.kind == "U"
+    if one.yours.ndim == one.truth.ndim == 1 and (is_text or len(one.yours) != len(one.truth)):
         return "\n".join(
             f"  {whose}   {' '.join(figure(number).strip() for number in array)}"
             for whose, array in (("yours", one.yours), ("truth", one.truth))
         )
     place = [0] * one.truth.ndim
-    if one.yours.shape == one.truth.shape and one.truth.size:
+    if one.yours.shape == one.truth.shape and one.truth.size and not is_text:
         differences = np.abs(one.yours.astype(float) - one.truth.astype(float))
         worst = np.unravel_index(np.nan_to_num(differences, nan=np.inf).argmax(), differences.shape)
         place = [int(index) for index in worst]
@@ -331,4 +382,6 @@ def block(array: np.ndarray, place: list[int]) -> tuple[list[str], str]:
 
 
 def figure(number: Any) -> str:
+    if isinstance(number, str):
+        return repr(str(number))
     return f"{number:10.4g}" if isinstance(number, np.floating) else f"{number!s:>6}"

@@ -14,6 +14,7 @@ LETTERS = {
     "t": "position",
     "s": "position seen",
     "h": "head",
+    "g": "head of K and V",
     "v": "word of the vocabulary",
     "n": "prediction",
     "d": "element of d_model",
@@ -77,7 +78,7 @@ class Function:
     cases     words -> arguments; all sizes differ in the first, and at least one is degenerate
     observe   calls it and tells what came out (`observe.py`)
     hints     two: the rule in words, the formula or the lines
-    mistakes  four to eight that are often made
+    mistakes  four to ten that are often made
     file      the module that holds it
     """
 

@@ -75,6 +75,14 @@ LINEAR = Function(
             ('einsum(f"{of_x},{of_y}->{of_W}", x, dy)', 'einsum(f"{of_x},{of_y}->{of_W}", x, dy) / len(x)'),
         ),
         Mistake(
+            "it is divided by b t, the number of rows; W is used in each of them, so its gradients add up and are not "
+            "averaged",
+            (
+                'einsum(f"{of_x},{of_y}->{of_W}", x, dy)',
+                'einsum(f"{of_x},{of_y}->{of_W}", x, dy) / (x.shape[0] * x.shape[1])',
+            ),
+        ),
+        Mistake(
             "dW is right for matrices, but with heads x, W or dy has one axis more: take the axes from `letters`",
             ('einsum(f"{of_x},{of_y}->{of_W}", x, dy)', "x.reshape(-1, x.shape[-1]).T @ dy.reshape(-1, dy.shape[-1])"),
         ),
@@ -125,7 +133,7 @@ SOFTMAX = Function(
         "one sentence, one head, one word": to_softmax(1, 1, 1, 3),
         "padding": to_softmax(3, 2, 4, 5, PADDED, "padding"),
         "no later words": to_softmax(2, 1, 4, 4, LATER, "a later word"),
-        "scores of size 1000": to_softmax(3, 2, 3, 5, PADDED, "padding", size=1000.0),
+        "scores of size 1000": to_softmax(3, 2, 3, 5, size=1000.0),
     },
     observe=Halves("dscores", y="p"),
     hints=(
@@ -138,6 +146,10 @@ SOFTMAX = Function(
         Mistake(
             "exp overflows where scores are large: subtract the largest of each row first, p stays the same",
             (OURS_FORWARD, "e = np.exp(np.where(mask, scores, -np.inf))\n    p = e / total(e)"),
+        ),
+        Mistake(
+            "it is divided by the sum of everything; each row, the last axis, has a sum of its own (keepdims=True)",
+            (OURS_FORWARD, "e = np.exp(np.where(mask, scores - scores.max(), -np.inf))\n    p = e / e.sum()"),
         ),
         Mistake(
             "it is normalized over the positions t that look; each t shares out a sum of 1 over the positions s that "
@@ -168,6 +180,10 @@ SOFTMAX = Function(
             "it is p (1 - p) dp, as if each p depended on its own score alone; through the sum below the fraction a "
             "score changes all p of its row",
             ("return p * (dp - total(p * dp))", "return p * (1 - p) * dp"),
+        ),
+        Mistake(
+            "the factor p is missing: dscores is p times (dp - sum(p dp))",
+            ("return p * (dp - total(p * dp))", "return dp - total(p * dp)"),
         ),
         Mistake(
             "the mean of dp is subtracted, in which all positions count alike; each counts with its p: sum(p dp)",
@@ -241,9 +257,23 @@ ATTENTION = Function(
             ),
         ),
         Mistake(
-            "it is made of dscores; forward multiplies V by the weights, so dV is weights^T dy",
-            ('    dV = einsum("bhts,bthk->bshk", weights, dheads)\n', ""),
-            ("\n    return einsum", "\n    dV = einsum('bhts,bthk->bshk', dscores, dheads)\n    return einsum"),
+            "heads are compared with heads: @ multiplies the last two axes, so bring the heads before the positions "
+            "first, by swapaxes(1, 2), or name the axes in einsum",
+            ('einsum("bthk,bshk->bhts", Q, K)', "(Q @ K.swapaxes(-1, -2))"),
+        ),
+        Mistake(
+            "a reshape mixes heads and positions: it keeps the order of the numbers. To bring the heads before the "
+            "positions, swap the two axes",
+            (
+                "    scale =",
+                "    shape = Q.shape\n"
+                "    Q, K, V = (a.reshape(len(a), a.shape[2], a.shape[1], -1).swapaxes(1, 2) for a in (Q, K, V))\n"
+                "    scale =",
+            ),
+            (
+                'yield einsum("bhts,bshk->bthk", weights, V)',
+                'yield einsum("bhts,bshk->bhtk", weights, V).reshape(shape)',
+            ),
         ),
     ),
 )
@@ -304,7 +334,7 @@ MULTI_HEAD_ATTENTION = Function(
             ('"bsd,dhk->bshk", memory, W_V', '"bsd,dhk->bshk", x, W_V'),
         ),
         Mistake(
-            "x and memory are exchanged: queries are made from x, keys and values from memory",
+            "x and memory are exchanged, or Q and K: x asks, so Q is made from x; K and V are made from memory",
             ('"btd,dhk->bthk", x, W_Q', '"btd,dhk->bthk", memory, W_Q'),
             ('"bsd,dhk->bshk", memory, W_K', '"bsd,dhk->bshk", x, W_K'),
             ('"bsd,dhk->bshk", memory, W_V', '"bsd,dhk->bshk", x, W_V'),
@@ -324,6 +354,10 @@ MULTI_HEAD_ATTENTION = Function(
             "dy meets attention before W_O: forward ends with W_O, so backward begins with it, by the backward of that "
             "product",
             ("heads_backward(y_backward(dy))", "heads_backward(dy)"),
+        ),
+        Mistake(
+            "dK goes back through W_V, and dV through W_K: backward of attention returns dQ, dK, dV, in this order",
+            ("dQ, dK, dV = heads", "dQ, dV, dK = heads"),
         ),
         Mistake(
             "this is the share of the keys alone; memory makes keys and values, so the gradients of both add up",
@@ -351,8 +385,13 @@ def words(ids: list[list[int]], v: int, d: int, P_drop: float = 0.0) -> Case:
     def case(random, file):
         array = np.array(ids)
         times = np.bincount(array.ravel(), minlength=v)
-        where = {"a word that comes more than once": ("v", times > 1), "a word that does not come": ("v", times == 0)}
-        return Call(array, weight(random, v, d), P_drop, where=where | {"padding": ("bt", array == 0)})
+        where = {
+            "padding": ("bt", array == 0),
+            "the row of PAD": ("v", np.arange(v) == 0),
+            "the row of a word that comes more than once": ("v", times > 1),
+            "the row of a word that does not come": ("v", times == 0),
+        }
+        return Call(array, weight(random, v, d), P_drop, where=where)
 
     return case
 
@@ -381,9 +420,8 @@ EMBED = Function(
             ("x = E.data[ids] * d_model**0.5", "x = E.data[ids]"),
         ),
         Mistake(
-            "the vectors of words are multiplied by the root of the number of words; it is sqrt(d_model), the length "
-            "of a vector",
-            ("x = E.data[ids] * d_model**0.5", "x = E.data[ids] * len(E.data) ** 0.5"),
+            "the vectors of words are multiplied by d_model, not by its square root",
+            ("x = E.data[ids] * d_model**0.5", "x = E.data[ids] * d_model"),
         ),
         Mistake(
             "the encoding of positions is multiplied by sqrt(d_model), too; only the vectors of words are",
@@ -395,9 +433,20 @@ EMBED = Function(
             ("    x += positional_encoding(t, d_model)\n", ""),
         ),
         Mistake(
-            "dropout is for the words alone; it comes after the encoding of positions has been added",
+            "dropout is applied to the words alone; apply it after the encoding of positions has been added",
             ("    x += positional_encoding(t, d_model)\n", ""),
             ("yield keep * x", "yield keep * x + positional_encoding(t, d_model)"),
+        ),
+        Mistake(
+            "padding is left out; here PAD is a word like any other, with a vector of its own. The mask of attention "
+            "hides it",
+            ("x = E.data[ids] * d_model**0.5", "x = E.data[ids] * d_model**0.5 * (ids != PAD)[..., None]"),
+            ("keep * dy * d_model**0.5)", "keep * dy * d_model**0.5 * (ids != PAD)[..., None])"),
+        ),
+        Mistake(
+            "`dropout` does not return x after dropout, but what to multiply it with: multiply, and keep it for the "
+            "way back",
+            ("yield keep * x", "yield keep"),
         ),
         Mistake(
             "of a word that comes more than once only one place counts: `E.grad[ids] += ...` writes each row once, "
@@ -462,10 +511,9 @@ POSITIONAL_ENCODING = Function(
             ("[np.sin(angle), np.cos(angle)]", "[np.sin(angle[:, ::2]), np.cos(angle[:, 1::2])]"),
         ),
         Mistake(
-            "column c has the exponent 2c / d_model; i numbers the pairs, so columns 2i and 2i + 1 have the exponent "
-            "2i / d_model",
-            ("np.arange(0, d_model, 2) / d_model", "2 * np.arange(d_model) / d_model"),
-            ("[np.sin(angle), np.cos(angle)]", "[np.sin(angle[:, ::2]), np.cos(angle[:, 1::2])]"),
+            "the exponent is twice too large: for an even column c it is c / d_model, because c = 2i, and the same for "
+            "the column after it",
+            ("np.arange(0, d_model, 2) / d_model", "2 * np.arange(0, d_model, 2) / d_model"),
         ),
         Mistake(
             "the position is multiplied by 10000^(2i / d_model) and should be divided by it",
@@ -520,9 +568,12 @@ FEED_FORWARD = Function(
             "b_1 is added after max(0, ...) and belongs inside: max(0, x W_1 + b_1)",
             ("np.maximum(0, hidden + b_1.data)", "np.maximum(0, hidden) + b_1.data"),
         ),
+        Mistake("b_1 is not added", ("hidden + b_1.data", "hidden")),
+        Mistake("b_2 is not added", ("y + b_2.data", "y")),
+        Mistake("b_1 and b_2 are not added", ("hidden + b_1.data", "hidden"), ("y + b_2.data", "y")),
         Mistake(
-            "there is a max(0, ...) at the end, too; y may be negative",
-            ("yield y + b_2.data", "yield np.maximum(0, y + b_2.data)"),
+            "the gradient is let through where x W_1 > 0; what max(0, ...) has seen is x W_1 + b_1",
+            ("(active > 0)", "(hidden > 0)"),
         ),
         Mistake(
             "max(0, ...) is left out on the way back: where a hidden unit is 0, its gradient is 0",
@@ -546,11 +597,6 @@ FEED_FORWARD = Function(
                 "dactive = y_backward(dy)\n    dhidden = dactive * (active > 0)",
             ),
             ("b_1.grad += dhidden.sum", "b_1.grad += dactive.sum"),
-        ),
-        Mistake(
-            "the gradient of b_2 is summed over the sentences alone; b_2 is added at every position, too, so sum over "
-            "b and t",
-            ("b_2.grad += dy.sum(axis=(0, 1))", "b_2.grad += dy.sum(axis=0)"),
         ),
     ),
 )
@@ -604,7 +650,14 @@ LAYER_NORM = Function(
             "1e-6 is added to the standard deviation; it belongs under the root, added to the variance",
             ("np.sqrt(mean((x - mean(x)) ** 2) + 1e-6)", "np.sqrt(mean((x - mean(x)) ** 2)) + 1e-6"),
         ),
-        Mistake("the number under the root is 1e-5 and should be 1e-6", ("1e-6", "1e-5")),
+        Mistake(
+            "1e-6 is missing under the root, added to the variance: without it equal numbers lead to 0 / 0",
+            ("np.sqrt(mean((x - mean(x)) ** 2) + 1e-6)", "np.sqrt(mean((x - mean(x)) ** 2))"),
+        ),
+        Mistake(
+            "it is divided by the variance; divide by the standard deviation, the square root of it",
+            ("np.sqrt(mean((x - mean(x)) ** 2) + 1e-6)", "mean((x - mean(x)) ** 2) + 1e-6"),
+        ),
         Mistake(
             "mean and variance are taken over all positions together; each position has its own, over the last axis",
             (OURS_NORMED, "sigma = np.sqrt(x.var() + 1e-6)\n    n = (x - x.mean()) / sigma"),
@@ -619,12 +672,15 @@ LAYER_NORM = Function(
             (OURS_DX, "return (dn - mean(dn)) / sigma"),
         ),
         Mistake(
+            "sums are subtracted where means should be: mean(dn) and mean(dn n) are sums divided by d",
+            (OURS_DX, "return (dn - total(dn) - n * total(dn * n)) / sigma"),
+        ),
+        Mistake(
             "gamma multiplies at the end; forward multiplies n by it, so dy is multiplied by it before the means are "
             "taken",
             ("dn = dy * gamma.data", "dn = dy"),
             (OURS_DX, "return gamma.data * (dn - mean(dn) - n * mean(dn * n)) / sigma"),
         ),
-        Mistake("gamma is missing: dn = gamma dy", ("dn = dy * gamma.data", "dn = dy")),
         Mistake(
             "it is made of x; gamma multiplies n, the normalized x, so its gradient is the sum of dy n",
             ("gamma.grad += (dy * n)", "gamma.grad += (dy * x)"),
@@ -638,7 +694,7 @@ def around_attention(random: np.random.Generator, file) -> Call:
     b, t, s, d, h, k = 3, 4, 5, 7, 2, 6
     x, memory, mask = random.normal(size=(b, t, d)), random.normal(size=(b, s, d)), np.ones((b, 1, 1, s), dtype=bool)
     return Call(
-        0.3, file.multi_head_attention, x, memory, mask, **gamma_and_beta(random, d), **projections(random, d, h, k),
+        0.0, file.multi_head_attention, x, memory, mask, **gamma_and_beta(random, d), **projections(random, d, h, k),
         named={"memory": memory}, returns=("dx", "dmemory"),
     )  # fmt: skip
 
@@ -648,7 +704,7 @@ def around_self_attention(random: np.random.Generator, file) -> Call:
     x = random.normal(size=(2, 4, 6))
     memory = x.copy()
     return Call(
-        0.0, file.multi_head_attention, x, memory, ~LATER, **gamma_and_beta(random, 6), **projections(random, 6, 2, 3),
+        0.3, file.multi_head_attention, x, memory, ~LATER, **gamma_and_beta(random, 6), **projections(random, 6, 2, 3),
         named={"memory": memory}, returns=("dx", "dmemory"),
     )  # fmt: skip
 
@@ -673,10 +729,10 @@ ADD_AND_NORM = Function(
     note="sublayer(x, *others, **weights) gives y and a backward, which returns a tuple: (dx,), or (dx, dmemory) if "
     "others is memory, mask; return such a tuple",
     cases={
-        "attention to another sentence, dropout": around_attention,
+        "attention to another sentence": around_attention,
         "one sentence of one word, feed-forward": around_feed_forward(1, 1, 4, 3, P_drop=0.0),
         "feed-forward, dropout": around_feed_forward(2, 3, 4, 5, P_drop=0.3),
-        "attention to itself": around_self_attention,
+        "attention to itself, dropout": around_self_attention,
     },
     observe=Halves(("dx",)),
     hints=(
@@ -706,13 +762,22 @@ ADD_AND_NORM = Function(
             ("layer_norm(x + keep * update,", "layer_norm(keep * update,"),
         ),
         Mistake(
-            "dropout is for the sum; only what the sub-layer returns is dropped, x is added whole",
+            "dropout is applied to the sum; apply it to what the sub-layer returns, and add x whole",
             ("layer_norm(x + keep * update,", "layer_norm(keep * (x + update),"),
+        ),
+        Mistake(
+            "`dropout` does not return its argument after dropout, but what to multiply it with: multiply, and keep it "
+            "for the way back",
+            ("layer_norm(x + keep * update,", "layer_norm(x + keep,"),
         ),
         Mistake(
             "backward of the sub-layer returns a tuple, of which dx is the first: unpack it before you add",
             ("dx, *dothers = sublayer_backward(keep * dsum)", "dx = sublayer_backward(keep * dsum)"),
             ("return dsum + dx, *dothers", "return (dsum + dx,)"),
+        ),
+        Mistake(
+            "dothers is returned as a list inside the tuple: unpack it with *, as it was taken apart",
+            ("return dsum + dx, *dothers", "return dsum + dx, dothers"),
         ),
         Mistake(
             "the direct way is missing: x is added to what the sub-layer returns, so dsum is added to its dx",

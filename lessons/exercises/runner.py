@@ -28,7 +28,7 @@ from exercises.catalogue import FILES, FUNCTIONS
 from exercises.checker import Crashed, Verdict, check
 from exercises.halves import Slip
 from exercises.hunts import HUNTS, Hunt
-from exercises.source import Hers, merged, ours
+from exercises.source import Hers, merged
 from exercises.supervisor import FILE, MEMORY, VERDICTS
 
 FRAMES = 4
@@ -84,16 +84,12 @@ def judge(name: str, directory: Path) -> Verdict:
 
 
 def verdict_on_hunt(hunt: Hunt, directory: Path) -> Verdict:
-    module = ours("transformer")
-    path = directory / "hunts" / f"{hunt.name}.py"
-    hers = Hers(path, ())
-    with np.errstate():
-        exec(hers.code(()), vars(module))
-    answer = getattr(module, hunt.function, None)
-    if not callable(answer):
-        return Verdict("not yet", f"{path.name} defines no function {hunt.function}")
+    hers = Hers(directory / "hunts" / f"{hunt.name}.py", [hunt.function])
+    if hers.missing:
+        return Verdict("not yet", f"hunts/{hunt.name}.py defines no function {hunt.function}")
+    module = merged("transformer", {"transformer": hers}, [hunt.function])
     with np.errstate(all="ignore"):
-        complaint = hunt.complaint(answer, module)
+        complaint = hunt.complaint(getattr(module, hunt.function), module)
     return Verdict("not yet", complaint, complaint) if complaint else Verdict("passed", "solved")
 
 

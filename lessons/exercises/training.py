@@ -48,6 +48,11 @@ SEVERAL_MOVED = "several numbers are moved at once: put each one back before the
 ONE_SIDED = "each number is moved in one direction only: the difference needs loss(w + step) and loss(w - step)"
 DROPOUT_CHANGES = "dropout differs from call to call: set rng back to the same state before each"
 BAD_STEP = "the step is too large or too small for a difference of losses: take 1e-5"
+REFUSED = (
+    "right gradients are refused, though each number is moved as it should be: is the difference divided by 2 "
+    "step, and "
+    "compared with the gradient of the same number?"
+)
 NOT_PUT_BACK = "the weights are not put back: each number should be what it was before"
 NO_PADDING = "no sentence is padded, and mistakes of the masks stay hidden: let source and target hold PAD"
 NOTHING_NOTICED = "no wrong gradient is noticed: end with an assert that the worst error is small"
@@ -56,6 +61,7 @@ WRONG_GRADIENTS: dict[str, Callable[[dict], Any]] = {
     "one of the weights, E, lacks a part of it": lambda g: g.update(E=g["E of the source"]),
     "it is 1 % too large": lambda g: g.update(W=1.01 * g["W"]),
     "one number of it is too large": lambda g: g["W"].__setitem__((-1, -1), g["W"][-1, -1] + 0.01 * abs(g["W"]).max()),
+    "two numbers of it are exchanged: compare number by number": lambda g: g.update(W=g["W"][::-1, ::-1]),
     "the factor gamma is left out, which shows only where gamma is not 1: add random numbers to the weights": (
         lambda g: g.update(W=g["W without gamma"])
     ),
@@ -143,10 +149,8 @@ def observe_check(module: ModuleType, function: Function, call: Call, seed: int)
 
     right = Loss(module)
     if error := run(right):
-        if reason := right.reason():
-            raise Slip(reason)
         if isinstance(error, AssertionError | SystemExit):
-            raise Slip(f"it refuses right gradients: {error}")
+            raise Slip(right.reason() or REFUSED)
         raise error
     yield "right gradients pass", True
     require(right.weights, NO_LOSS)
@@ -167,13 +171,16 @@ CHECK = Function(
     cases={"a small model": lambda random, file: Call()},
     observe=observe_check,
     hints=(
-        "Make a small model in float64 and a few padded sentences. One backward gives all gradients. Then move each number "
-        "of each weight by a small step up and down, take the loss each time, and put the number back. Dropout must be the "
+        "Make a small model in float64 and a few padded sentences. One backward gives all gradients. Then move "
+        "each number "
+        "of each weight by a small step up and down, take the loss each time, and put the number back. Dropout "
+        "must be the "
         "same in every call, so give rng the same state before each.",
         "numeric = (loss(w + step) - loss(w - step)) / (2 step); the error of a weight is max|numeric - grad| / "
         "max|numeric|; assert max(errors) < 1e-6.",
     ),
     mistakes=(
+        Mistake(REFUSED, ("loss()[0] / (2 * change)", "loss()[0] / change")),
         Mistake(NOTHING_NOTICED, ("assert max(errors) < 1e-6", "assert max(errors) > 0")),
         Mistake(ONE_SIDED, ("for change in (step, -step):", "for change in (step,):")),
         Mistake(SEVERAL_MOVED, ("            w.data[i] = number\n", "")),
@@ -183,17 +190,15 @@ CHECK = Function(
         Mistake(NO_BACKWARD, ("loss()[1](1.0)", "loss()")),
         Mistake(MANY_BACKWARDS, ("loss()[1](1.0)  #", "loss()[1](1.0), loss()[1](1.0)  #")),
         Mistake(NO_PADDING, ("[8, 4, EOS, PAD, PAD]", "[8, 4, 5, 7, EOS]")),
-        Mistake(
-            UNNOTICED + list(WRONG_GRADIENTS)[0],
-            ("max(errors) < 1e-6", "errors[1] < 1e-6"),
-        ),
+        Mistake(UNNOTICED + list(WRONG_GRADIENTS)[0], ("max(errors) < 1e-6", "errors[1] < 1e-6")),
         Mistake(UNNOTICED + list(WRONG_GRADIENTS)[1], ("max(errors) < 1e-6", "max(errors) < 0.02")),
         Mistake(UNNOTICED + list(WRONG_GRADIENTS)[2], ("abs(numeric - w.grad).max()", "(numeric - w.grad).max()")),
         Mistake(
-            UNNOTICED + list(WRONG_GRADIENTS)[3], ("w.data += 0.3 * rng.standard_normal(w.data.shape)", "pass")
+            UNNOTICED + list(WRONG_GRADIENTS)[3], ("abs(numeric - w.grad).max()", "abs(numeric.sum() - w.grad.sum())")
         ),
+        Mistake(UNNOTICED + list(WRONG_GRADIENTS)[4], ("w.data += 0.3 * rng.standard_normal(w.data.shape)", "pass")),
     ),
-)  # fmt: skip
+)
 
 # adam -----------------------------------------------------------------------------------------------------------------
 
@@ -249,10 +254,12 @@ ADAM = Function(
     },
     observe=observe_adam,
     hints=(
-        "m is a running mean of the gradients, v one of their squares. Both began at 0, so both are corrected for that. The "
+        "m is a running mean of the gradients, v one of their squares. Both began at 0, so both are corrected for "
+        "that. The "
         "rate grows with the step until warmup_steps, then falls as 1 / sqrt(step). At the end all gradients become 0.",
         "lrate = d_model^-0.5 min(step^-0.5, step warmup_steps^-1.5);  m = beta_1 m + (1 - beta_1) grad;  "
-        "v = beta_2 v + (1 - beta_2) grad^2;  w = w - lrate (m / (1 - beta_1^step)) / (sqrt(v / (1 - beta_2^step)) + epsilon)",
+        "v = beta_2 v + (1 - beta_2) grad^2;  w = w - lrate (m / (1 - beta_1^step)) / (sqrt(v / (1 - beta_2^step)) "
+        "+ epsilon)",
     ),
     mistakes=(
         Mistake(
@@ -265,13 +272,22 @@ ADAM = Function(
             "steps are counted from 0: step is 1 in the first call, and need not be changed",
             ("    lrate =", "    step -= 1\n    lrate ="),
         ),
-        Mistake("the correction is that of step 1 in every step: it has beta^step",
-                ("lrate * (1 - beta_2**step) ** 0.5 / (1 - beta_1**step)", "lrate * (1 - beta_2) ** 0.5 / (1 - beta_1)")),
-        Mistake("epsilon stands inside the root; it is added to the root of v", ("np.sqrt(w.v) + epsilon", "np.sqrt(w.v + epsilon)")),
-        Mistake("epsilon is missing, and a word that does not occur has 0 / 0", ("np.sqrt(w.v) + epsilon", "np.sqrt(w.v)")),
+        Mistake(
+            "the correction is that of step 1 in every step: it has beta^step",
+            ("lrate * (1 - beta_2**step) ** 0.5 / (1 - beta_1**step)", "lrate * (1 - beta_2) ** 0.5 / (1 - beta_1)"),
+        ),
+        Mistake(
+            "epsilon stands inside the root; it is added to the root of v",
+            ("np.sqrt(w.v) + epsilon", "np.sqrt(w.v + epsilon)"),
+        ),
+        Mistake(
+            "epsilon is missing, and a word that does not occur has 0 / 0", ("np.sqrt(w.v) + epsilon", "np.sqrt(w.v)")
+        ),
         Mistake("the root of v is missing", ("np.sqrt(w.v)", "w.v")),
-        Mistake("the larger of the two rates is taken; the rate is the smaller one", ("* min(", "* max(")),
-        Mistake("there is no warm-up: the rate grows until warmup_steps", ("min(step**-0.5, step * warmup_steps**-1.5)", "step**-0.5")),
+        Mistake(
+            "there is no warm-up: the rate grows until warmup_steps",
+            ("min(step**-0.5, step * warmup_steps**-1.5)", "step**-0.5"),
+        ),
         Mistake(
             "the rate never falls: after warmup_steps it is d_model^-0.5 step^-0.5",
             ("min(step**-0.5, step * warmup_steps**-1.5)", "min(warmup_steps**-0.5, step * warmup_steps**-1.5)"),
@@ -279,19 +295,35 @@ ADAM = Function(
         Mistake("the factor d_model^-0.5 is missing in the rate", ("model.E.data.shape[1] ** -0.5 * ", "")),
         Mistake("the first axis of E is taken for d_model; it is V", ("E.data.shape[1]", "E.data.shape[0]")),
         Mistake("v is a running mean of gradients; it is one of their squares", ("w.grad**2 - w.v", "w.grad - w.v")),
-        Mistake("beta_1 and 1 - beta_1 are exchanged: m keeps beta_1 of itself", ("w.m += (1 - beta_1)", "w.m += beta_1")),
-        Mistake("it goes along the gradient; the loss falls against it", ("w.data -=", "w.data +=")),
+        Mistake(
+            "beta_1 and 1 - beta_1 are exchanged: m keeps beta_1 of itself", ("w.m += (1 - beta_1)", "w.m += beta_1")
+        ),
+        Mistake(
+            "the corrected mean is kept; keep w.m and w.v as they are, and correct them only for this step",
+            (
+                "w.data -= size * w.m",
+                "w.m /= 1 - beta_1**step\n        w.v /= 1 - beta_2**step\n        w.data -= lrate * w.m",
+            ),
+        ),
+        Mistake(
+            "it stays 0: keep the running mean in w.m, and set the gradient to 0 at the end of the step",
+            ("        w.m +=", "        w.grad[...] = 0\n        w.m +="),
+        ),
         Mistake(NOT_CLEARED, ("w.grad[...] = 0", "pass")),
         Mistake(WIDENED, ("w.data -= size * w.m", "w.data = w.data - np.float64(size) * w.m")),
     ),
     tolerance=1e-4,
-)  # fmt: skip
+)
 
 # batches --------------------------------------------------------------------------------------------------------------
 
 NO_GENERATOR = "it should be a generator, which yields one batch after the other"
 TWO_ARRAYS = "a batch should be two arrays of ids with two axes, source and target"
 TRANSPOSED = "the axes are exchanged: a row is a sentence, padding stands at its end"
+CUT_OFF = "sentences are cut off: the longest one of a batch stays whole, and the others are padded to its length"
+NOT_PADDED = "the sentences of a batch differ in length: pad them before they become one array"
+EXCHANGED = "source and target are exchanged: a batch is [source, target]"
+IN_FRONT = "padding stands in front of a sentence; it stands behind"
 ENDS = "it ends after one epoch; training goes on, so begin again without end"
 PAIRS_TORN = "a source stands beside a target that is not its own: shuffle and sort pairs, not each side by itself"
 NOT_ONCE = "an epoch does not hold each pair exactly once; the last batch, which may be smaller, belongs to it, too"
@@ -356,6 +388,9 @@ def require_pairs(found: list[tuple], expected: list[tuple]) -> None:
     sides: list[set] = [{pair[side] for pair in expected} for side in (0, 1)]
     for pair in found:
         for ids, side in zip(pair, sides):
+            require(ids not in sides[0] | sides[1] or ids in side, EXCHANGED)
+            require(ids in side or ids[:1] != (PAD,), IN_FRONT)
+            require(ids in side or not any(whole[: len(ids)] == ids for whole in side), CUT_OFF)
             require(ids in side, f"{list(ids)} is no sentence of pairs: behind its ids only PAD may stand")
         require(pair in expected, PAIRS_TORN)
     require(found == expected, NOT_ONCE)
@@ -374,7 +409,10 @@ def corpus_of(n: int, size: int) -> Callable:
 BATCHES = Function(
     name="batches",
     lesson="18",
-    note="pairs: (ids of the source, ids of the target); yields [source, target], arrays (b, s) and (b, t), without end",
+    note=(
+        "pairs: (ids of the source, ids of the target); yields [source, target], arrays (b, s) and (b, t), without "
+        "end"
+    ),
     cases={
         "41 pairs in batches of 4": corpus_of(41, 4),
         "fewer pairs than a batch": corpus_of(3, 5),
@@ -382,41 +420,65 @@ BATCHES = Function(
     },
     observe=observe_batches,
     hints=(
-        "An epoch: shuffle the pairs, sort them by length (pairs of one length stay shuffled), cut the list into pieces of "
+        "An epoch: shuffle the pairs, sort them by length (pairs of one length stay shuffled), cut the list into "
+        "pieces of "
         "`size`, and take the pieces in random order. Then the next epoch, without end. Each piece becomes two arrays, "
         "padded to its own longest sentence.",
-        "rng.shuffle(pairs); pairs.sort(key=...); for i in rng.permutation(range(0, len(pairs), size)): pairs[i : i + size]; "
+        "rng.shuffle(pairs); pairs.sort(key=...); for i in rng.permutation(range(0, len(pairs), size)): pairs[i : "
+        "i + size]; "
         "zip_longest(*side, fillvalue=PAD) gives columns.",
     ),
     mistakes=(
         Mistake(ENDS, ("while True:", "for _ in range(1):")),
-        Mistake(NOT_ONCE, ("range(0, len(pairs), size)", "range(0, len(pairs) - size + 1, size)"),
-                ("    while True:", "    size = min(size, len(pairs))\n    while True:")),
+        Mistake(
+            NOT_ONCE,
+            ("range(0, len(pairs), size)", "range(0, len(pairs) - size + 1, size)"),
+            ("    while True:", "    size = min(size, len(pairs))\n    while True:"),
+        ),
+        Mistake(CUT_OFF, ("zip_longest(*side, fillvalue=PAD)", "zip(*side)")),
+        Mistake(NOT_PADDED, ("np.array(list(zip_longest(*side, fillvalue=PAD))).T", "np.array(side)")),
+        Mistake(
+            IN_FRONT,
+            (
+                "zip_longest(*side, fillvalue=PAD))).T",
+                "zip_longest(*(ids[::-1] for ids in side), fillvalue=PAD))).T[:, ::-1]",
+            ),
+        ),
+        Mistake(EXCHANGED, ("sides = zip(*pairs[i : i + size])", "sides = list(zip(*pairs[i : i + size]))[::-1]")),
         Mistake(TRANSPOSED, (")).T for", ")) for")),
         Mistake(
             PAIRS_TORN,
-            ("rng.shuffle(pairs)", "sides = [list(side) for side in zip(*pairs)]\n        rng.shuffle(sides[0])\n"
-             "        pairs = list(zip(*sides))"),
+            (
+                "rng.shuffle(pairs)",
+                "sides = [list(side) for side in zip(*pairs)]\n        rng.shuffle(sides[0])\n"
+                "        pairs = list(zip(*sides))",
+            ),
         ),
         Mistake(
             TOO_WIDE,
-            ("np.array(list(zip_longest(*side, fillvalue=PAD))).T",
-             "np.array([ids + [PAD] * (max(len(i) for p in pairs for i in p) - len(ids)) for ids in side])"),
+            (
+                "np.array(list(zip_longest(*side, fillvalue=PAD))).T",
+                "np.array([ids + [PAD] * (max(len(i) for p in pairs for i in p) - len(ids)) for ids in side])",
+            ),
         ),
         Mistake(MIXED_LENGTHS, ("pairs.sort(key=lambda pair: len(pair[1]))", "pass")),
         Mistake(SHORT_TO_LONG, ("rng.permutation(range(0, len(pairs), size))", "range(0, len(pairs), size)")),
         Mistake(SAME_BATCHES, ("rng.shuffle(pairs)", "pass")),
     ),
-)  # fmt: skip
+)
 
 # train ----------------------------------------------------------------------------------------------------------------
 
 GOES_ON = "training goes on after the last step: batches never end, so count the steps"
 OTHER_ORDER = "a step is: loss_of of a batch, backward with 1.0, adam, once each and in this order"
+ONLY_SPACES = "a line is split at spaces only; words_in takes punctuation marks from the words"
 NOT_SAVED = "nothing is saved in the file WEIGHTS: np.savez(WEIGHTS, words=words, ...)"
 SOURCE_END = "a source is the ids of its words and EOS"
 TARGET_ENDS = "a target is BOS, the ids of its words and EOS"
-IDS = "the ids in a batch do not belong to the words saved: the id of a word is its place there; the first three, 0 to 2, are for PAD, EOS and BOS"
+IDS = (
+    "the ids in a batch do not belong to the words saved: the id of a word is its place there; the first three, 0 "
+    "to 2, are for PAD, EOS and BOS"
+)
 ENGLISH = ["The dog sleeps.", "A cat, a dog.", "The old cat sees the well-known dog.", "Yes!", "Dogs sleep."]
 GERMAN = [
     "Der Hund schläft.",
@@ -450,11 +512,13 @@ def observe_train(module: ModuleType, function: Function, call: Call, seed: int)
         folder = Path(name)
         for file, lines in {"train.en": ENGLISH, "train.de": GERMAN, "test.en": ENGLISH, "test.de": GERMAN}.items():
             (folder / file).write_text("\n".join(lines) + "\n", "utf-8")
-        with surrounding(module, seed, CORPUS=folder, WEIGHTS=folder / "saved.npz", new_model=new_model, loss_of=loss_of,
-                         adam=adam, translate=lambda sentence: None):  # fmt: skip
+        stand_ins = {"new_model": new_model, "loss_of": loss_of, "adam": adam, "translate": lambda sentence: None}
+        with surrounding(module, seed, CORPUS=folder, WEIGHTS=folder / "saved.npz", **stand_ins):
             module.train(**call.kwargs)
         file = folder / "saved.npz"
-        saved = dict(np.load(file)) if file.exists() else {}
+        require(file.exists(), NOT_SAVED)
+        with np.load(file) as arrays:
+            saved = {name: arrays[name] for name in arrays.files if name in ("words", "E")}
     yield "the list of steps given to adam", np.array([event[1] for event in events if event[0] == "adam"], int)
     require(batches, "loss_of is never called")
     for i in range(0, len(events), 3):
@@ -462,7 +526,7 @@ def observe_train(module: ModuleType, function: Function, call: Call, seed: int)
                 == ["loss_of", "backward", "adam"] and events[i + 1][1] == 1, OTHER_ORDER)  # fmt: skip
     yield "P_drop given to loss_of", float(max(P_drops))
     yield "the largest batch", max(len(source) for source, _ in batches)
-    require("words" in saved, NOT_SAVED)
+    require("words" in saved, "the words are not saved: np.savez(WEIGHTS, words=words, ...)")
     require_corpus(batches, saved["words"].tolist(), module.words_in)
     yield "the ids", True
     require(
@@ -479,6 +543,7 @@ def observe_train(module: ModuleType, function: Function, call: Call, seed: int)
 def require_corpus(batches: list[tuple], words: list[str], words_in: Callable) -> None:
     """Raise Slip if the batches are not the sentences of the corpus."""
     expected = {tuple(words_in(line)) for line in ENGLISH}, {tuple(words_in(line)) for line in GERMAN}
+    require(all(words_in(word) == [word] for word in words[3:]), ONLY_SPACES)
     require(not set(words[:3]) & set(words_in(" ".join(ENGLISH + GERMAN))), IDS)
     for arrays in batches:
         for side, array in enumerate(arrays):
@@ -504,12 +569,14 @@ TRAIN = Function(
     cases={
         "65 steps": trained(steps=65, size=2, P_drop=0.1),
         "3 steps": trained(steps=3, size=3),
-        "1 step": trained(steps=1, size=9, P_drop=0.3),
+        "2 steps": trained(steps=2, size=9, P_drop=0.3),
     },
     observe=observe_train,
     hints=(
-        "Read both files of the corpus, make one list of words with three special ones first, and turn each line into ids. "
-        "Then, for each step: a batch, its loss, backward, adam. Now and then keep a copy of all weights. At the end save the "
+        "Read both files of the corpus, make one list of words with three special ones first, and turn each line "
+        "into ids. "
+        "Then, for each step: a batch, its loss, backward, adam. Now and then keep a copy of all weights. At the "
+        "end save the "
         "mean of the last five copies.",
         "source: ids and EOS; target: BOS, ids, EOS. A copy is w.data.copy(), because adam changes w.data in place. "
         "average = {name: np.mean([w[name] for w in checkpoints[-5:]], axis=0)}.",
@@ -517,23 +584,54 @@ TRAIN = Function(
     mistakes=(
         Mistake("steps are counted from 1", ("range(1, steps + 1)", "range(steps)")),
         Mistake("the last step is missing: range(1, steps + 1)", ("range(1, steps + 1)", "range(1, steps)")),
-        Mistake(OTHER_ORDER, ("        backward(1.0)\n        adam(model, step)", "        adam(model, step)\n        backward(1.0)")),
+        Mistake(
+            OTHER_ORDER,
+            ("        backward(1.0)\n        adam(model, step)", "        adam(model, step)\n        backward(1.0)"),
+        ),
         Mistake("P_drop does not reach loss_of", ("model, P_drop)", "model)")),
         Mistake("size does not reach batches", ("target)), size)", "target)), 2)")),
-        Mistake(SOURCE_END, ("for word in words_in(line)), EOS] for line in en", "for word in words_in(line))] for line in en")),
+        Mistake(
+            SOURCE_END,
+            ("for word in words_in(line)), EOS] for line in en", "for word in words_in(line))] for line in en"),
+        ),
         Mistake(TARGET_ENDS, ("[BOS, *(", "[*(")),
-        Mistake(IDS, ('["<pad>", "</s>", "<s>", *', '[*')),
+        Mistake(
+            ONLY_SPACES,
+            ("{*words_in(en), *words_in(de)}", "{*en.split(), *de.split()}"),
+            ("words_in(line)), EOS] for line in en", "line.split()), EOS] for line in en"),
+            ("words_in(line)), EOS] for line in de", "line.split()), EOS] for line in de"),
+        ),
+        Mistake(
+            "words of the target are missing in the list, which is one for both languages",
+            ("{*words_in(en), *words_in(de)}", "{*words_in(en)}"),
+        ),
+        Mistake(IDS, ('["<pad>", "</s>", "<s>", *', "[*")),
         Mistake(
             "the weights are those of the last step; save the mean of the last five checkpoints",
             ("np.mean([w[name] for w in checkpoints[-5:]], axis=0)", "checkpoints[-1][name]"),
         ),
         Mistake("it is the mean of all checkpoints; take the last five", ("checkpoints[-5:]", "checkpoints")),
-        Mistake("it is the mean of the first five checkpoints; take the last five", ("checkpoints[-5:]", "checkpoints[:5]")),
-        Mistake("all checkpoints are one and the same array, which adam changes: keep copies", ("w.data.copy()", "w.data")),
+        Mistake(
+            "it is the mean of the first five checkpoints; take the last five", ("checkpoints[-5:]", "checkpoints[:5]")
+        ),
+        Mistake(
+            "a checkpoint is kept at each step; keep one every max(1, steps // 30) steps",
+            ("step % max(1, steps // 30) == 0", "True"),
+        ),
+        Mistake(
+            "the sum of the last checkpoints is divided by five also where there are fewer",
+            (
+                "np.mean([w[name] for w in checkpoints[-5:]], axis=0)",
+                "np.sum([w[name] for w in checkpoints[-5:]], axis=0) / 5",
+            ),
+        ),
+        Mistake(
+            "all checkpoints are one and the same array, which adam changes: keep copies", ("w.data.copy()", "w.data")
+        ),
         Mistake("it is the sum of five checkpoints, where the mean is meant", ("np.mean(", "np.sum(")),
         Mistake("below 30 steps, steps // 30 is 0: take at least 1", ("max(1, steps // 30)", "(steps // 30)")),
     ),
-)  # fmt: skip
+)
 
 # beam_search ----------------------------------------------------------------------------------------------------------
 
@@ -566,20 +664,27 @@ class Language:
         state, logits = self.memory.sum(axis=1), []
         for t, words in enumerate(np.asarray(target).T):
             state = np.sin(self.of_word[words] + state @ self.of_state)
-            logits.append(2 * state + (t / 2 - 1) * (np.arange(len(self.to_x)) == EOS))
+            logits.append(2 * state + (t - 2) * (np.arange(len(self.to_x)) == EOS))
         return np.stack(logits, axis=1) @ self.to_x, None
 
 
 def observe_beam_search(module: ModuleType, function: Function, call: Call, seed: int) -> Iterator[tuple[str, Any]]:
-    """The ids found in several made-up languages."""
-    sources, languages = call.args
-    for number, (source, language) in enumerate(zip(sources, languages), 1):
+    """The ids found in several made-up languages, a row for each, with PAD behind them."""
+    found = []
+    for source, language in zip(*call.args):
         with surrounding(module, seed, encode=language.encode, decode=language.decode):
             ids = module.beam_search(source.copy(), language, **call.kwargs)
-        yield f"translation {number}", np.array(ids, int) if isinstance(ids, list | tuple) else ids
+        require(ids is not None, "it returns None: is the return missing?")
+        require(
+            np.ndim(ids) == 1 and (np.size(ids) == 0 or np.asarray(ids).dtype.kind in "iu"),
+            "it should return a list of ids",
+        )
+        found.append(list(ids))
+    width = max(source.size + call.kwargs["longer"] + 1, *map(len, found))
+    yield "ids of the translations", np.array([[*ids, *[PAD] * (width - len(ids))] for ids in found], int)
 
 
-def searched(n: int = 6, **settings: float) -> Callable:
+def searched(n: int = 12, **settings: float) -> Callable:
     """A case of `beam_search`: n searches."""
     return lambda random, file: Call([sentences(random, 3) for _ in range(n)], [Language(random) for _ in range(n)],
                                      **settings)  # fmt: skip
@@ -589,26 +694,37 @@ BEAM_SEARCH = Function(
     name="beam_search",
     lesson="20",
     note="returns a list of ids without BOS and EOS. Each round: of all continuations of the sentences alive keep the "
-    "2 * beam likeliest; those that end are finished, with the score log p / ((5 + words) / 6) ** alpha, EOS counted as a "
-    "word; the `beam` likeliest others stay alive. Stop when no sentence alive can score more than the best finished one, "
+    "2 * beam likeliest; those that end are finished, with the score log p / ((5 + words) / 6) ** alpha, EOS "
+    "counted as a "
+    "word; the `beam` likeliest others stay alive. Stop when no sentence alive can score more than the best "
+    "finished one, "
     "or after source.size + longer rounds; if none is finished, return the likeliest alive",
     cases={
         "beam 4": searched(longer=6),
         "beam 1, alpha 0": searched(beam=1, alpha=0.0, longer=6),
         "beam 2, alpha 1.5": searched(beam=2, alpha=1.5, longer=9),
-        "beam 1, cut off after the first word": searched(beam=1, longer=-2),
+        "beam 1, four words at most": searched(beam=1, longer=1),
     },
     observe=observe_beam_search,
     hints=(
-        "Keep two lists: sentences alive with their log p, and finished ones with their score. decode all that are alive at "
-        "once, take the last position, and add the log p of each word to that of its sentence. The table of sums has a row for "
+        "Keep two lists: sentences alive with their log p, and finished ones with their score. decode all that are "
+        "alive at "
+        "once, take the last position, and add the log p of each word to that of its sentence. The table of sums "
+        "has a row for "
         "each sentence and a column for each word: look for the largest in the whole table.",
-        "log p of V words: log_softmax(x[:, -1] E^T). Place i of the flat table is sentence i // V, word i % V. The score of a "
+        "log p of V words: log_softmax(x[:, -1] E^T). Place i of the flat table is sentence i // V, word i % V. "
+        "The score of a "
         "sentence alive is at most log p / penalty of the longest length, because log p is negative.",
     ),
     mistakes=(
-        Mistake("scores are not divided by the length penalty, and short sentences win", ("(p / penalty[n_words], ids)", "(p, ids)")),
-        Mistake("the score is multiplied by the length penalty; divide by it", ("(p / penalty[n_words], ids)", "(p * penalty[n_words], ids)")),
+        Mistake(
+            "scores are not divided by the length penalty, and short sentences win",
+            ("(p / penalty[n_words], ids)", "(p, ids)"),
+        ),
+        Mistake(
+            "the score is multiplied by the length penalty; divide by it",
+            ("(p / penalty[n_words], ids)", "(p * penalty[n_words], ids)"),
+        ),
         Mistake(
             "BOS is counted as a word in the length penalty; only words and EOS are",
             ("(p / penalty[n_words], ids)", "(p / ((6 + n_words) / 6) ** alpha, ids)"),
@@ -621,12 +737,32 @@ BEAM_SEARCH = Function(
             "the search stops at the first finished sentence; a sentence that is alive may still score more",
             ("if finished and max(finished)[0] >= alive[0][0] / penalty[-1]:", "if finished:"),
         ),
+        Mistake(
+            "the search stops when `beam` sentences are finished; a sentence that is alive may still score more",
+            ("if finished and max(finished)[0] >= alive[0][0] / penalty[-1]:", "if len(finished) >= beam:"),
+        ),
+        Mistake(
+            "the search stops too early: a sentence alive may grow, so the best that it can score has the penalty "
+            "of the longest",
+            ("alive[0][0] / penalty[-1]", "alive[0][0] / penalty[n_words]"),
+        ),
+        Mistake(
+            "the penalty is words ** alpha; it should be ((5 + words) / 6) ** alpha",
+            ("((5 + np.arange(source.size + longer + 1)) / 6)", "np.arange(source.size + longer + 1.0)"),
+        ),
+        Mistake(
+            "source.size is left out: a translation may have as many words as source.size + longer",
+            ("np.arange(source.size + longer + 1)", "np.arange(longer + 1)"),
+        ),
         Mistake("PAD and BOS are written; give them log p = -inf", ("log_p[:, [PAD, BOS]] = -np.inf", "pass")),
         Mistake(
             "sentences that have ended stay alive, and go on after EOS",
             ("alive = [(p, ids) for p, ids in continued if ids[-1] != EOS][:beam]", "alive = continued[:beam]"),
         ),
-        Mistake("only `beam` continuations are looked at: take 2 * beam, because half of them may end", ("[: 2 * beam]", "[:beam]")),
+        Mistake(
+            "only `beam` continuations are looked at: take 2 * beam, because half of them may end",
+            ("[: 2 * beam]", "[:beam]"),
+        ),
         Mistake(
             "only one sentence stays alive, as in greedy search; keep `beam` of them",
             ("if ids[-1] != EOS][:beam]", "if ids[-1] != EOS][:1]"),
@@ -635,14 +771,25 @@ BEAM_SEARCH = Function(
             "the log p of the words before is forgotten: a sentence has the sum over its words",
             ("np.array(log_p_so_far)[:, None] + log_softmax", "log_softmax"),
         ),
-        Mistake("logits are added up; add up log p, so apply log_softmax", ("log_softmax(x[:, -1] @ model.E.data.T)", "x[:, -1] @ model.E.data.T")),
+        Mistake(
+            "logits are added up; add up log p, so apply log_softmax",
+            ("log_softmax(x[:, -1] @ model.E.data.T)", "x[:, -1] @ model.E.data.T"),
+        ),
         Mistake("the first position of x is used; the next word is predicted by the last one", ("x[:, -1]", "x[:, 0]")),
+        Mistake(
+            "probabilities are added up; a sentence has the product of them, so add up their logarithms",
+            ("log_softmax(x[:, -1] @ model.E.data.T)", "np.exp(log_softmax(x[:, -1] @ model.E.data.T))"),
+        ),
+        Mistake("EOS is left in; the translation is what stands between BOS and EOS", ("not in (BOS, EOS)", "!= BOS")),
         Mistake("BOS is left in; the translation is what stands between BOS and EOS", ("not in (BOS, EOS)", "!= EOS")),
-        Mistake("nothing is returned if no sentence ends in time: take the likeliest alive", ("max(finished or alive)[1]", "(max(finished)[1] if finished else [])")),
+        Mistake(
+            "nothing is returned if no sentence ends in time: take the likeliest alive",
+            ("max(finished or alive)[1]", "(max(finished)[1] if finished else [])"),
+        ),
         Mistake(DROPS, ("memory, _ = encode(source, model, 0.0)", "memory, _ = encode(source, model, 0.1)")),
         Mistake(OTHER_MEMORY, ("memory.repeat(len(alive), axis=0)", "model.E.data[source]")),
     ),
-)  # fmt: skip
+)
 
 # translate ------------------------------------------------------------------------------------------------------------
 
@@ -676,7 +823,7 @@ def observe_translate(module: ModuleType, function: Function, call: Call, seed: 
             except SystemExit as end:
                 require(
                     set(module.words_in(sentence)) - set(WORDS),
-                    f"it ends with sys.exit({end}), though all words are known",
+                    f"it ends with sys.exit({end}), but words_in finds only known words in {sentence!r}",
                 )
                 require(unknown_of(sentence, module) in str(end), UNKNOWN)
                 yield "an unknown word", True
@@ -687,7 +834,7 @@ def observe_translate(module: ModuleType, function: Function, call: Call, seed: 
     require(unknown_of(sentence, module) is None, UNKNOWN)
     require(seen, "beam_search is never called")
     yield "source", seen["source"]
-    yield "the saved E", np.unique(seen["E"]).astype(float)
+    yield "the saved E", np.unique(seen["E"]).astype(float)[:3]
     text = printed.getvalue().strip()
     require(text, NOT_PRINTED)
     require(german in text or " ".join(module.words_in(german)) not in text, SPACES)
@@ -715,18 +862,25 @@ TRANSLATE = Function(
     },
     observe=observe_translate,
     hints=(
-        "Load the file, make a model of as many words, and put the saved arrays into its weights. The sentence becomes ids with "
+        "Load the file, make a model of as many words, and put the saved arrays into its weights. The sentence "
+        "becomes ids with "
         "EOS behind them, in an array with one row. What beam_search returns becomes words again.",
         "saved = np.load(WEIGHTS); w.data = saved[name]; source of shape (1, s); re.sub(' (?=[.,?!])', '', german).",
     ),
     mistakes=(
-        Mistake("EOS is missing: in training each source ended with it", ("words_in(sentence)), EOS]])", "words_in(sentence))]])")),
+        Mistake(
+            "EOS is missing: in training each source ended with it",
+            ("words_in(sentence)), EOS]])", "words_in(sentence))]])"),
+        ),
         Mistake("a source begins without BOS; only targets have it", ("[[*map", "[[BOS, *map")),
         Mistake("the model keeps its random weights: put the saved arrays into them", ("w.data = saved[name]", "pass")),
         Mistake(SPACES, ("re.sub(' (?=[.,?!])', '', german)", "german")),
-        Mistake(UNKNOWN, ('sys.exit(f"unknown word {unknown[0]!r}: the model knows those of {CORPUS / \'train.en\'}")', "pass")),
+        Mistake(
+            UNKNOWN,
+            ("sys.exit(f\"unknown word {unknown[0]!r}: the model knows those of {CORPUS / 'train.en'}\")", "pass"),
+        ),
         Mistake(NOT_PRINTED, ("print(f\"{sentence} -> {re.sub(' (?=[.,?!])', '', german)}\")", "return german")),
     ),
-)  # fmt: skip
+)
 
 FUNCTIONS = (CHECK, ADAM, BATCHES, TRAIN, BEAM_SEARCH, TRANSLATE)

@@ -25,6 +25,7 @@ def require(holds: Any, otherwise: str) -> None:
 
 ONE_FOR_EACH_POSITION = "one number decides about a whole vector; each element of x is dropped by itself"
 SAME_AGAIN = "two calls drop the same elements: draw from rng, which is made once, at the top of the file"
+NOT_BY_RNG = "what is dropped does not follow from rng: draw from it, so that `check` can repeat the same dropout"
 X_ITSELF = "x after dropout is returned; return only what x is multiplied with, which backward needs, too"
 WIDENED = "float32 becomes float64, and so does all that is calculated from it: end with .astype(x.dtype)"
 
@@ -34,8 +35,10 @@ def observe_dropout(module: ModuleType, function: Function, call: Call, seed: in
     x, P_drop = call.args
     module.rng = np.random.default_rng(seed)  # type: ignore[attr-defined]
     keep, again = (module.dropout(x.copy(), P_drop) for _ in range(2))
-    if not P_drop and np.shape(keep) == () or not isinstance(keep, np.ndarray):
-        keep = np.full(x.shape, keep)
+    module.rng = np.random.default_rng(seed)  # type: ignore[attr-defined]
+    repeated = module.dropout(x.copy(), P_drop)
+    require(keep is not None, "it returns None: is the return missing?")
+    keep = np.asarray(keep if P_drop else np.broadcast_to(keep, x.shape), dtype=float)
     require(keep.shape != (*x.shape[:-1], 1), ONE_FOR_EACH_POSITION)
     require(keep.shape == x.shape, f"the shape is {keep.shape}, and should be that of x, {x.shape}")
     share = float(np.mean(keep == 0))
@@ -44,6 +47,7 @@ def observe_dropout(module: ModuleType, function: Function, call: Call, seed: in
     require(not P_drop or len(multiples) > 1, X_ITSELF)
     yield "the number that is not 0", np.unique(keep[keep != 0].round(9))
     require(not P_drop or not np.array_equal(keep, again), SAME_AGAIN)
+    require(not P_drop or np.array_equal(keep, repeated), NOT_BY_RNG)
     require(np.result_type(module.dropout(x.astype("float32"), P_drop), np.float32(1)) == np.float32, WIDENED)
 
 
@@ -62,7 +66,8 @@ DROPOUT = Function(
     },
     observe=observe_dropout,
     hints=(
-        "Draw a number between 0 and 1 for each element of x. An element is dropped if its number is below P_drop. Those "
+        "Draw a number between 0 and 1 for each element of x. An element is dropped if its number is below P_drop. "
+        "Those "
         "that are kept become larger, so that a sum keeps its mean.",
         "(rng.random(x.shape) >= P_drop) / (1 - P_drop), in the dtype of x; 1.0 if P_drop is 0",
     ),
@@ -76,7 +81,8 @@ DROPOUT = Function(
             ("(x.dtype) / (1 - P_drop)", "(x.dtype) / P_drop"),
         ),
         Mistake(
-            "kept and dropped are exchanged: an element is dropped with probability P_drop, so if its number is below it",
+            "kept and dropped are exchanged: an element is dropped with probability P_drop, so if its number is "
+            "below it",
             (">= P_drop", "< P_drop"),
         ),
         Mistake(
@@ -86,6 +92,7 @@ DROPOUT = Function(
         Mistake(ONE_FOR_EACH_POSITION, ("rng.random(x.shape)", "rng.random((*x.shape[:-1], 1))")),
         Mistake(X_ITSELF, ("return (", "return x * (")),
         Mistake(SAME_AGAIN, ("rng.random(x.shape)", "np.random.default_rng(0).random(x.shape)")),
+        Mistake(NOT_BY_RNG, ("rng.random(x.shape)", "np.random.default_rng().random(x.shape)")),
         Mistake(WIDENED, (".astype(x.dtype)", ".astype(float)")),
     ),
 )
@@ -116,7 +123,8 @@ LOG_SOFTMAX = Function(
     },
     observe=Plain("log p"),
     hints=(
-        "The logarithm of a quotient is a difference: x minus the logarithm of the sum of exp(x). If the largest score of "
+        "The logarithm of a quotient is a difference: x minus the logarithm of the sum of exp(x). If the largest "
+        "score of "
         "each row is subtracted from the row first, nothing changes, and exp can't overflow.",
         "x = x - max(x);  log p = x - log(total(exp(x))), both over the last axis, which is kept with length 1",
     ),
@@ -126,7 +134,8 @@ LOG_SOFTMAX = Function(
             ("x = x - x.max(axis=-1, keepdims=True)", "pass"),
         ),
         Mistake(
-            "the largest score of the whole array is subtracted, and rows far below it become 0: subtract that of each row",
+            "the largest score of the whole array is subtracted, and rows far below it become 0: subtract that of "
+            "each row",
             ("x.max(axis=-1, keepdims=True)", "x.max()"),
         ),
         Mistake(
@@ -135,12 +144,27 @@ LOG_SOFTMAX = Function(
         ),
         Mistake("it is p, not log p", ("return x - np.log(total(np.exp(x)))", "return np.exp(x) / total(np.exp(x))")),
         Mistake(
-            "the logarithm of the sum is missing: it is what makes the probabilities sum to 1", (" - np.log(total(np.exp(x)))", "")
+            "the logarithm of the sum is missing: it is what makes the probabilities sum to 1",
+            (" - np.log(total(np.exp(x)))", ""),
+        ),
+        Mistake(
+            "p is 0 where a score is far below the largest, and log p becomes -inf: write it as a difference, "
+            "without p",
+            ("x - np.log(total(np.exp(x)))", "np.log(np.exp(x) / total(np.exp(x)))"),
+        ),
+        Mistake(
+            "the sum has lost its axis: keep it with length 1, so that each row finds its own sum",
+            ("total(np.exp(x))", "np.exp(x).sum(axis=-1)"),
+        ),
+        Mistake(
+            "the sum runs over axis 1, which is the last one only in a matrix; the vocabulary is axis -1",
+            ("x.max(axis=-1", "x.max(axis=1"),
+            ("total(np.exp(x))", "np.exp(x).sum(axis=1, keepdims=True)"),
         ),
         Mistake("the sum is subtracted, not its logarithm", ("np.log(total(np.exp(x)))", "total(np.exp(x))")),
         Mistake("it is a mean of exp(x), where the sum is meant", ("total(np.exp(x))", "mean(np.exp(x))")),
     ),
-)  # fmt: skip
+)
 
 # cross_entropy --------------------------------------------------------------------------------------------------------
 
@@ -163,9 +187,11 @@ CROSS_ENTROPY = Function(
     observe=Halves("dlogits", y="loss"),
     hints=(
         "q is what the model should say: eps_ls is shared out evenly among all V words, and the right word gets "
-        "1 - eps_ls besides. The loss is the mean over the predictions. Because q sums to 1, the gradient of a prediction "
+        "1 - eps_ls besides. The loss is the mean over the predictions. Because q sums to 1, the gradient of a "
+        "prediction "
         "is short.",
-        "q = eps_ls / V, and 1 - eps_ls more at the right word;  loss = - sum(q log p) / n;  dlogits = (p - q) dloss / n",
+        "q = eps_ls / V, and 1 - eps_ls more at the right word;  loss = - sum(q log p) / n;  dlogits = (p - q) "
+        "dloss / n",
     ),
     mistakes=(
         Mistake(
@@ -173,14 +199,27 @@ CROSS_ENTROPY = Function(
             ("eps_ls / logits.shape[-1]", "eps_ls / (logits.shape[-1] - 1)"),
             ("+= 1 - eps_ls", "= 1 - eps_ls"),
         ),
-        Mistake("the right word lacks its share: q is 1 - eps_ls + eps_ls / V there", ("+= 1 - eps_ls", "= 1 - eps_ls")),
+        Mistake(
+            "the right word lacks its share: q is 1 - eps_ls + eps_ls / V there", ("+= 1 - eps_ls", "= 1 - eps_ls")
+        ),
         Mistake("nothing is taken from the right word: q must sum to 1", ("+= 1 - eps_ls", "+= 1")),
         Mistake(
             "there is no smoothing: q is eps_ls / V for every word, and 1 - eps_ls more for the right one",
             ("np.full_like(logits, eps_ls / logits.shape[-1])", "np.zeros_like(logits)"),
             ("+= 1 - eps_ls", "+= 1"),
         ),
-        Mistake("it is the sum over the predictions; divide by their number n", ("log_p).sum() / len(words)", "log_p).sum()")),
+        Mistake(
+            "it is the sum over the predictions; divide by their number n",
+            ("log_p).sum() / len(words)", "log_p).sum()"),
+        ),
+        Mistake(
+            "every prediction gets the right words of all predictions: q[n, words] is one word for each",
+            ("q[n, words]", "q[:, words]"),
+        ),
+        Mistake(
+            "it is one loss for each prediction; take their mean",
+            ("-(q * log_p).sum() / len(words)", "-(q * log_p).sum(axis=-1)"),
+        ),
         Mistake(
             "it is divided by n V; a mean over the predictions divides by n",
             ("log_p).sum() / len(words)", "log_p).sum() / logits.size"),
@@ -190,23 +229,30 @@ CROSS_ENTROPY = Function(
             ("* dloss / len(words)", "* dloss"),
         ),
         Mistake("it uses log p where p is meant: dlogits is (p - q) dloss / n", ("(np.exp(log_p) - q)", "(log_p - q)")),
-        Mistake("dloss is left out: the gradient of the loss is a factor of every gradient", ("* dloss / len(words)", "/ len(words)")),
+        Mistake(
+            "dloss is left out: the gradient of the loss is a factor of every gradient",
+            ("* dloss / len(words)", "/ len(words)"),
+        ),
         Mistake(
             "q on the way back is without smoothing; it is the q of the loss",
             ("(np.exp(log_p) - q)", "(np.exp(log_p) - np.eye(logits.shape[-1])[words])"),
         ),
     ),
-)  # fmt: skip
+)
 
 # encode, decode, loss_of ----------------------------------------------------------------------------------------------
 
 
-def small_model(random: np.random.Generator, file: ModuleType, N: int) -> SimpleNamespace:
-    """In float64, with gamma not 1 and beta not 0, which would hide mistakes."""
+def small_model(random: np.random.Generator, file: ModuleType, N: int, without: str = "none") -> SimpleNamespace:
+    """In float64, with gamma not 1 and beta not 0, which would hide mistakes.
+
+    without  "encoder" or "decoder": it is not used, and its weights are not compared
+    """
     file.rng = random  # type: ignore[attr-defined]
     model = file.new_model(V=8, d_model=4, d_ff=6, h=2, N=N, dtype="float64")
     for w in model.weights.values():
         w.data += 0.5 * random.normal(size=w.data.shape)
+    model.weights = {name: w for name, w in model.weights.items() if not name.startswith(without)}
     return model
 
 
@@ -224,7 +270,7 @@ def encoded(*lengths: int, N: int = 1, P_drop: float = 0.0) -> Callable:
     def case(random, file):
         source = sentences(random, *lengths)
         padding = {"padding": ("bs", source == 0)} if (source == 0).any() else {}
-        return Call(source, small_model(random, file, N), P_drop, where=padding)
+        return Call(source, small_model(random, file, N, without="decoder"), P_drop, where=padding)
 
     return case
 
@@ -242,17 +288,34 @@ ENCODE = Function(
     },
     observe=Halves(None, y="x"),
     hints=(
-        "embed, then for each layer two times add_and_norm: around multi_head_attention, in which x attends to itself, and "
+        "embed, then for each layer two times add_and_norm: around multi_head_attention, in which x attends to "
+        "itself, and "
         "around feed_forward. Keep each backward in a list. Backward calls them from the last to the first.",
         "mask = (source != PAD)[:, None, None, :]. The way back: dx = sum(backward(dx)) for each backward, because "
         "attention returns dx and dmemory and x was both; embed_backward(dx) at the end.",
     ),
     mistakes=(
         Mistake(
-            "padding is seen: the mask must be False where source is PAD",
-            ("(source != PAD)[", "(source == source)["),
+            "padding is seen: the mask must be False where source is PAD", ("(source != PAD)[", "(source == source)[")
         ),
         Mistake("the mask is the wrong way round: True where there is a word", ("source != PAD", "source == PAD")),
+        Mistake(
+            "the mask has two axes; it stands beside scores of b h t s, so it has four: (b, 1, 1, s)",
+            ("(source != PAD)[:, None, None, :]", "source != PAD"),
+        ),
+        Mistake(
+            "the mask hides the words that ask; padding must not be seen, so the last axis of the mask is s",
+            ("[:, None, None, :]", "[:, None, :, None]"),
+        ),
+        Mistake(
+            "feed_forward comes before attention; Figure 1 has them the other way round",
+            (
+                "x, attention_backward = add_and_norm(P_drop, multi_head_attention, x, x, mask, **attn)\n"
+                "        x, ffn_backward = add_and_norm(P_drop, feed_forward, x, **ffn)",
+                "x, attention_backward = add_and_norm(P_drop, feed_forward, x, **ffn)\n"
+                "        x, ffn_backward = add_and_norm(P_drop, multi_head_attention, x, x, mask, **attn)",
+            ),
+        ),
         Mistake("P_drop does not reach embed", ("embed(source, model.E, P_drop)", "embed(source, model.E, 0.0)")),
         Mistake(
             "P_drop does not reach add_and_norm",
@@ -268,12 +331,18 @@ ENCODE = Function(
             ("in reversed(backwards)", "in backwards"),
         ),
         Mistake(
+            "a tuple is taken for dx: backward of add_and_norm returns a tuple, whose sum is dx",
+            ("sum(backward(dx))", "backward(dx)"),
+        ),
+        Mistake(
             "the gradient of memory is left out: in self-attention x is memory, too, so dx is the sum of both",
             ("sum(backward(dx))", "backward(dx)[0]"),
         ),
-        Mistake("the gradient does not reach E: call embed_backward at the end", ("return embed_backward(dx)", "return")),
+        Mistake(
+            "the gradient does not reach E: call embed_backward at the end", ("return embed_backward(dx)", "return")
+        ),
     ),
-)  # fmt: skip
+)
 
 
 def decoded(
@@ -287,7 +356,7 @@ def decoded(
         padding = {"padding of the source": ("bs", source == 0)} if (source == 0).any() else {}
         if (target == 0).any():
             padding["padding of the target"] = "bt", target == 0
-        return Call(target, memory, source, small_model(random, file, N), P_drop, where=padding)
+        return Call(target, memory, source, small_model(random, file, N, without="encoder"), P_drop, where=padding)
 
     return case
 
@@ -305,10 +374,12 @@ DECODE = Function(
     },
     observe=Halves("dmemory", y="x"),
     hints=(
-        "Each layer has three parts: x attends to itself, but not to later words; x attends to memory, but not to padding "
+        "Each layer has three parts: x attends to itself, but not to later words; x attends to memory, but not to "
+        "padding "
         "of the source; feed_forward. Backward goes from the last part to the first. Every layer has read memory, so "
         "dmemory is a sum over the layers.",
-        "mask of the first: np.tri(t, dtype=bool); of the second: (source != PAD)[:, None, None, :]. The way back through "
+        "mask of the first: np.tri(t, dtype=bool); of the second: (source != PAD)[:, None, None, :]. The way back "
+        "through "
         "a layer: dx = sum(ffn_backward(dx)); dx, dshare = cross_backward(dx); dmemory = dmemory + dshare; "
         "dx = sum(self_backward(dx)).",
     ),
@@ -330,7 +401,8 @@ DECODE = Function(
             ("(source != PAD)[", "(source == source)["),
         ),
         Mistake(
-            "the two masks are exchanged: self-attention must not see later words, cross-attention no padding of the source",
+            "the two masks are exchanged: self-attention must not see later words, cross-attention no padding of "
+            "the source",
             ("x, x, past,", "x, x, mask,"),
             ("x, memory, mask,", "x, memory, past,"),
         ),
@@ -341,17 +413,36 @@ DECODE = Function(
         Mistake(
             "cross-attention does not read memory: the source never reaches the decoder",
             ("x, memory, mask,", "x, x, past,"),
-            ("dx, dshare = cross_backward(sum(ffn_backward(dx)))", "dx, dshare = sum(cross_backward(sum(ffn_backward(dx)))), 0"),
+            (
+                "dx, dshare = cross_backward(sum(ffn_backward(dx)))",
+                "dx, dshare = sum(cross_backward(sum(ffn_backward(dx)))), 0",
+            ),
         ),
         Mistake(
             "cross-attention comes before self-attention; Figure 1 has them the other way round",
-            ("x, self_backward = add_and_norm(P_drop, multi_head_attention, x, x, past, **attn)\n"
-             "        x, cross_backward = add_and_norm(P_drop, multi_head_attention, x, memory, mask, **cross)",
-             "x, cross_backward = add_and_norm(P_drop, multi_head_attention, x, memory, mask, **cross)\n"
-             "        x, self_backward = add_and_norm(P_drop, multi_head_attention, x, x, past, **attn)"),
+            (
+                "x, self_backward = add_and_norm(P_drop, multi_head_attention, x, x, past, **attn)\n"
+                "        x, cross_backward = add_and_norm(P_drop, multi_head_attention, x, memory, mask, **cross)",
+                "x, cross_backward = add_and_norm(P_drop, multi_head_attention, x, memory, mask, **cross)\n"
+                "        x, self_backward = add_and_norm(P_drop, multi_head_attention, x, x, past, **attn)",
+            ),
             ("dx, dshare = cross_backward(sum(ffn_backward(dx)))", "dx = sum(self_backward(sum(ffn_backward(dx))))"),
-            ("dx, dmemory = sum(self_backward(dx)), dmemory + dshare",
-             "dx, dshare = cross_backward(dx)\n        dmemory = dmemory + dshare"),
+            (
+                "dx, dmemory = sum(self_backward(dx)), dmemory + dshare",
+                "dx, dshare = cross_backward(dx)\n        dmemory = dmemory + dshare",
+            ),
+        ),
+        Mistake(
+            "the mask of cross-attention is made from target; it hides padding of the source",
+            ("(source != PAD)[", "(target != PAD)["),
+        ),
+        Mistake(
+            "dx and dmemory are exchanged: cross_backward returns the gradient of x, then that of memory",
+            ("dx, dshare = cross_backward", "dshare, dx = cross_backward"),
+        ),
+        Mistake(
+            "a tuple is taken for dx: backward of add_and_norm returns a tuple, also around feed_forward",
+            ("sum(ffn_backward(dx))", "ffn_backward(dx)"),
         ),
         Mistake(
             "it is only the share of the last layer; every layer reads memory, so their shares are added",
@@ -366,12 +457,13 @@ DECODE = Function(
             ("in reversed(backwards)", "in backwards"),
         ),
         Mistake(
-            "in self-attention x is memory, too: the gradient on the way back is the sum of both that self-attention returns",
+            "in self-attention x is memory, too: the gradient on the way back is the sum of both that "
+            "self-attention returns",
             ("sum(self_backward(dx))", "self_backward(dx)[0]"),
         ),
         Mistake("the gradient does not reach E: call embed_backward at the end", ("\n    embed_backward(dx)", "")),
     ),
-)  # fmt: skip
+)
 
 
 def predicted(
@@ -392,12 +484,13 @@ LOSS_OF = Function(
         "two sentences of one length": predicted((3, 3), (5, 5)),
         "one word": predicted((1,), (1,)),
         "padding": predicted((4, 2), (2, 3), eps_ls=0.3),
-        "dropout": predicted((2, 3), (2, 2), P_drop=0.25),
+        "padding, dropout": predicted((2, 3), (2, 2), P_drop=0.25),
     },
     observe=Halves(None, y="loss"),
     hints=(
         "The decoder reads the target without its last id, and predicts the target without its first. Padding is no "
-        "prediction: only positions whose next word is not PAD have logits. Backward goes through the logits, the decoder "
+        "prediction: only positions whose next word is not PAD have logits. Backward goes through the logits, the "
+        "decoder "
         "and, with the gradient of memory, the encoder.",
         "is_word = target[:, 1:] != PAD; logits = x[is_word] E^T by linear('nd,vd->nv', ...); dx is zero except "
         "dx[is_word] = logits_backward(loss_backward(dloss)); encode_backward(decode_backward(dx)).",
@@ -421,9 +514,17 @@ LOSS_OF = Function(
             ("decode(target[:, :-1],", "decode(target,"),
         ),
         Mistake(
-            "padding is looked for in the words read, target[:, :-1], and so EOS is read as the last word, which predicts "
+            "padding is looked for in the words read, target[:, :-1], and so EOS is read as the last word, which "
+            "predicts "
             "PAD; it belongs to the words predicted, target[:, 1:]",
             ("is_word = target[:, 1:] != PAD", "is_word = target[:, :-1] != PAD"),
+        ),
+        Mistake(
+            "cross_entropy is given all positions; it wants a row for each prediction: logits (n, v) and words "
+            "(n), where "
+            "is_word is True",
+            ('linear("nd,vd->nv", x[is_word], model.E)', 'linear("btd,vd->btv", x, model.E)'),
+            ("target[:, 1:][is_word]", "target[:, 1:]"),
         ),
         Mistake("eps_ls does not reach cross_entropy", ("[is_word], eps_ls)", "[is_word], 0.1)")),
         Mistake("P_drop does not reach the decoder", ("memory, source, model, P_drop)", "memory, source, model, 0.0)")),
@@ -434,16 +535,23 @@ LOSS_OF = Function(
         ),
         Mistake(
             "the share of the logits is missing: they are made with E, too, so their backward adds to E.grad",
-            ("logits, logits_backward = linear(\"nd,vd->nv\", x[is_word], model.E)",
-             "logits, logits_backward = x[is_word] @ model.E.data.T, lambda dlogits: dlogits @ model.E.data"),
+            (
+                'logits, logits_backward = linear("nd,vd->nv", x[is_word], model.E)',
+                "logits, logits_backward = x[is_word] @ model.E.data.T, lambda dlogits: dlogits @ model.E.data",
+            ),
         ),
         Mistake(
             "the way back ends at the decoder: hand what decode_backward returns to encode_backward",
             ("return encode_backward(decode_backward(dx))", "return decode_backward(dx)"),
         ),
+        Mistake(
+            "encode_backward is given dx of the decoder; it wants the gradient of memory, which decode_backward "
+            "returns",
+            ("encode_backward(decode_backward(dx))", "decode_backward(dx), encode_backward(dx)"),
+        ),
         Mistake("dloss is left out: hand it to loss_backward", ("loss_backward(dloss)", "loss_backward(1.0)")),
     ),
-)  # fmt: skip
+)
 
 # new_model ------------------------------------------------------------------------------------------------------------
 
@@ -453,7 +561,7 @@ NOT_ZERO = "grad, m and v begin as zeros of the shape and dtype of data"
 
 
 def observe_new_model(module: ModuleType, function: Function, call: Call, seed: int) -> Iterator[tuple[str, Any]]:
-    """Its random numbers are compared by their standard deviation, within 10 %, seven times its own deviation or more."""
+    """Its random numbers are compared by their standard deviation, within 10 %: chance alone never moves it so far."""
     module.rng = np.random.default_rng(seed)  # type: ignore[attr-defined]
     model = module.new_model(*call.args, **call.kwargs)
     expected = {
@@ -465,7 +573,7 @@ def observe_new_model(module: ModuleType, function: Function, call: Call, seed: 
     require(isinstance(weights, dict), "model.weights should be a dictionary: name -> weight")
     if wrong := [*(f"lacks {name}" for name in expected if name not in weights),
                  *(f"has {name!r}, which is not known" for name in weights if name not in expected)]:  # fmt: skip
-        raise Slip(f"model.weights {wrong[0]}; all names: {', '.join(expected)}")
+        raise Slip(f"model.weights {wrong[0]}")
     for name, shape in expected.items():
         found = np.shape(weights[name].data)
         require(found == shape, f"{name} has the shape {found}, and should have {shape}")
@@ -509,8 +617,9 @@ def sized(*args: int, **kwargs: Any) -> Callable:
 NEW_MODEL = Function(
     name="new_model",
     lesson="13",
-    note="a SimpleNamespace of E, encoder, decoder, weights; a weight is a SimpleNamespace of data, grad, m, v; names as "
-    "encoder.0.attention.W_Q, decoder.1.cross.gamma, decoder.1.ffn.b_1; encoder[0] is [{W_Q, ..., beta}, {W_1, ..., beta}]",
+    note="a SimpleNamespace of E, encoder, decoder, weights; a weight is a SimpleNamespace of data, grad, m, v; "
+    "names as encoder.0.attention.W_Q, decoder.1.cross.gamma, decoder.1.ffn.b_1; "
+    "encoder[0] is [{W_Q, ..., beta}, {W_1, ..., beta}]",
     cases={
         "the default sizes": sized(50),
         "N = 1, float64": sized(60, d_model=32, d_ff=96, h=2, N=1, dtype="float64"),
@@ -518,10 +627,13 @@ NEW_MODEL = Function(
     },
     observe=observe_new_model,
     hints=(
-        "Write down the shape of each weight of a block, by the names that the functions have for them: attention has W_Q, "
-        "W_K, W_V, W_O, feed_forward W_1, b_1, W_2, b_2, and each block gamma and beta. Create each weight once, and keep "
+        "Write down the shape of each weight of a block, by the names that the functions have for them: attention "
+        "has W_Q, "
+        "W_K, W_V, W_O, feed_forward W_1, b_1, W_2, b_2, and each block gamma and beta. Create each weight once, "
+        "and keep "
         "it in two places: in the layer, and in weights under its long name.",
-        "W: normal with standard deviation 1 / sqrt(d_model), W_2 with 1 / sqrt(d_ff), because so many numbers are summed; "
+        "W: normal with standard deviation 1 / sqrt(d_model), W_2 with 1 / sqrt(d_ff), because so many numbers are "
+        "summed; "
         "gamma 1; beta and b 0. W_Q, W_K, W_V are (d_model, h, d_model / h), W_O is (h, d_model / h, d_model).",
     ),
     mistakes=(
@@ -533,7 +645,10 @@ NEW_MODEL = Function(
             ("std * rng.standard_normal(shape)", "rng.standard_normal(shape)"),
         ),
         Mistake("1 / d_model is the variance; its square root is the standard deviation", ("** -0.5", "** -1.0")),
-        Mistake("it begins at 1, which leaves the normalised vectors as they are", ('np.full(shape, name == "gamma")', "np.zeros(shape)")),
+        Mistake(
+            "it begins at 1, which leaves the normalised vectors as they are",
+            ('np.full(shape, name == "gamma")', "np.zeros(shape)"),
+        ),
         Mistake("it begins at 0, as beta and both biases do", ('np.full(shape, name == "gamma")', "np.ones(shape)")),
         Mistake(SHARED, ("grad=0 * w, m=0 * w, v=0 * w", "**dict.fromkeys(['grad', 'm', 'v'], 0 * w)")),
         Mistake(NOT_ZERO, ("grad=0 * w, m=0 * w, v=0 * w", "grad=w.copy(), m=0 * w, v=0 * w")),
@@ -542,6 +657,6 @@ NEW_MODEL = Function(
             ("{name: weights[place + name] for name", "{name: SimpleNamespace(**vars(weights[place + name])) for name"),
         ),
     ),
-)  # fmt: skip
+)
 
 FUNCTIONS = (NEW_MODEL, ENCODE, DECODE, LOG_SOFTMAX, CROSS_ENTROPY, DROPOUT, LOSS_OF)
