@@ -381,9 +381,9 @@ def index(pages: dict[str, str]) -> str:
     parts = [
         f"{MARK} lessons/*.py: change those files, not this one -->",
         "# The lessons",
-        "You write the Transformer of these lessons yourself: `scratchformer learn start` makes your file, and\n"
-        "`scratchformer learn` says [what is next](../using.md#lessons-and-a-transformer-of-your-own). The minutes\n"
-        "are those of reading and those of writing. A page is made by running a script, `python lessons/NN_slug.py`.\n"
+        "`scratchformer learn start` makes the file that you write, [function by function]"
+        "(../using.md#lessons-and-a-transformer-of-your-own).\n"
+        "The minutes are those of reading and of writing. Each page is made by a script, `python lessons/NN_slug.py`.\n"
         "Controls, further seeds and the band of every number are in the *lab notes*, to which each lesson links.",
     ]
     for first, names in by_part(pages).items():
