@@ -78,7 +78,7 @@ class Function:
     cases     words -> arguments; all sizes differ in the first, and at least one is degenerate
     observe   calls it and tells what came out (`observe.py`)
     hints     two: the rule in words, the formula or the lines
-    mistakes  four to ten that are often made
+    mistakes  four to a dozen that are often made
     file      the module that holds it
     """
 
