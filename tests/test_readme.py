@@ -14,6 +14,9 @@ import pytest
 import record_demo
 
 import scratchformer as sf
+from exercises.catalogue import FILES, FUNCTIONS
+from exercises.checker import check
+from exercises.source import ours
 from scratchformer.cli import main
 from scratchformer.training.run import load_run
 
@@ -25,6 +28,13 @@ README = PAGES["README.md"]
 def test_the_quoted_function_is_that_of_the_file():
     (quoted,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert f"\n\n\n{quoted}\n\n" in (ROOT / "lessons" / "transformer.py").read_text(encoding="utf-8")
+
+
+def test_the_quoted_verdict_is_that_of_the_checker():
+    function = FUNCTIONS["attention"]
+    wrong = ours("transformer", "attention", (("dheads, V)) * scale", "dheads, V))"),))
+    assert check(function, wrong).diagnosis in " ".join(README.split())
+    assert f"its {len(FILES['transformer'])} functions empty" in README
 
 
 def test_the_numbers_of_the_file_are_those_of_its_benchmark():
@@ -130,6 +140,9 @@ def test_a_public_name_that_computes_chooses_the_fast_operations():
     code = """if True:
         import numpy as np
         import scratchformer as sf
+from exercises.catalogue import FILES, FUNCTIONS
+from exercises.checker import check
+from exercises.source import ours
         from scratchformer.nn.ops import ops_of
         arrays = np.zeros(1, np.float32), np.zeros(1)
         before = [type(ops_of(x)).__name__ for x in arrays]
