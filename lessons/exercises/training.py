@@ -66,7 +66,7 @@ WRONG_GRADIENTS: dict[str, Callable[[dict], Any]] = {
         lambda g: g.update(W=g["W without gamma"])
     ),
 }
-"""What is wrong -> make it so in a dictionary of gradients."""
+"""Mistakes -> make it so in a dictionary of gradients."""
 
 
 class Loss:
@@ -391,7 +391,7 @@ def require_pairs(found: list[tuple], expected: list[tuple]) -> None:
             require(ids not in sides[0] | sides[1] or ids in side, EXCHANGED)
             require(ids in side or ids[:1] != (PAD,), IN_FRONT)
             require(ids in side or not any(whole[: len(ids)] == ids for whole in side), CUT_OFF)
-            require(ids in side, f"{list(ids)} is no sentence of pairs: behind its ids only PAD may stand")
+            require(ids in side, f"{list(ids)} is not a sentence of pairs: behind its ids only PAD may stand")
         require(pair in expected, PAIRS_TORN)
     require(found == expected, NOT_ONCE)
 
