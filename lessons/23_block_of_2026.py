@@ -22,9 +22,9 @@ from support.positions import rotated
 
 # %% [markdown]
 # Two small language models have the same number of parameters. Both read the same text for 500 steps. The first,
-# `gpt-tiny`, has the block of GPT-2, from 2019. The second has the block that is common in published models of 2026. How
-# well do they predict a text that they haven't read? We count the **bits per character**. A model that gives each next
-# character the probability 1/4 needs 2 bits for it, and with the probability 1/2 only 1 bit. So fewer is better.
+# `gpt-tiny`, has the block of GPT-2, from 2019. The second has the block that is common in published models of 2026.
+# How well do they predict a text that they haven't read? We count the **bits per character**. A model that gives each
+# next character the probability 1/4 needs 2 bits for it, and with the probability 1/2 only 1 bit. So fewer is better.
 
 # %% The recorded runs
 rows = {row["variant"]: row for row in recorded("block_of_2026")["results"]}
@@ -108,8 +108,8 @@ show(picture, "23_blocks",
 # **The problem.** The paper normalizes the sum: LayerNorm(x + f(x)). In [lesson 12](12_residual_norm_dropout.py) a deep
 # stack of that kind learned slowly. With the norm before the sublayer, x + f(norm(x)), it learned well. That is
 # **pre-norm**, and GPT-2 had it already. Zhang and Sennrich (2019) then asked what a norm really needs. LayerNorm
-# subtracts the mean, divides by the standard deviation, multiplies by γ and adds β. **RMSNorm** only divides by the root
-# mean square, and multiplies by γ.
+# subtracts the mean, divides by the standard deviation, multiplies by γ and adds β. **RMSNorm** only divides by the
+# root mean square, and multiplies by γ.
 #
 # **By hand.** Take x = (1, 7). The squares are 1 and 49, their mean is 25, and the root of that is 5. So n = x / 5 =
 # (0.2, 1.4). Let γ be 1.
@@ -119,9 +119,9 @@ show(picture, "23_blocks",
 #
 # $$dx = \frac{dn - n \cdot \mathrm{mean}(dn \cdot n)}{rms}$$
 #
-# Say dn = (5, 0) comes back. Then dn · n, number by number, is (1, 0), with the mean 0.5. What is left is (5, 0) − 0.5 ·
-# (0.2, 1.4) = (4.9, −0.7). Divided by 5, that makes dx = (0.98, −0.14). Check that it doesn't ask for length: 1 · 0.98 +
-# 7 · (−0.14) = 0.
+# Say dn = (5, 0) comes back. Then dn · n, number by number, is (1, 0), with the mean 0.5. What is left is (5, 0) − 0.5
+# · (0.2, 1.4) = (4.9, −0.7). Divided by 5, that makes dx = (0.98, −0.14). Check that it doesn't ask for length: 1 ·
+# 0.98 + 7 · (−0.14) = 0.
 #
 # **Calculate, then unfold.** What are n and dx for x = (2, 14), if dn = (5, 0) again?
 #
@@ -141,8 +141,8 @@ quote("rms_norm", file="more")
 # %% [markdown]
 # ## 2 · SwiGLU: a gate and a value
 #
-# **The problem.** A hidden unit of the paper is max(0, z). The same number z decides *whether* the unit speaks and *what*
-# it says. A **gated** unit has two numbers, a gate and a value, each with weights of its own (Shazeer 2020):
+# **The problem.** A hidden unit of the paper is max(0, z). The same number z decides *whether* the unit speaks and
+# *what* it says. A **gated** unit has two numbers, a gate and a value, each with weights of its own (Shazeer 2020):
 #
 # $$h = \mathrm{silu}(gate) \cdot value, \qquad \mathrm{silu}(z) = z \, \sigma(z), \qquad
 # \sigma(z) = \frac{1}{1 + e^{-z}}$$
@@ -150,8 +150,8 @@ quote("rms_norm", file="more")
 # The function silu is a ReLU with a rounded corner: nearly 0 far below zero, nearly z far above. As there are now three
 # matrices instead of two, the network gets two thirds of the hidden units, so that it has as many parameters.
 #
-# **By hand.** The gate is ln 3 ≈ 1.10, and the value is 4. Because $e^{-\ln 3}$ = 1/3, σ is 1 / (1 + 1/3) = 3/4. So silu
-# is 3/4 · 1.10 = 0.82, and h = 0.82 · 4 = 3.30. Here are two more gates with the same value:
+# **By hand.** The gate is ln 3 ≈ 1.10, and the value is 4. Because $e^{-\ln 3}$ = 1/3, σ is 1 / (1 + 1/3) = 3/4. So
+# silu is 3/4 · 1.10 = 0.82, and h = 0.82 · 4 = 3.30. Here are two more gates with the same value:
 #
 # | gate z | silu(z) | h = 4 · silu(z) | slope of silu |
 # |---|---|---|---|
@@ -164,9 +164,9 @@ quote("rms_norm", file="more")
 #
 # $$dvalue = dh \cdot \mathrm{silu}(gate), \qquad dgate = dh \cdot value \cdot \left(\sigma + z \, \sigma (1 - \sigma)\right)$$
 #
-# For the first row and dh = 1, the slope is 3/4 + 1.10 · 3/4 · 1/4 = 0.96. So dvalue = 0.82 and dgate = 4 · 0.96 = 3.82.
-# Now look at the row of gate 0: the unit says nothing, so its value gets no gradient. But its gate gets 4 · 0.5 = 2. It
-# learns whether it should open.
+# For the first row and dh = 1, the slope is 3/4 + 1.10 · 3/4 · 1/4 = 0.96. So dvalue = 0.82 and dgate = 4 · 0.96 =
+# 3.82. Now look at the row of gate 0: the unit says nothing, so its value gets no gradient. But its gate gets 4 · 0.5 =
+# 2. It learns whether it should open.
 #
 # **Your turn.** `swiglu` in `more.py`: x (b, t, d) goes in; W_gate and W_value are (d, f), W_outer is (f, d); there are
 # no biases. The input x has two ways out, so its gradient is a sum. `scratchformer learn check swiglu`.
@@ -177,9 +177,9 @@ quote("swiglu", file="more")
 # %% [markdown]
 # ## 3 · Rotary positions
 #
-# **The problem.** `gpt-tiny` learns a vector for each position and adds it to the word there. What it learns at position
-# 7 says nothing about position 70. And attention needs something else: how *far apart* two words are. **RoPE** (Su et al.
-# 2021) adds nothing to the words. It turns each query and each key by an angle that grows with its position.
+# **The problem.** `gpt-tiny` learns a vector for each position and adds it to the word there. What it learns at
+# position 7 says nothing about position 70. And attention needs something else: how *far apart* two words are. **RoPE**
+# (Su et al. 2021) adds nothing to the words. It turns each query and each key by an angle that grows with its position.
 
 # %% Drawing the rotation
 def dial(drawing, x, backward):
@@ -218,24 +218,24 @@ show(picture, "23_rotation",
 # %% [markdown]
 # **By hand.** A turn takes the pair (a, b) to (a cos − b sin, a sin + b cos). Choose the angle with cos = 0.6 and sin =
 # 0.8, about 53° for each position. Then a query (5, 0) becomes (3, 4) at position 1. A key (5, 0) at position 2 is
-# turned twice: (3 · 0.6 − 4 · 0.8, 3 · 0.8 + 4 · 0.6) = (−1.4, 4.8). Their dot product is 3 · (−1.4) + 4 · 4.8 = 15. Now
-# move both back by one position. The query (5, 0) at position 0 isn't turned, the key is (3, 4), and the dot product is 5
-# · 3 = 15 again. **The score knows only the distance.** (Lesson 10 has the proof.)
+# turned twice: (3 · 0.6 − 4 · 0.8, 3 · 0.8 + 4 · 0.6) = (−1.4, 4.8). Their dot product is 3 · (−1.4) + 4 · 4.8 = 15.
+# Now move both back by one position. The query (5, 0) at position 0 isn't turned, the key is (3, 4), and the dot
+# product is 5 · 3 = 15 again. **The score knows only the distance.** (Lesson 10 has the proof.)
 #
 # **Backward.** The gradient is turned by the opposite angle. Why? A rotation is a matrix R, so dx is dy times its
-# transpose, and the transpose of a rotation turns back. With the gradient (5, 0) arriving at y, dx = (5 · 0.6, −5 · 0.8) =
-# (3, −4). There is nothing to learn in a rotation, so that is all.
+# transpose, and the transpose of a rotation turns back. With the gradient (5, 0) arriving at y, dx = (5 · 0.6, −5 ·
+# 0.8) = (3, −4). There is nothing to learn in a rotation, so that is all.
 #
 # **In general**, a head of k numbers has k/2 pairs, and each turns at its own speed, those of the paper's sinusoids. At
 # position t, pair i turns by t / 10000^(2i/k) radians. So the first pair turns quickly and the last one slowly.
 #
 # **Which numbers make a pair?** Here it is number i with number i + k/2, as in the library and in the published weights
-# of Llama. [Lesson 10](10_longer.py) and Su et al. pair neighbours. That is only another order of the columns of W_Q and
-# W_K, so both can learn the same. But weights trained with one order must be reordered
-# before the other can use them.
+# of Llama. [Lesson 10](10_longer.py) and Su et al. pair neighbours. That is only another order of the columns of W_Q
+# and W_K, so both can learn the same. But weights trained with one order must be reordered before the other can use
+# them.
 #
-# **Your turn.** `rope` in `more.py`: x (b, t, h, k), queries or keys, goes in; y has the same shape. `scratchformer learn
-# check rope`.
+# **Your turn.** `rope` in `more.py`: x (b, t, h, k), queries or keys, goes in; y has the same shape. `scratchformer
+# learn check rope`.
 
 # %%
 quote("rope", file="more")
@@ -243,9 +243,9 @@ quote("rope", file="more")
 # %% [markdown]
 # ## 4 · Shared keys and values
 #
-# **The problem.** When a model writes, it keeps the keys and values of all tokens so far, because each new token looks at
-# them again. This **key-value cache** grows with the text. The published model SmolLM2-135M would need this much memory
-# for 2,048 tokens in float32:
+# **The problem.** When a model writes, it keeps the keys and values of all tokens so far, because each new token looks
+# at them again. This **key-value cache** grows with the text. The published model SmolLM2-135M would need this much
+# memory for 2,048 tokens in float32:
 
 # %%
 model = config.preset("smollm2-135m").model
@@ -255,8 +255,8 @@ for heads in model.h, model.h_kv:
           f"{2048 * 4 * numbers / 1e6:.0f} MB")
 
 # %% [markdown]
-# With **grouped-query attention** (Ainslie et al. 2023), several query heads share one head of keys and values. This model
-# has nine query heads and three of keys and values, so its cache is a third as large.
+# With **grouped-query attention** (Ainslie et al. 2023), several query heads share one head of keys and values. This
+# model has nine query heads and three of keys and values, so its cache is a third as large.
 
 # %% Drawing the shared heads
 picture = Drawing(760, 285)
@@ -289,8 +289,8 @@ show(picture, "23_shared_heads",
 # [lesson 08](08_embeddings.py), where a word occurs twice in a sentence.
 #
 # **Your turn.** `grouped_query_attention` in `more.py` is your `multi_head_attention` with one difference: W_K and W_V
-# have fewer heads, (d, h_kv, k). The first h / h_kv query heads share the first head of keys and values, the next ones the second. `scratchformer learn
-# check grouped_query_attention`.
+# have fewer heads, (d, h_kv, k). The first h / h_kv query heads share the first head of keys and values, the next ones
+# the second. `scratchformer learn check grouped_query_attention`.
 
 # %%
 quote("grouped_query_attention", file="more")
@@ -299,17 +299,17 @@ quote("grouped_query_attention", file="more")
 # ## 5 · AdamW and a cosine
 #
 # **The problem.** A model shouldn't fit its training text too closely. **Weight decay** is meant to help: at each step,
-# it pulls every weight a little towards 0. You might add λ w to the gradient. But Adam divides a gradient by its own typical size
-# ([lesson 15](15_adam_and_warmup.py)), and so the pull is divided, too. **AdamW** (Loshchilov and Hutter 2019) keeps it
-# out of the division.
+# it pulls every weight a little towards 0. You might add λ w to the gradient. But Adam divides a gradient by its own
+# typical size ([lesson 15](15_adam_and_warmup.py)), and so the pull is divided, too. **AdamW** (Loshchilov and Hutter
+# 2019) keeps it out of the division.
 #
-# **By hand.** Let w = 10, its gradient 3, the learning rate 0.1 and λ = 0.1. Adam's first step is 0.1 whatever the size of
-# the gradient. With λ w in the gradient, 3 becomes 4, the step stays 0.1, and w becomes 9.9: the decay has done nothing.
-# AdamW takes away 0.1, and then 0.1 · λ · w = 0.1 · 0.1 · 10 = 0.1 for the decay. That makes 9.8.
+# **By hand.** Let w = 10, its gradient 3, the learning rate 0.1 and λ = 0.1. Adam's first step is 0.1 whatever the size
+# of the gradient. With λ w in the gradient, 3 becomes 4, the step stays 0.1, and w becomes 9.9: the decay has done
+# nothing. AdamW takes away 0.1, and then 0.1 · λ · w = 0.1 · 0.1 · 10 = 0.1 for the decay. That makes 9.8.
 #
-# The learning rate rises to its peak during a warm-up, as in the paper. Then it follows half a **cosine** down to a tenth of
-# the peak: slowly at first, fast in the middle, slowly at the end. Halfway it is (1 + 0.1) / 2 = 0.55 of the peak.
-# Nothing here has a backward pass, since all of it happens after the gradients are known.
+# The learning rate rises to its peak during a warm-up, as in the paper. Then it follows half a **cosine** down to a
+# tenth of the peak: slowly at first, fast in the middle, slowly at the end. Halfway it is (1 + 0.1) / 2 = 0.55 of the
+# peak. Nothing here has a backward pass, since all of it happens after the gradients are known.
 #
 # ## Are the gradients right?
 #
@@ -347,10 +347,11 @@ same("rope: halves here, neighbours in lesson 10",
 #
 # - **What goes in:** the lessons of this course, 500 steps of about 2,000 tokens, three runs for each row.
 # - **What is changed:** one thing in each row. `gpt-tiny` has pre-norm, LayerNorm, a network with GELU (a smooth ReLU),
-#   learned positions, and the schedule of the paper. The number of hidden units is chosen so that all rows have the same
-#   number of parameters, to 0.1 %.
-# - **What is measured:** the bits per character of text that was held out. We subtract those of `gpt-tiny` with the same
-#   random start. The **interval** is the range in which, with 95 % confidence, the mean of many such differences lies.
+#   learned positions, and the schedule of the paper. The number of hidden units is chosen so that all rows have the
+#   same number of parameters, to 0.1 %.
+# - **What is measured:** the bits per character of text that was held out. We subtract those of `gpt-tiny` with the
+#   same random start. The **interval** is the range in which, with 95 % confidence, the mean of many such differences
+#   lies.
 #
 # All five together gained 0.25 bits. Where do they come from? (a) Each change gives about a fifth. (b) SwiGLU and
 # RMSNorm give most. (c) One change gives all of it.
@@ -383,13 +384,13 @@ table(["changed in gpt-tiny", "bits per character", "difference", "95 % interval
          for name, words in NAMES.items())])
 
 # %% [markdown]
-# - **One change gives all of it: rotary positions.** The four rows at the end are controls. ALiBi turns nothing: it lowers
-#   a score by a fixed amount for each step of distance ([lesson 10](10_longer.py)). It gains nearly as much. So it isn't
-#   the rotation that helps. Both let the *distance* change the scores, from the first step on.
+# - **One change gives all of it: rotary positions.** The four rows at the end are controls. ALiBi turns nothing: it
+#   lowers a score by a fixed amount for each step of distance ([lesson 10](10_longer.py)). It gains nearly as much. So
+#   it isn't the rotation that helps. Both let the *distance* change the scores, from the first step on.
 # - **RMSNorm and shared keys and values change nothing that we can see.** Their intervals contain 0. That is good news:
 #   the one is simpler, and the other halves the cache.
-# - **SwiGLU and AdamW with a cosine gain very little, if anything.** Their intervals end just below 0. Of ten intervals,
-#   one may easily miss 0 by chance.
+# - **SwiGLU and AdamW with a cosine gain very little, if anything.** Their intervals end just below 0. Of ten
+#   intervals, one may easily miss 0 by chance.
 # - **All five together aren't better than rotary positions alone.**
 #
 # </details>
@@ -399,39 +400,43 @@ table(["changed in gpt-tiny", "bits per character", "difference", "95 % interval
 # added to the words. ALiBi and RoPE are ready, too, and gain four times as much. (The paper's block has sinusoids. They
 # alone explain its lead over `gpt-tiny`.)
 #
-# Don't conclude that the other four changes are useless. These models have less than a million numbers, and they took 500
-# steps on one text, with learning rates that nobody tuned. We have three runs for each row. A large model may gain from
-# what a small one doesn't need, and after more steps learned positions may catch up. We haven't measured either. ([Lab
-# notes 23](lab/23_block_of_2026.py#every-run) have every run.)
+# Don't conclude that the other four changes are useless. These models have less than a million numbers, and they took
+# 500 steps on one text, with learning rates that nobody tuned. We have three runs for each row. A large model may gain
+# from what a small one doesn't need, and after more steps learned positions may catch up. We haven't measured either.
+# ([Lab notes 23](lab/23_block_of_2026.py#every-run) have every run.)
 #
 # ## Today: published weights, on NumPy
 #
 # The functions that you wrote are enough to run a published model of this kind. `scratchformer doctor smollm2-135m`
 # checks its sizes and the memory on your machine with random weights. If you fetch the files of
-# `HuggingFaceTB/SmolLM2-135M` from the Hugging Face Hub into a directory, these two commands read them and write a text:
+# `HuggingFaceTB/SmolLM2-135M` from the Hugging Face Hub into a directory, these two commands read them and write a
+# text:
 #
 #     scratchformer import --from llama SmolLM2-135M --out runs/smollm
 #     scratchformer generate runs/smollm --prompt "The animal did not cross the street because"
 #
 # We had no internet where we wrote this, so we haven't seen its answer. What tests do show, with random weights in the
-# same layout: logits and 120 tokens agree with a PyTorch model of the definition ([using it](../docs/using.md#the-block-of-2026)).
+# same layout: logits and 120 tokens agree with a PyTorch model of the definition ([using
+# it](../docs/using.md#the-block-of-2026)).
 #
 # ## Paper and code
 #
-# - The paper (2017) has post-norm, LayerNorm, ReLU, sinusoids, one head of keys and values for each query head, and Adam
-#   with warm-up. Touvron et al. (2023, LLaMA) put pre-norm with RMSNorm, SwiGLU, RoPE and AdamW with a cosine together.
+# - The paper (2017) has post-norm, LayerNorm, ReLU, sinusoids, one head of keys and values for each query head, and
+#   Adam with warm-up. Touvron et al. (2023, LLaMA) put pre-norm with RMSNorm, SwiGLU, RoPE and AdamW with a cosine
+#   together.
 # - In the library each change is a setting: `norm="rms"`, `feed_forward="swiglu"`, `positions="rotary"`, `h_kv=2`,
-#   `schedule="cosine"`. The layers are in [nn/llama.py](../scratchformer/nn/llama.py), and the preset `llama-tiny` has all.
+#   `schedule="cosine"`. The layers are in [nn/llama.py](../scratchformer/nn/llama.py), and the preset `llama-tiny` has
+#   all.
 # - In PyTorch: `torch.nn.RMSNorm(d, eps=1e-6)`, `(F.silu(x @ W_gate) * (x @ W_value)) @ W_outer`,
-#   `F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)`, `torch.optim.AdamW`. It has no function for
-#   RoPE.
+#   `F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)`, `torch.optim.AdamW`. It has no function
+#   for RoPE.
 #
 # ## What to remember
 #
 # Today's block has the same two sublayers as the paper's. RMSNorm keeps only the division by the length, SwiGLU
-# multiplies a gate and a value, RoPE turns queries and keys, and query heads share keys and values. Each backward is one
-# idea: remove the part along n, the product rule, turn back, add up. At our size only positions inside attention gave a
-# clear gain.
+# multiplies a gate and a value, RoPE turns queries and keys, and query heads share keys and values. Each backward is
+# one idea: remove the part along n, the product rule, turn back, add up. At our size only positions inside attention
+# gave a clear gain.
 #
 # <details><summary>Three questions</summary>
 #
@@ -445,13 +450,13 @@ table(["changed in gpt-tiny", "bits per character", "difference", "95 % interval
 #
 # <details><summary>Answers</summary>
 #
-# 1. The root mean square is 3, so n = (1, 1, 1, 1). The mean of dn · n is 1, so dx = (0, 0, 0, 0): this gradient asks only
-#    for length. 2. The distance is 1, so it is 15 again. 3. Four gradients, and the cache is a quarter as large.
+# 1. The root mean square is 3, so n = (1, 1, 1, 1). The mean of dn · n is 1, so dx = (0, 0, 0, 0): this gradient asks
+#    only for length. 2. The distance is 1, so it is 15 again. 3. Four gradients, and the cache is a quarter as large.
 #
 # </details>
 #
 # **Yours:** `rms_norm`, `swiglu`, `rope`, `grouped_query_attention` · `scratchformer learn check rms_norm swiglu rope
 # grouped_query_attention`
 #
-# **Next:** fetch a published model and let it write, or put a layer of your own into the block: [a layer of your own is one
-# file](../docs/extending.md).
+# **Next:** fetch a published model and let it write, or put a layer of your own into the block: [a layer of your own is
+# one file](../docs/extending.md).

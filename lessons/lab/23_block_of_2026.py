@@ -18,8 +18,8 @@ from support.lesson import measure, recorded, same, table
 # %% [markdown]
 # ## The sums by hand
 #
-# SwiGLU with one unit, the value 4 and three gates: output and the gradients of gate and value. One input of 1 makes the
-# weights the gate and the value themselves.
+# SwiGLU with one unit, the value 4 and three gates: output and the gradients of gate and value. One input of 1 makes
+# the weights the gate and the value themselves.
 
 # %% The gates
 def weight(*rows):
@@ -49,8 +49,8 @@ for x, dn, n, dx in [((1, 7), (5, 0), (0.2, 1.4), (0.98, -0.14)),
     measure(f"dx of {x}, distance to the page's", np.abs(found - dx).max(), 0, 1e-6)
 
 # %% [markdown]
-# RoPE turns a pair by one radian per position, not by the page's 53°. So the page's rotation is the matrix below. A shift
-# test of the function itself: moved by seven positions, all dot products of queries and keys stay the same. Added
+# RoPE turns a pair by one radian per position, not by the page's 53°. So the page's rotation is the matrix below. A
+# shift test of the function itself: moved by seven positions, all dot products of queries and keys stay the same. Added
 # positions fail it.
 
 # %% The rotation
@@ -102,3 +102,13 @@ table(["changed in gpt-tiny", "seed 0", "seed 1", "seed 2", "averaged: differenc
       [[name, *(f"{each:.3f}" for each in bits(name)),
         f"{np.mean(bits(name, 'average')) - np.mean(bits('gpt-tiny', 'average')):+.3f}"]
        for name in rows])
+
+# %% [markdown]
+# Two comparisons of the page that have no row of their own, with the same seeds: mean and 95 % interval.
+
+# %% Two more differences
+for name, other in (("all five together", "rotary positions"),
+                    ("the paper's block", "sinusoids")):
+    low, high = ttest_rel(bits(name), bits(other)).confidence_interval()
+    print(f"{name} − {other}: {np.mean(bits(name)) - np.mean(bits(other)):+.3f}, "
+          f"{low:+.3f} to {high:+.3f}")
