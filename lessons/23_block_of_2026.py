@@ -120,8 +120,8 @@ show(picture, "23_blocks",
 # $$dx = \frac{dn - n \cdot \mathrm{mean}(dn \cdot n)}{rms}$$
 #
 # Say dn = (5, 0) comes back. Then dn · n, number by number, is (1, 0), with the mean 0.5. What is left is (5, 0) − 0.5
-# · (0.2, 1.4) = (4.9, −0.7). Divided by 5, that makes dx = (0.98, −0.14). Check that it doesn't ask for length: 1 ·
-# 0.98 + 7 · (−0.14) = 0.
+# · (0.2, 1.4) = (4.9, −0.7). Divided by 5, that makes dx = (0.98, −0.14). Check: no part of dx points along x, because
+# 1 · 0.98 + 7 · (−0.14) = 0.
 #
 # **Calculate, then unfold.** What are n and dx for x = (2, 14), if dn = (5, 0) again?
 #
@@ -150,22 +150,24 @@ quote("rms_norm", file="more")
 # The function silu is a ReLU with a rounded corner: nearly 0 far below zero, nearly z far above. As there are now three
 # matrices instead of two, the network gets two thirds of the hidden units, so that it has as many parameters.
 #
-# **By hand.** The gate is ln 3 ≈ 1.10, and the value is 4. Because $e^{-\ln 3}$ = 1/3, σ is 1 / (1 + 1/3) = 3/4. So
-# silu is 3/4 · 1.10 = 0.82, and h = 0.82 · 4 = 3.30. Here are two more gates with the same value:
+# **By hand.** The gate is ln 3 = 1.099, and the value is 4. Because $e^{-\ln 3}$ = 1/3, σ is 1 / (1 + 1/3) = 3/4. So
+# silu is 3/4 · 1.099 = 0.824, and h = 0.824 · 4 = 3.30. Here are two more gates with the same value:
 #
 # | gate z | silu(z) | h = 4 · silu(z) | slope of silu |
 # |---|---|---|---|
-# | ln 3 = 1.10 | 3/4 · 1.10 = 0.82 | 3.30 | 0.96 |
-# | 0 | 1/2 · 0 = 0 | 0 | 0.50 |
-# | −ln 3 = −1.10 | 1/4 · (−1.10) = −0.27 | −1.10 | 0.04 |
+# | ln 3 = 1.099 | 3/4 · 1.099 = 0.824 | 3.30 | 0.956 |
+# | 0 | 1/2 · 0 = 0 | 0 | 0.5 |
+# | −ln 3 = −1.099 | 1/4 · (−1.099) = −0.275 | −1.10 | 0.044 |
 #
 # **Backward.** In a product, each factor gets the gradient times the *other* factor. The gate then passes its gradient
 # through the slope of silu, σ + z σ (1 − σ):
 #
-# $$dvalue = dh \cdot \mathrm{silu}(gate), \qquad dgate = dh \cdot value \cdot \left(\sigma + z \, \sigma (1 - \sigma)\right)$$
+# $$dvalue = dh \cdot \mathrm{silu}(gate), \qquad
+# dgate = dh \cdot value \cdot \left(\sigma + z \, \sigma (1 - \sigma)\right)$$
 #
-# For the first row and dh = 1, the slope is 3/4 + 1.10 · 3/4 · 1/4 = 0.96. So dvalue = 0.82 and dgate = 4 · 0.96 =
-# 3.82. Now look at the row of gate 0: the unit says nothing, so its value gets no gradient. But its gate gets 4 · 0.5 =
+# For the first row and dh = 1, the slope is 3/4 + 1.099 · 3/4 · 1/4 = 0.956. So dvalue = 0.824 and dgate = 4 · 0.956 =
+# 3.824. Now look at the row of gate 0: the unit says nothing, so its value gets no gradient. But its gate gets 4 · 0.5
+# =
 # 2. It learns whether it should open.
 #
 # **Your turn.** `swiglu` in `more.py`: x (b, t, d) goes in; W_gate and W_value are (d, f), W_outer is (f, d); there are
@@ -313,7 +315,7 @@ quote("grouped_query_attention", file="more")
 #
 # ## Are the gradients right?
 #
-# The four functions on the numbers of this page, and then with finite differences:
+# First RMSNorm with the numbers from above, then all four functions against finite differences:
 
 # %%
 def weight(array):
@@ -386,7 +388,8 @@ table(["changed in gpt-tiny", "bits per character", "difference", "95 % interval
 # %% [markdown]
 # - **One change gives all of it: rotary positions.** The four rows at the end are controls. ALiBi turns nothing: it
 #   lowers a score by a fixed amount for each step of distance ([lesson 10](10_longer.py)). It gains nearly as much. So
-#   it isn't the rotation that helps. Both let the *distance* change the scores, from the first step on.
+#   it isn't the turning itself that helps. What both have in common is that the *distance* of two words changes their
+#   score.
 # - **RMSNorm and shared keys and values change nothing that we can see.** Their intervals contain 0. That is good news:
 #   the one is simpler, and the other halves the cache.
 # - **SwiGLU and AdamW with a cosine gain very little, if anything.** Their intervals end just below 0. Of ten
@@ -395,10 +398,10 @@ table(["changed in gpt-tiny", "bits per character", "difference", "95 % interval
 #
 # </details>
 #
-# Why is the gain so large? Look at the row *no positions*. It is nearly as good as `gpt-tiny`, so in 500 steps the
-# learned vectors have hardly begun to help. Sinusoids are ready from the start, and they gain about 0.06, but they are
-# added to the words. ALiBi and RoPE are ready, too, and gain four times as much. (The paper's block has sinusoids. They
-# alone explain its lead over `gpt-tiny`.)
+# Why is the gain so large? Look at the last two rows. Without any positions the model is nearly as good as `gpt-tiny`.
+# So in 500 steps the learned vectors have hardly begun to help. Sinusoids needn't be learned, and they gain about 0.06.
+# (The paper's block has them, and gains no more.) RoPE and ALiBi needn't be learned either, and they gain four times as
+# much. So most of the gain comes from *where* the positions go: into the scores, and not into the words.
 #
 # Don't conclude that the other four changes are useless. These models have less than a million numbers, and they took
 # 500 steps on one text, with learning rates that nobody tuned. We have three runs for each row. A large model may gain
@@ -407,10 +410,10 @@ table(["changed in gpt-tiny", "bits per character", "difference", "95 % interval
 #
 # ## Today: published weights, on NumPy
 #
-# The functions that you wrote are enough to run a published model of this kind. `scratchformer doctor smollm2-135m`
-# checks its sizes and the memory on your machine with random weights. If you fetch the files of
-# `HuggingFaceTB/SmolLM2-135M` from the Hugging Face Hub into a directory, these two commands read them and write a
-# text:
+# Published models of this kind are built from the four functions that you wrote. The library's layers compute the same,
+# with the constants of each model. `scratchformer doctor smollm2-135m` checks the sizes of one of them with random
+# weights, and whether it fits into your memory. If you fetch the files of `HuggingFaceTB/SmolLM2-135M` from the Hugging
+# Face Hub into a directory, these two commands read them and write a text:
 #
 #     scratchformer import --from llama SmolLM2-135M --out runs/smollm
 #     scratchformer generate runs/smollm --prompt "The animal did not cross the street because"
@@ -421,9 +424,7 @@ table(["changed in gpt-tiny", "bits per character", "difference", "95 % interval
 #
 # ## Paper and code
 #
-# - The paper (2017) has post-norm, LayerNorm, ReLU, sinusoids, one head of keys and values for each query head, and
-#   Adam with warm-up. Touvron et al. (2023, LLaMA) put pre-norm with RMSNorm, SwiGLU, RoPE and AdamW with a cosine
-#   together.
+# - Touvron et al. (2023) put pre-norm with RMSNorm, SwiGLU, RoPE, and AdamW with a cosine together, in LLaMA.
 # - In the library each change is a setting: `norm="rms"`, `feed_forward="swiglu"`, `positions="rotary"`, `h_kv=2`,
 #   `schedule="cosine"`. The layers are in [nn/llama.py](../scratchformer/nn/llama.py), and the preset `llama-tiny` has
 #   all.
@@ -433,10 +434,10 @@ table(["changed in gpt-tiny", "bits per character", "difference", "95 % interval
 #
 # ## What to remember
 #
-# Today's block has the same two sublayers as the paper's. RMSNorm keeps only the division by the length, SwiGLU
+# Today's block has the same two sublayers as the paper's. RMSNorm only divides by the root mean square, SwiGLU
 # multiplies a gate and a value, RoPE turns queries and keys, and query heads share keys and values. Each backward is
-# one idea: remove the part along n, the product rule, turn back, add up. At our size only positions inside attention
-# gave a clear gain.
+# one idea: take away the part along n, multiply by the other factor, turn back, add up. At our size only positions
+# inside attention gave a clear gain.
 #
 # <details><summary>Three questions</summary>
 #
