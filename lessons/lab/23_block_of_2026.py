@@ -54,7 +54,7 @@ for x, dn, n, dx in [((1, 7), (5, 0), (0.2, 1.4), (0.98, -0.14)),
 # positions fail it.
 
 # %% The rotation
-turn = np.array([[0.6, 0.8], [-0.8, 0.6]])                 # a row vector times this is turned
+turn = np.array([[0.6, 0.8], [-0.8, 0.6]])  # a row vector times this is turned
 x = np.array([5.0, 0])
 same("positions 1 and 2, 0 and 1: page",
      [x @ turn @ (x @ turn @ turn), x @ (x @ turn)], [15, 15])
@@ -72,7 +72,8 @@ same("rope moved by 7: scores", scores(*more.rope(moved)[0], 7),
      scores(*more.rope(both)[0], 0))
 added = random.normal(size=(12, 1, 8))
 measure("added vectors moved by 7: a score changes by up to",
-        np.abs(scores(*(moved + added), 7) - scores(*(both + added), 0)).max(), 0.5, 100)
+        np.abs(scores(*(moved + added), 7) - scores(*(both + added), 0)).max(),
+        0.5, 100)
 
 # %% [markdown]
 # AdamW: a first step of Adam has the size of the learning rate, because m / (1 − β1) = g and v / (1 − β2) = g².
