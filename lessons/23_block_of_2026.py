@@ -3,17 +3,17 @@
 #
 # **Which of the five changes since the paper make a small model better?**
 #
-# *Needs [lesson 07](07_many_heads.py) (heads), [lesson 11](11_feed_forward.py), [lesson 12](12_residual_norm_dropout.py)
-# (LayerNorm) and [lesson 15](15_adam_and_warmup.py) (Adam) · you will compute today's norm, gate, rotation and shared
-# heads, forward and backward, with pencil and paper.*
+# *Needs [lesson 07](07_many_heads.py) (heads), [lesson 11](11_feed_forward.py) (feed-forward), [lesson
+# 12](12_residual_norm_dropout.py) (LayerNorm) and [lesson 15](15_adam_and_warmup.py) (Adam) · you will compute today's
+# norm, gate, rotation and shared heads, forward and backward, with pencil and paper.*
 
 # %% Imports
 import math
 from types import SimpleNamespace
 
+import more
 import numpy as np
 
-import more
 from scratchformer import config
 from support.drawing import Drawing
 from support.lesson import quote, recorded, same, show, table
@@ -268,10 +268,11 @@ of_head = (3, -1, 2, 4)
 for i, slope in enumerate(of_head):
     x, shared = 150 + 150 * i, 225 + 300 * (i // 2)
     picture.box(x, 60, f"query head {i + 1}", "query", 120, 36)
-    picture.line([(x - 12, 79), (shared - 12 + 14 * (i % 2), 198)], "key", 2)
-    picture.arrow((x + 12, 80), (shared + 4 + 14 * (i % 2), 198), "gradient")
+    side = 2 * (i % 2) - 1                      # left or right of the shared one
+    picture.line([(x + 12 * side, 79), (shared + 42 * side, 198)], "key", 2)
+    picture.arrow((x - 12 * side, 80), (shared + 16 * side, 198), "gradient")
     words = f"{slope:+d}".replace("-", "−")
-    picture.gradient(x + 34 if i % 2 == 0 else x + 14, 115, -slope, words, largest=4)
+    picture.gradient(x - 12 - 54 * side, 112, -slope, words, largest=4)
 for group, total in enumerate((2, 6)):
     x = 225 + 300 * group
     picture.box(x, 218, f"keys, values {group + 1}", "key", 150, 38)
