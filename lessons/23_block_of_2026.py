@@ -41,9 +41,9 @@ table(["bits per character", "run 1", "run 2", "run 3"],
        for words, name in (("GPT-2's block", "gpt-tiny"), ("block of 2026", TOGETHER))])
 
 # %% [markdown]
-# The second model saves a quarter of a bit. So it finds the right characters more probable by about a fifth, because
-# $2^{0.25}$ = 1.19. But it differs from the first in five points, and the table doesn't say which of them helped. Let's
-# understand the five first. Then we change one at a time.
+# The second model saves a quarter of a bit. So on average it gives the right character a probability that is higher by
+# a fifth, because $2^{0.25}$ = 1.19. But it differs from the first in five points, and the table doesn't say which of
+# them helped. Let's understand the five first. Then we change one at a time.
 #
 # ## The picture
 
@@ -121,9 +121,9 @@ show(picture, "23_blocks",
 #
 # $$dx = \frac{dn - n \cdot \mathrm{mean}(dn \cdot n)}{rms}$$
 #
-# Say dn = (5, 0) comes back. Then dn · n, number by number, is (1, 0), with the mean 0.5. What is left is (5, 0) − 0.5
-# · (0.2, 1.4) = (4.9, −0.7). Divided by 5, that makes dx = (0.98, −0.14). Check: no part of dx points along x, because
-# 1 · 0.98 + 7 · (−0.14) = 0.
+# Here dn is the gradient of n, which is dy times γ. (And γ itself gets dy · n, summed over all words.) Say dn = (5, 0).
+# Then dn · n, number by number, is (1, 0), with the mean 0.5. What is left is (5, 0) − 0.5 · (0.2, 1.4) = (4.9, −0.7).
+# Divided by 5, that makes dx = (0.98, −0.14). Check: no part of dx points along x, because 1 · 0.98 + 7 · (−0.14) = 0.
 #
 # **Calculate, then unfold.** What are n and dx for x = (2, 14), if dn = (5, 0) again?
 #
@@ -169,8 +169,7 @@ quote("rms_norm", file="more")
 #
 # For the first row and dh = 1, the slope is 3/4 + 1.099 · 3/4 · 1/4 = 0.956. So dvalue = 0.824 and dgate = 4 · 0.956 =
 # 3.824. Now look at the row of gate 0: the unit says nothing, so its value gets no gradient. But its gate gets 4 · 0.5
-# =
-# 2. It learns whether it should open.
+# = 2, and so it learns whether to open.
 #
 # **Your turn.** `swiglu` in `more.py`: x (b, t, d) goes in; W_gate and W_value are (d, f), W_outer is (f, d); there are
 # no biases. The input x has two ways out, so its gradient is a sum. `scratchformer learn check swiglu`.
@@ -248,8 +247,8 @@ quote("rope", file="more")
 # ## 4 · Shared keys and values
 #
 # **The problem.** When a model writes, it keeps the keys and values of all tokens so far, because each new token looks
-# at them again. This **key-value cache** grows with the text. The published model SmolLM2-135M would need this much
-# memory for 2,048 tokens in float32:
+# at them again. This **key-value cache** grows with the text. The published model SmolLM2-135M has nine query heads. If
+# each had keys and values of its own, the cache of 2,048 tokens in float32 would take the memory in the first line:
 
 # %%
 model = config.preset("smollm2-135m").model
@@ -260,7 +259,7 @@ for heads in model.h, model.h_kv:
 
 # %% [markdown]
 # With **grouped-query attention** (Ainslie et al. 2023), several query heads share one head of keys and values. This
-# model has nine query heads and three of keys and values, so its cache is a third as large.
+# model has three of them, so its cache is a third as large.
 
 # %% Drawing the shared heads
 picture = Drawing(760, 285)
@@ -352,12 +351,12 @@ same("rope: halves here, neighbours in lesson 10",
 # ## Does it matter?
 #
 # - **What goes in:** the lessons of this course, 500 steps of about 2,000 tokens, three runs for each row.
-# - **What is changed:** one thing in each row. `gpt-tiny` has pre-norm, LayerNorm, a network with GELU (a smooth ReLU),
-#   learned positions, and the schedule of the paper. The number of hidden units is chosen so that all rows have the
-#   same number of parameters, to 0.1 %.
+# - **What is changed:** one thing in each row, but for *all five together* and the paper's block. `gpt-tiny` has
+#   pre-norm, LayerNorm, a network with GELU (a smooth ReLU), learned positions, and the schedule of the paper. The
+#   number of hidden units is chosen so that all rows have the same number of parameters, to 0.1 %.
 # - **What is measured:** the bits per character of text that was held out. We subtract those of `gpt-tiny` with the
-#   same random start. The **interval** is the range in which, with 95 % confidence, the mean of many such differences
-#   lies.
+#   same seed, which has read the same text in the same order. The **interval** is the range in which, with 95 %
+#   confidence, the mean of many such differences lies.
 #
 # All five together gained 0.25 bits. Where do they come from? (a) Each change gives about a fifth. (b) SwiGLU and
 # RMSNorm give most. (c) One change gives all of it.
@@ -410,7 +409,7 @@ table(["changed in gpt-tiny", "bits per character", "difference", "95 % interval
 #
 # Don't conclude that the other four changes are useless. These models have less than a million numbers, and they took
 # 500 steps on one text, with learning rates that nobody tuned. We have three runs for each row. A large model may gain
-# from what a small one doesn't need, and after more steps learned positions may catch up. We haven't measured either.
+# from what a small one doesn't need, and after more steps learned positions may catch up. We have measured neither.
 # ([Lab notes 23](lab/23_block_of_2026.py#every-run) have every run.)
 #
 # ## Today: published weights, on NumPy
@@ -457,7 +456,9 @@ table(["changed in gpt-tiny", "bits per character", "difference", "95 % interval
 # <details><summary>Answers</summary>
 #
 # 1. The root mean square is 3, so n = (1, 1, 1, 1). The mean of dn · n is 1, so dx = (0, 0, 0, 0): this gradient asks
-#    only for length. 2. The distance is 1, so it is 15 again. 3. Four gradients, and the cache is a quarter as large.
+#    for more length only.
+# 2. The distance is 1, so it is 15 again.
+# 3. Four gradients, and the cache is a quarter as large.
 #
 # </details>
 #
