@@ -456,7 +456,7 @@ table(["changed in gpt-tiny", "bits per character", "difference", "95 % interval
 # <details><summary>Answers</summary>
 #
 # 1. The root mean square is 3, so n = (1, 1, 1, 1). The mean of dn · n is 1, so dx = (0, 0, 0, 0): this gradient asks
-#    for more length only.
+#    only for another length.
 # 2. The distance is 1, so it is 15 again.
 # 3. Four gradients, and the cache is a quarter as large.
 #
