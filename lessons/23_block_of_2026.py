@@ -42,8 +42,8 @@ table(["bits per character", "run 1", "run 2", "run 3"],
 
 # %% [markdown]
 # The second model saves a quarter of a bit. So on average it gives the right character a probability that is higher by
-# a fifth, because $2^{0.25}$ = 1.19. But it differs from the first in five points, and the table doesn't say which of
-# them helped. Let's understand the five first. Then we change one at a time.
+# a fifth, because $2^{0.25}$ = 1.19. But it differs from the first in five points. Which of them helped? Let's
+# understand the five first, and then change one at a time.
 #
 # ## The picture
 
@@ -102,8 +102,7 @@ show(picture, "23_blocks",
      "road around both.")
 
 # %% [markdown]
-# Each change replaces one part and leaves the others alone, so we can take them one by one. Every example is small
-# enough for a pencil.
+# Each change replaces one part and leaves the others alone.
 #
 # ## 1 · RMSNorm, before the sublayer
 #
@@ -233,9 +232,8 @@ show(picture, "23_rotation",
 # position t, pair i turns by t / 10000^(2i/k) radians. So the first pair turns quickly and the last one slowly.
 #
 # **Which numbers make a pair?** Here it is number i with number i + k/2, as in the library and in the published weights
-# of Llama. [Lesson 10](10_longer.py) and Su et al. pair neighbours. That is only another order of the columns of W_Q
-# and W_K, so both can learn the same. But weights trained with one order must be reordered before the other can use
-# them.
+# of Llama. [Lesson 10](10_longer.py) and Su et al. pair neighbours. Both can learn the same, since only the order of
+# the columns of W_Q and W_K differs. But trained weights must be reordered before they fit the other kind.
 #
 # **Your turn.** `rope` in `more.py`: x (b, t, h, k), queries or keys, goes in; y has the same shape. `scratchformer
 # learn check rope`.
@@ -286,7 +284,7 @@ show(picture, "23_shared_heads",
      "number, so down for a positive gradient.")
 
 # %% [markdown]
-# **By hand.** Forward, head 1 of the keys is used twice, by query heads 1 and 2. Nothing else changes in attention.
+# **By hand.** Forward, head 1 of the keys is used twice, by query heads 1 and 2.
 #
 # **Backward.** What is used twice gets two gradients, and they add up. Say one number of a key in head 1 gets the
 # gradient 3 from query head 1, and −1 from query head 2. Then its gradient is 3 + (−1) = 2. You know this rule from
@@ -414,10 +412,10 @@ table(["changed in gpt-tiny", "bits per character", "difference", "95 % interval
 #
 # ## Today: published weights, on NumPy
 #
-# Published models of this kind are built from the four functions that you wrote. The library's layers compute the same,
-# with the constants of each model. `scratchformer doctor smollm2-135m` checks the sizes of one of them with random
-# weights, and whether it fits into your memory. If you fetch the files of `HuggingFaceTB/SmolLM2-135M` from the Hugging
-# Face Hub into a directory, these two commands read them and write a text:
+# Published models of this kind are built from the four functions that you wrote. `scratchformer doctor smollm2-135m`
+# checks one of them with random weights, and whether it fits into your memory. If you fetch the files of
+# `HuggingFaceTB/SmolLM2-135M` from the Hugging Face Hub into a directory, these two commands read them and write a
+# text:
 #
 #     scratchformer import --from llama SmolLM2-135M --out runs/smollm
 #     scratchformer generate runs/smollm --prompt "The animal did not cross the street because"
