@@ -140,9 +140,6 @@ def test_a_public_name_that_computes_chooses_the_fast_operations():
     code = """if True:
         import numpy as np
         import scratchformer as sf
-from exercises.catalogue import FILES, FUNCTIONS
-from exercises.checker import check
-from exercises.source import ours
         from scratchformer.nn.ops import ops_of
         arrays = np.zeros(1, np.float32), np.zeros(1)
         before = [type(ops_of(x)).__name__ for x in arrays]
