@@ -98,8 +98,8 @@ table(["model", "gradient", "loss at the end"],
 #
 # </details>
 #
-# A gradient check compares backward with forward. It can't tell whether *forward* is the model that we wanted. So we
-# first draw that model, then build it, and then look for tests that find such a mistake **before** training.
+# A gradient check compares backward with forward. It can't tell whether *forward* is the model that we wanted. So let's
+# draw that model, build it, and then look for tests that find such a mistake **before** training.
 #
 # ## The picture
 
@@ -200,11 +200,9 @@ show(architecture(), "13_architecture",
 # right column is the **decoder**. It reads the target so far. Its output becomes **logits**, the scores of the next
 # word before softmax.
 #
-# Three things are worth noticing. Within a column the shape never changes, so you can stack as many layers as you like.
-# Only one arrow leads from left to right: the memory goes into *every* decoder layer, as keys and values. And one
-# matrix $E$ is used in three places (dashed).
-#
-# The three kinds of attention are the same function. They differ in who asks whom:
+# Notice that within a column the shape never changes, so you can stack as many layers as you like. Only one arrow leads
+# from left to right: the memory goes into *every* decoder layer, as keys and values. One matrix $E$ is used in three
+# places (dashed). And all three kinds of attention are the same function. They differ in who asks whom:
 #
 # | attention | queries from | keys and values from | may look at |
 # |---|---|---|---|
@@ -214,10 +212,10 @@ show(architecture(), "13_architecture",
 #
 # ## By hand
 #
-# What is new in this lesson is the one arrow: a memory that several layers read. So let's follow it with a pencil. The
-# memory has two words with two numbers each, $m_a = (1, -1)$ and $m_b = (1, 1)$. The decoder has two layers, and all
-# that is left of a layer is cross-attention and the way around it. The state $x$ is one number, and it is itself the
-# query. We start at $x_0 = 1$.
+# What is new is the one arrow: a memory that several layers read. Let's follow it with a pencil. The memory has two words
+# with two numbers each, $m_a = (1, -1)$ and $m_b = (1, 1)$. The decoder has two layers. Of each layer only
+# cross-attention and the way around it are left. The state $x$ is one number, and it is itself the query. We start at
+# $x_0 = 1$.
 
 # %% Drawing the memory in two layers
 LAYERS = [dict(W_K=(2, 0), W_V=(1, 1)), dict(W_K=(1, 0), W_V=(0, 2))]
@@ -231,12 +229,11 @@ def two_layers(backward):
     keys, values = [(2, 2), (1, 1)], [(0, 2), (-2, 2)]
     back = {"value": [("+0.5", "+0.5")] * 2, "key": [("−0.5", "+0.5"), ("−2", "+2")],
             "score": [("−0.5", "+0.5"), ("−1", "+1")]}
-    words = [drawing.vector(x, 335, row, "value", 46, below=name)
+    words = [drawing.vector(x, 338, row, "value", 46, below=name)
              for x, row, name in ((290, (1, -1), "memory of a"),
                                   (450, (1, 1), "memory of b"))]
-    drawing.text(50, 130, "weights", "soft", 13)
-    drawing.text(50, 190, "values", "soft", 13)
-    drawing.text(50, 250, "keys", "soft", 13)
+    for y, name in (130, "weights"), (190, "values"), (250, "keys"):
+        drawing.text(370, y, name, "soft", 13)
     for n in range(3):
         x = 50 + 320 * n
         cell = drawing.vector(x, 50, [states[n]], "query", 46, above=f"x_{n}")
@@ -252,14 +249,14 @@ def two_layers(backward):
         weight = drawing.vector(middle, 130, ("1/2", "1/2"), "plain", 50, 30)
         value = drawing.vector(middle, 190, values[n], "value", 50, 30)
         key = drawing.vector(middle, 250, keys[n], "key", 50, 30)
-        drawing.arrow(weight.top, adding.bottom)
+        drawing.arrow((middle, 110), adding.bottom)
         for row, name in (190, "W_V"), (250, "W_K"):
             side = -1 if n == 0 else 1
-            numbers = LAYERS[n][name]
-            drawing.text(middle + side * 96, row, f"{name} = {numbers}".replace(
-                "(", "(").replace(", ", ", "), "soft", 12)
+            drawing.text(middle + side * 108, row, f"{name} = {LAYERS[n][name]}",
+                         "soft", 12)
+        drawing.rectangle(middle, 200, 124, 180, "line", 0.06)
         for box in words:
-            drawing.arrow(box.top, key.bottom, "value", width=2)
+            drawing.arrow(box.top, (middle, 290), "value", width=2)
         if backward:
             for box, role in (weight, "score"), (value, "value"), (key, "key"):
                 for i, text in enumerate(back[role][n]):
@@ -272,7 +269,7 @@ def two_layers(backward):
         for box, numbers in zip(words, ((-2.5, 1.5), (3.5, 1.5))):
             for i, number in enumerate(numbers):
                 at = box.cell(i)
-                drawing.gradient(at.x - 12, 384, -number, f"{number:+}".replace(
+                drawing.gradient(at.x - 12, 388, -number, f"{number:+}".replace(
                     "-", "−"), 13, 3.5)
     return drawing
 
@@ -310,11 +307,10 @@ show(two_layers(backward=False), "13_memory",
 # $$x' = \mathrm{box}_{A}(x \mid x) \qquad x'' = \mathrm{box}_{A}(x' \mid M) \qquad
 # x''' = \mathrm{box}_{FFN}(x'')$$
 #
-# Before the first layer stands $\sqrt{d_{model}} \, E[\mathrm{ids}]$ plus the positions, and after the last one the
-# logits $x E^T$. Padding of the source is masked wherever source words are keys: in the encoder and in cross-attention.
+# Padding of the source is masked wherever source words are keys: in the encoder and in cross-attention.
 #
-# **How many parameters is that?** Count the smallest model of this kind, with $d_{model} = 2$, $d_{ff} = 4$, one head,
-# one layer on each side and $V = 5$ words:
+# **How many parameters is that?** Here is a very small model: $d_{model} = 2$, $d_{ff} = 4$, one head, one layer on
+# each side and $V = 5$ words.
 #
 # | part | its arrays | numbers in one | how many | together |
 # |---|---|--:|--:|--:|
@@ -324,15 +320,13 @@ show(two_layers(backward=False), "13_memory",
 # | matrix $E$ | 5 × 2 | 10 | 1 | 10 |
 # | all | | | | **122** |
 #
-# There are three attentions, because the decoder layer has two. There are five LayerNorms, because each sublayer has
-# one. $E$ counts once, although it is used three times.
+# Each sublayer has a LayerNorm of its own. $E$ counts once, although it is used three times.
 #
 # ## Your turn
 #
-# `new_model(V, d_model, d_ff, h, N)` makes all weights; `encode(source, model, P_drop)` returns the memory, and
-# `decode(target, memory, source, model, P_drop)` the last states $x$. A sublayer with its box is one call of
-# `add_and_norm`, and it gives you one `backward`. Keep these in a list. On the way back, call them from the last to the
-# first. The one rule that is still missing comes now.
+# `new_model` makes all weights, `encode` the memory, and `decode` the last states $x$. A sublayer with its box is one
+# call of `add_and_norm`, and it gives you one `backward`. Keep these in a list. On the way back, call them from the last
+# to the first. The one rule that is still missing comes now.
 #
 # ## Backward
 #
@@ -349,19 +343,19 @@ show(two_layers(backward=True), "13_memory_backward",
      "gradient.")
 
 # %% [markdown]
-# **Layer 2.** The gradient of $x_2$ is 1. The memory reaches $x_2$ in two ways, so we need both.
+# **Layer 2.** The gradient of $x_2$ is 1. Each word of the memory reaches $x_2$ in two ways.
 #
-# *As values.* Each value enters with weight ½, so its gradient is ½. A value is $0 \cdot$ the first number $+ \, 2
-# \cdot$ the second. So each word gets ½ · (0, 2) = **(0, 1)**.
+# *As a value.* Each value enters with weight ½, so its gradient is ½. A value is 2 times the second number of the word.
+# So each word gets ½ · (0, 2) = **(0, 1)**.
 #
-# *As keys.* By lesson 04, the gradient of a score is weight × (offer − average). The offers are the values −2 and 2,
-# their average is 0. That gives −1 and +1. A score is query × key, and the query is 2, so the keys get −2 and +2. A key
-# is $1 \cdot$ the first number. So the words get **(−2, 0)** and **(2, 0)**.
+# *As a key.* By lesson 04, the gradient of a score is weight × (offer − average). The offers are the values −2 and 2,
+# and their average is 0. That gives −1 and +1. A score is query × key, and the query is 2, so the keys get −2 and +2. A
+# key is the first number of the word. So the words get **(−2, 0)** and **(2, 0)**.
 #
 # Together, the share of layer 2 is (−2, 1) for word a and (2, 1) for word b.
 #
-# What does $x_1$ get? Around the layer, 1. Through the query, each score's gradient times its key: $-1 \cdot 1 + 1 \cdot
-# 1 = 0$. So layer 1 starts with 1, too. Calculate its share, then unfold.
+# And $x_1$? It gets 1 by the way around the layer. As the query, it gets each score's gradient times the key: $-1 \cdot 1
+# + 1 \cdot 1 = 0$. So layer 1 starts with 1, too. Calculate its share, then unfold.
 #
 # <details><summary>The share of layer 1, and the sum</summary>
 #
@@ -373,14 +367,13 @@ show(two_layers(backward=True), "13_memory_backward",
 #
 # </details>
 #
-# **The rule.** What reaches the loss in several ways gets the sum of what comes back (lesson 01). The memory goes into
-# the keys and into the values of every layer:
+# **The rule.** The memory goes into the keys and the values of every layer, so its gradient is the sum of what comes back
+# from all of them:
 #
 # $$dM = \sum_{n=1}^{N} \left( dK_n W_{K,n}^T + dV_n W_{V,n}^T \right)$$
 #
-# The bracket is what `multi_head_attention` returns as `dmemory`. The sum over the layers is the job of `decode`. Only
-# the finished sum goes into the encoder, so the decoder has to be walked back first, down to its first layer. Our
-# functions agree with the pencil:
+# The bracket is what `multi_head_attention` returns as `dmemory`. The sum is the job of `decode`. Only the finished sum
+# goes into the encoder. Our functions agree with the pencil:
 
 # %% The check
 def chain(memory):
@@ -512,31 +505,28 @@ table(["fault", "gradient", "flow", "number"],
 #
 # Each test sees its own kind of fault, so you need all three, and a comparison.
 #
-# Couldn't we simply train, and look at the loss? Sometimes. On the bundled corpus, 500 steps without the memory end 1.5
-# nats higher. But without the encoder's self-attention, all three runs end a little *lower*. ([Lab notes 13, experiment
-# 1](lab/13_whole_model.py#experiment-1-would-the-loss-curve-tell))
+# Couldn't we simply train, and look at the loss? Not always. On the bundled corpus, 500 steps without the memory end 1.5
+# nats higher. But without the encoder's self-attention, three runs of three end a little *lower* ([lab notes 13,
+# experiment 1](lab/13_whole_model.py#experiment-1-would-the-loss-curve-tell)).
 #
-# What is an encoder's attention for, then? It can do a part of the looking up in advance. We made a task in which each
-# answer needs two look-ups: go to position $t$ of the source, where a number stands, and write the number at *that*
-# position. With one layer on each side, the model writes nearly all numbers right; without the encoder's attention it
-# writes a third. Give the decoder a second layer instead, and it looks twice. ([Lab notes 13, experiment
-# 2](lab/13_whole_model.py#experiment-2-two-look-ups))
+# What is that attention for, then? It can look things up in advance. In another task each answer needs two look-ups:
+# position $t$ of the source holds a number, and the answer is the number at *that* position. A decoder of one layer
+# gets nearly all answers right, but only a third if the encoder has no attention. A second decoder layer makes up for most of
+# it ([experiment 2](lab/13_whole_model.py#experiment-2-two-look-ups)).
 #
 # ## Today
 #
 # Most language models of 2026 keep only the right column of figure 1, without cross-attention: they are
-# **decoder-only**. The prompt is read by the same causal layers that write the answer, and no memory is needed ([lesson
-# 22](22_gpt.py) cuts it out of your file). Encoder and decoder live on where a whole input is known before the first
-# word is written, as in Whisper (speech) and NLLB (translation).
+# **decoder-only**. The same causal layers read the prompt and write the answer, so there is no memory. Encoder and decoder live on where a whole input is known before the first
+# word is written, as in Whisper for speech and NLLB for translation.
 #
 # ## Paper and code
 #
-# The paper has the layers in §3.1, who asks whom in §3.2.3, and the one matrix $E$ in §3.4. In the library they are
-# [nn/transformer.py](../scratchformer/nn/transformer.py). The library's attention has biases, as the authors' first
-# public code; this file has none, as the paper's equations. In PyTorch, `nn.Transformer(d_model, nhead)` is both
-# columns, from the embedded words to the last states. By default it adds a LayerNorm after each column, which the paper
-# doesn't have. A test compares our whole model with one made of PyTorch's layers:
-# [tests/oracle/test_whole_model.py](../tests/oracle/test_whole_model.py).
+# The paper has the layers in §3.1, who asks whom in §3.2.3, and the one matrix $E$ in §3.4; the library has them in
+# [nn/transformer.py](../scratchformer/nn/transformer.py). Its attention has biases, as the authors' first public code
+# has; your file has none, like the paper's equations. In PyTorch, `nn.Transformer(d_model, nhead)` is both columns. By
+# default it adds a LayerNorm after each, which the paper doesn't have. A
+# [test](../tests/oracle/test_whole_model.py) compares our whole model with PyTorch's parts.
 #
 # ## Your own model trains
 #
@@ -556,9 +546,9 @@ print(f"ours: {whole['train']['seconds']:.0f} s on one core, "
       f"BLEU {whole['bleu']['test']:.0f} on sentences that it has never seen")
 
 # %% [markdown]
-# It takes a few minutes, and prints the loss and then three translations. (BLEU, from 0 to 100, compares translations
-# with those of the test set: [lesson 21](21_bleu_and_averaging.py).) Loss, optimizer, batches and search are still
-# ours. They become yours in lessons 14 to 20. If it learns badly although every check passes, lesson 16 is about that.
+# It prints the loss, and at the end three translations. (BLEU, from 0 to 100, compares translations with those of the
+# test set: [lesson 21](21_bleu_and_averaging.py).) Loss, optimizer, batches and search are still ours. They become yours
+# in lessons 14 to 20.
 #
 # ## What to remember
 #
