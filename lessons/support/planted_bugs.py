@@ -8,9 +8,9 @@ Shapes: b sentences, s and t positions, v symbols.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -114,24 +114,34 @@ def words_right(ids: Array, target: Array) -> float:
 # Is the gradient that of the loss? ------------------------------------------------------------------------------------
 
 
-def gradient_errors(file: ModuleType, batch: Batch, step: float = 1e-6) -> dict[str, float]:
-    """name of a weight -> error of its gradient along a random direction, relative to its length or 1e-3 of all"""
+class Slopes(NamedTuple):
+    """The slope of the loss as one weight moves in a random direction.
+
+    backward  from its gradient
+    measured  from two losses
+    error     of the first, relative to the length of the gradient, or to a thousandth of that of all weights
+    """
+
+    backward: float
+    measured: float
+    error: float
+
+
+def slopes(file: ModuleType, batch: Batch, step: float = 1e-6) -> dict[str, Slopes]:
+    """name of a weight -> its slopes, in a new model"""
     model, random = new_model(file, 0), np.random.default_rng(1)
-
-    def loss() -> tuple[float, Callable[[float], Any]]:
-        return file.loss_of(*batch, model, eps_ls=0.0)
-
-    loss()[1](1.0)
+    file.loss_of(*batch, model, eps_ls=0.0)[1](1.0)
     all_of_it = sum((w.grad**2).sum() for w in model.weights.values()) ** 0.5
-    errors = {}
+    found = {}
     for name, w in model.weights.items():
         u = random.standard_normal(w.data.shape)
         u /= np.linalg.norm(u)
         before, losses = w.data.copy(), []
         for change in (step, -step):
             w.data[...] = before + change * u
-            losses.append(loss()[0])
+            losses.append(file.loss_of(*batch, model, eps_ls=0.0)[0])
         w.data[...] = before
-        slope = (losses[0] - losses[1]) / (2 * step)
-        errors[name] = abs((w.grad * u).sum() - slope) / max(np.linalg.norm(w.grad), 1e-3 * all_of_it)
-    return errors
+        backward, measured = float((w.grad * u).sum()), float((losses[0] - losses[1]) / (2 * step))
+        length = max(np.linalg.norm(w.grad), 1e-3 * all_of_it)
+        found[name] = Slopes(backward, measured, abs(backward - measured) / length)
+    return found
