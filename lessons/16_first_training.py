@@ -310,7 +310,8 @@ table(["sentences", "slope of W_Q: from backward / measured"], rows)
 for name, bug, expected in ("ours", None, 0.5), ("the bug", "softmax / batch", 0.25):
     _, backward = planted(bug).softmax(np.zeros((2, 1, 1, 2)), True)
     offers = np.broadcast_to([0.0, 2.0], (2, 1, 1, 2))
-    same(f"gradient of the second score, {name}", backward(offers)[0, 0, 0, 1], expected)
+    score = backward(offers)[0, 0, 0, 1]
+    same(f"gradient of the second score, {name}", score, expected)
 
 # %% [markdown]
 # **Which check, which weight, which input, which line:** this order works for other bugs, too.
@@ -436,8 +437,8 @@ show(figure, "16_hunt",
 # | training loss falls, validation loss rises | the step where they part | stop there; more data, or dropout ([14](14_label_smoothing.py)) |
 # | two equal calls, two results | is dropout on? | `P_drop = 0` when you don't train |
 #
-# The row about the source is the **input-independent baseline**. Here, a third of the symbols can be guessed from the
-# length of a word alone. So "a third right" would be no success ([lab notes 16, experiment
+# The row about the source is the **input-independent baseline**. Here, 30 % of the symbols can be guessed from the
+# length of a word alone. So "30 % right" would be no success ([lab notes 16, experiment
 # 3](lab/16_first_training.py#experiment-3-learning-rates-and-a-model-without-its-source)).
 #
 # ## Today
