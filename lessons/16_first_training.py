@@ -273,8 +273,8 @@ def way_back_picture():
 
 
 show(way_back_picture(), "16_way_back",
-     alt="The boxes of cross-attention from left to right: W_Q and W_K, scores, softmax, "
-     "times values with W_V below, W_O, Add & Norm and feed-forward, loss. Magenta "
+     alt="The boxes of cross-attention from left to right: W_Q and W_K, scores, "
+     "softmax, times values with W_V below, W_O, Add & Norm and feed-forward, loss. Magenta "
      "arrows lead back from the loss to the values and to W_V: these gradients are "
      "right. Dashed grey arrows lead on from softmax to the scores and to W_Q and W_K: "
      "these are wrong. A frame around softmax says: so it is here.",
@@ -359,8 +359,8 @@ def checks(bug):
     moved = abs(logits_of(file, model, source, other) - logits)[:, :-1].max()
     longer = np.pad(source, [(0, 0), (0, 2)])
     by_padding = abs(logits_of(file, model, longer, read) - logits).max()
-    error, off = max(
-        found.error for found in slopes(file, first_batch).values()), off_definition(file)
+    error = max(found.error for found in slopes(file, first_batch).values())
+    off = off_definition(file)
 
     eight = batch_of(words(np.random.default_rng(5), 8))
     steps = len(train(file, new_model(file, 0), repeat(eight), 400, enough=0.03))
