@@ -22,9 +22,8 @@ from support.lesson import quote, recorded, same, show, table
 # %% [markdown]
 # You have every part of the paper's model, and each part has passed its check. Now connect them.
 #
-# Here are two models, built from the same functions of `transformer.py`. Their task is that of [lesson
-# 03](03_bahdanau.py): read 5 random symbols out of 8, and write them backwards. We compare the gradient of each model
-# with finite differences of the loss. Then we train each for 300 steps.
+# Here are two models, built from the same functions of `transformer.py`. They should read 5 random symbols out of 8, and
+# write them backwards. We compare the gradient of each with finite differences. Then we train each for 300 steps.
 
 # %% Checking and training both
 NOT_READ = {"decode": (
@@ -88,13 +87,12 @@ table(["model", "gradient", "loss at the end"],
       [*rows, ["a guess among 8 symbols", "", f"{math.log(8):.2f}"]])
 
 # %% [markdown]
-# Both gradients are right, and both programs run without an error. But the second model learns nothing: its loss is
-# that of a pure guess. What could be wrong with it?
+# Both gradients are right, and no program ends with an error. But the second model only guesses. What could be wrong?
 #
 # <details><summary>Make a guess, then unfold</summary>
 #
-# Its decoder doesn't read the source. One word of the code was wrong: cross-attention got `x` where it should get
-# `memory`. The gradient is right all the same. It is the gradient of a model that can't see the source.
+# Its decoder doesn't read the source: cross-attention got `x` where it should get `memory`. The gradient is right all
+# the same. It is the gradient of a model that can't see the source.
 #
 # </details>
 #
@@ -196,13 +194,12 @@ show(architecture(), "13_architecture",
      "up, as the paper's Figure 1.")
 
 # %% [markdown]
-# The left column is the **encoder**. It reads the source, and what its last layer writes is called the **memory**. The
-# right column is the **decoder**. It reads the target so far. Its output becomes **logits**, the scores of the next
-# word before softmax.
+# On the left, the **encoder** reads the source. What its last layer writes is the **memory**. On the right, the
+# **decoder** reads the target so far. Its output becomes **logits**, the scores of the next word before softmax.
 #
-# Notice that within a column the shape never changes, so you can stack as many layers as you like. Only one arrow leads
-# from left to right: the memory goes into *every* decoder layer, as keys and values. One matrix $E$ is used in three
-# places (dashed). And all three kinds of attention are the same function. They differ in who asks whom:
+# Within a column the shape never changes, so you can stack as many layers as you like. Only one arrow leads from left to
+# right: the memory goes into *every* decoder layer. One matrix $E$ is used in three places (dashed). And all three kinds
+# of attention are the same function. They differ in who asks whom:
 #
 # | attention | queries from | keys and values from | may look at |
 # |---|---|---|---|
@@ -293,21 +290,19 @@ show(two_layers(backward=False), "13_memory",
 #
 # ## In general
 #
-# We write $A(x \mid y)$ for multi-head attention with queries from $x$, and keys and values from $y$. Add & Norm
-# around a sublayer $f$ is the box of lesson 12:
+# We write $A(x \mid y)$ for multi-head attention with queries from $x$, and keys and values from $y$. Around each
+# sublayer $f$ is the box of lesson 12, $\mathrm{box}_f(x, \dots) = \mathrm{LayerNorm}(x + f(x, \dots))$. So an encoder
+# layer turns the states $x$ of the source into
 #
-# $$\mathrm{box}_f(x, \dots) = \mathrm{LayerNorm}(x + f(x, \dots))$$
+# $$x' = \mathrm{box}_{A}(x \mid x) \qquad x'' = \mathrm{box}_{FFN}(x')$$
 #
-# An encoder layer turns the source states $s$ $(b, s, d)$ into
-#
-# $$s' = \mathrm{box}_{A}(s \mid s) \qquad s'' = \mathrm{box}_{FFN}(s')$$
-#
-# A decoder layer has target states $x$ $(b, t, d)$ and reads the memory $M$. Only its first line has a causal mask:
+# and a decoder layer, which reads the memory $M$, turns the states $x$ of the target into
 #
 # $$x' = \mathrm{box}_{A}(x \mid x) \qquad x'' = \mathrm{box}_{A}(x' \mid M) \qquad
 # x''' = \mathrm{box}_{FFN}(x'')$$
 #
-# Padding of the source is masked wherever source words are keys: in the encoder and in cross-attention.
+# The first of these three has the causal mask. Padding of the source is masked wherever source words are keys: in the
+# encoder and in cross-attention.
 #
 # **How many parameters is that?** Here is a very small model: $d_{model} = 2$, $d_{ff} = 4$, one head, one layer on
 # each side and $V = 5$ words.
@@ -414,12 +409,12 @@ quote("new_model", "encode", "decode")
 # Which tests would have found the mistake of the opening, and how many other mistakes? We try three tests. None of them
 # needs any training.
 #
-# - **The gradient:** move all weights a little along a random direction, forward and back. The difference of the two
-#   losses must be what backward says. We try six directions. (`check` of [lesson 01](01_backprop.py) moves each weight
-#   by itself. That takes longer, and says which weight is wrong.)
-# - **The flow:** change one input word, and see which logits move. A source word must move all logits of its sentence.
-#   A target word must move the logits at its own position and later, and none before. More padding must move nothing.
-# - **The number of parameters:** it must equal the count that we made from the equations.
+# - **The gradient:** move all weights a little in a random direction, and back. The two losses must differ by what
+#   backward says. We try six directions. (`check` of [lesson 01](01_backprop.py) moves each number by itself. That
+#   takes longer, but it says which weight is wrong.)
+# - **The flow:** change one input word, and see which logits move. A source word must move all logits of its sentence,
+#   a target word those at its own position and later. More padding must move nothing.
+# - **The number of parameters:** it must equal our count from the equations.
 
 # %%
 def gradient_is_right(file):
@@ -451,13 +446,13 @@ def number_is_right(file):
     return sum(w.data.size for w in built(file).weights.values()) == count(**SIZES)
 
 
-def count(V, d_model, d_ff, h, N):              # h matters not: heads share d_model
+def count(V, d_model, d_ff, h, N):              # the number of heads changes nothing
     ffn = 2 * d_model * d_ff + d_ff + d_model
     return V * d_model + N * (3 * 4 * d_model**2 + 2 * ffn + 5 * 2 * d_model)
 
 
 # %% [markdown]
-# Now we wire six models wrongly. Each is a copy of `transformer.py` with one or two pieces of code changed:
+# Now we wire six models wrongly, by changing a few characters of `transformer.py`:
 #
 # 1. `dmemory` is overwritten in the loop of `decode`, not summed.
 # 2. Cross-attention reads `x`, not the memory (the opening).
@@ -497,9 +492,8 @@ table(["fault", "gradient", "flow", "number"],
 # - The **gradient** finds fault 1, the only one in backward. In all other models, backward fits the wrong forward.
 # - The **flow** finds what reads too much or too little: faults 2, 3 and 4.
 # - The **number** finds weights that aren't there: in fault 5, three layers share one set.
-# - **Fault 6 passes all three.** The factor is missing in both directions. That is a different model, with a right
-#   gradient and the right flow. Only a comparison with the paper finds it, or with code that somebody else wrote. That
-#   is why `learn check` compares your numbers with ours as well.
+# - **Fault 6 passes all three.** It is a different model, with a right gradient and the right flow. Only a comparison
+#   with the paper finds it, or with code of somebody else. So `learn check` compares your numbers with ours, too.
 #
 # </details>
 #

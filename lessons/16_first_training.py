@@ -274,10 +274,11 @@ def way_back_picture():
 
 show(way_back_picture(), "16_way_back",
      alt="The boxes of cross-attention from left to right: W_Q and W_K, scores, "
-     "softmax, times values with W_V below, W_O, Add & Norm and feed-forward, loss. "
-     "Magenta arrows lead back from the loss to the values and to W_V: these gradients "
-     "are right. Dashed grey arrows lead on from softmax to the scores and to W_Q and W_K: "
-     "these are wrong. A frame around softmax says: so it is here.",
+     "softmax, times values with W_V below, W_O, Add & Norm and feed-forward, "
+     "loss. Magenta arrows lead back from the loss to the values and to W_V: these "
+     "gradients are right. Dashed grey arrows lead on from softmax to the scores "
+     "and to W_Q and W_K: these are wrong. A frame around softmax says: so it is "
+     "here.",
      caption="The way back, from right to left. The last right gradient and the first "
      "wrong one enclose the bug.")
 
