@@ -510,22 +510,20 @@ table(["fault", "gradient", "flow", "number"],
 #
 # ## Today
 #
-# Most language models of 2026 keep only the right column of figure 1, without cross-attention: they are
-# **decoder-only**. The same causal layers read the prompt and write the answer, so there is no memory. Encoder and decoder live on where a whole input is known before the first
-# word is written, as in Whisper for speech and NLLB for translation.
+# Most language models of 2026 are **decoder-only**: they keep the right column of figure 1 without cross-attention. The
+# same causal layers read the prompt and write the answer, so there is no memory. Encoders with decoders live on where
+# the whole input is known before the first word is written, as in Whisper (speech) and NLLB (translation).
 #
 # ## Paper and code
 #
-# The paper has the layers in §3.1, who asks whom in §3.2.3, and the one matrix $E$ in §3.4; the library has them in
+# In the paper, §3.1 has the layers, §3.2.3 who asks whom, and §3.4 the one matrix $E$. In the library, see
 # [nn/transformer.py](../scratchformer/nn/transformer.py). Its attention has biases, as the authors' first public code
-# has; your file has none, like the paper's equations. In PyTorch, `nn.Transformer(d_model, nhead)` is both columns. By
-# default it adds a LayerNorm after each, which the paper doesn't have. A
-# [test](../tests/oracle/test_whole_model.py) compares our whole model with PyTorch's parts.
+# has; your file has none, like the paper's equations. PyTorch's `nn.Transformer(d_model, nhead)` is both columns, with
+# one more LayerNorm after each. A [test](../tests/oracle/test_whole_model.py) compares our model with PyTorch's parts.
 #
 # ## Your own model trains
 #
-# This is the moment to stop reading. **The whole model is your code now.** It translates from English to German as soon
-# as it has learned the bundled corpus:
+# Stop reading here for a moment. **The whole model is your code now**, and it can learn to translate:
 #
 #     scratchformer learn train
 #     scratchformer learn translate "The dog ate the apple."
@@ -540,15 +538,14 @@ print(f"ours: {whole['train']['seconds']:.0f} s on one core, "
       f"BLEU {whole['bleu']['test']:.0f} on sentences that it has never seen")
 
 # %% [markdown]
-# It prints the loss, and at the end three translations. (BLEU, from 0 to 100, compares translations with those of the
-# test set: [lesson 21](21_bleu_and_averaging.py).) Loss, optimizer, batches and search are still ours. They become yours
-# in lessons 14 to 20.
+# (BLEU, from 0 to 100, compares translations with those of the test set: [lesson 21](21_bleu_and_averaging.py).) Loss,
+# optimizer, batches and search are still ours. They become yours in lessons 14 to 20.
 #
 # ## What to remember
 #
-# The encoder turns the source into one array, the memory, and every decoder layer reads it as keys and values. So on
-# the way back, the memory gets the sum of one share from each layer. Checks of the parts can't see a wrong connection.
-# Test the whole: its gradient, its flow, its number of parameters, and its numbers against those of somebody else.
+# The encoder turns the source into the memory, and every decoder layer reads it as keys and values. So on the way back
+# the memory gets the sum of all layers' shares. Checks of the parts can't see a wrong connection. Test the whole: its
+# gradient, its flow, its number of parameters, and its numbers against somebody else's.
 #
 # **Check yourself.**
 #

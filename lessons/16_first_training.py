@@ -105,11 +105,11 @@ table(["model", "bug", "last loss", "words written right"], rows)
 #
 # </details>
 #
-# So the loss curve is a poor detective. Let's build better ones, and learn with them how A's bug is found.
+# So the loss curve is a poor detective. Let's build better ones, and find A's bug with them.
 #
 # ## The picture: eight bugs, eight checks
 #
-# These eight bugs we will hunt. Each changes a few characters of `transformer.py`.
+# Each of these eight bugs changes a few characters of `transformer.py`:
 #
 # | bug | what is wrong |
 # |---|---|
@@ -123,7 +123,7 @@ table(["model", "bug", "last loss", "words written right"], rows)
 # | scaled by d_model | scores are divided by $\sqrt{d_{model}}$, not by $\sqrt{d_k}$, forward and backward |
 #
 # And these are the checks, the cheapest first. Each *runs* some parts of the program, and *compares* the result with
-# something that we know without running them:
+# something that we know without them:
 
 # %% The drawing of the checks
 PARTS = ["batch", "forward", "loss", "backward", "Adam", "writing"]
@@ -134,7 +134,7 @@ SPANS = [("1  first loss", "a little above ln V", [0, 1, 2]),
          ("5  definition", "the formula, written again", [1]),
          ("6  one batch", "is memorised in time", [0, 1, 2, 3, 4]),
          ("7  fresh words", "most guesses right", [0, 1, 2, 3, 4]),
-         ("8  writing", "as right as guessing", [0, 1, 5])]
+         ("8  writing", "as many right as guessing", [0, 1, 5])]
 
 
 def checks_picture():
@@ -218,18 +218,20 @@ table(["model", "first loss − ln 11"],
 print(f"the correct model gives {repeated:.0%} to the symbol that it has just read")
 
 # %% [markdown]
+# That is less than ½, and the logits scatter as well. So the pencil comes near, and no nearer.
+#
 # </details>
 #
-# So both sides tell you something. **Far above $\ln V$**, the logits are too large. **Below $\ln V$**, the model knows
-# something about the answer that it can't have learned yet.
+# Both sides of $\ln V$ tell you something. **Far above $\ln V$**, the logits are too large. **Below**, the model knows something
+# about the answer that it can't have learned yet.
 #
 # ## Backward: from the symptom to the line
 #
-# Model A learns, only less well. Let's find its bug as if we didn't know it. Its first loss is fine. Next comes the
-# gradient check of [lesson 01](01_backprop.py): backward against finite differences of the loss.
+# Let's find the bug of model A as if we didn't know it. Its first loss is fine. Next comes the gradient check of [lesson
+# 01](01_backprop.py).
 #
-# **Which weight?** We move one weight at a time, each in a random direction, and ask for the slope of the loss. The
-# order is that of backward: the weights next to the loss come first.
+# **Which weight?** We move one weight array at a time in a random direction, and ask for the slope of the loss: once
+# from the gradient, once measured from two losses. The arrays next to the loss come first, as in backward.
 
 # %% Which weight?
 file = planted("softmax / batch")
@@ -413,12 +415,12 @@ show(figure, "16_hunt",
 #
 # </details>
 #
-# "Overfit one batch" is the best known of these checks. Six of the eight bugs memorise the batch as fast as the correct
-# model, or faster.
+# "Overfit one batch" is the best known of these checks. Yet six of the eight bugs memorise the batch about as fast as the
+# correct model, or faster.
 #
-# Eight bugs that the author of a page chose prove little. The repository keeps more than a hundred
-# [mutants](../tests/mutants/mutants.py), many of them bugs of public code, planted one at a time. Of those in `nn/`,
-# that is the layers, the loss and Adam, more than half pass every gradient check ([lab notes 16, experiment
+# Eight bugs that the author of a page chose prove little. So the repository keeps more than a hundred
+# [mutants](../tests/mutants/mutants.py), copies of the library with one bug each. Of those in the layers, the loss and
+# Adam, more than half pass every gradient check ([lab notes 16, experiment
 # 2](lab/16_first_training.py#experiment-2-a-hundred-bugs)).
 #
 # ## The list: symptom, where to look, what to do
@@ -444,19 +446,18 @@ show(figure, "16_hunt",
 #
 # ## Today
 #
-# Frameworks derive backward by themselves, so the second half of the bugs above is rare in 2026. The first half isn't:
-# masks, shifts, padding, scale and data are still written by hand. Large trainings watch the length of the gradient and
-# the loss of every batch, skip or repeat the batches around a jump, and compare a small run with a reference before the
-# large one starts.
+# In 2026 frameworks derive backward by themselves, so *repeats overwrite* and *softmax / batch* are rare. The other six
+# aren't: masks, shifts, start values and the clearing of gradients are still written by hand. Large trainings log the
+# length of the gradient and the loss of every batch. Where the loss jumps, they go back to a checkpoint and skip the
+# batches around the jump.
 #
 # ## Paper and code
 #
-# The paper doesn't say how its code was tested. Its §5.3 has Adam and the schedule; here, warm-up takes 400 steps, not
-# 4000. Without label smoothing and dropout, losses can be compared with known numbers. In the library, `scratchformer
-# doctor` runs such checks from the lowest layer up ([doctor](../scratchformer/doctor/diagnosis.py)), and
-# [nn/gradcheck.py](../scratchformer/nn/gradcheck.py) is the gradient check. PyTorch has
-# `torch.autograd.gradcheck(function, inputs)`. The [correctness report](../docs/correctness.md) says which public code
-# a bug comes from. To read on: Karpathy, *A Recipe for Training Neural Networks* (2019).
+# The paper doesn't say how its code was tested. We train without its label smoothing and dropout, so that losses can be
+# compared with known numbers. In the library, `scratchformer doctor` runs such checks from the lowest layer up
+# ([doctor](../scratchformer/doctor/diagnosis.py)). PyTorch has `torch.autograd.gradcheck(function, inputs)`. The
+# [correctness report](../docs/correctness.md) says which public code a bug comes from. To read on: Karpathy, *A Recipe
+# for Training Neural Networks* (2019).
 #
 # ## What to remember
 #
@@ -468,8 +469,8 @@ show(figure, "16_hunt",
 #
 # 1. A new model has $V = 1{,}600$ pieces and the usual start. Which first loss do you expect? Which one if the loss
 #    divides by twice as many words as there are?
-# 2. Softmax's gradient is divided by the batch, and the batch has 32 sentences. By what factor is the gradient of
-#    $W_Q$ in the last cross-attention wrong? Why does Adam hide most of that?
+# 2. Model A has batches of 32 sentences. What fraction of the right gradient does $W_Q$ of cross-attention get? Why does
+#    Adam hide that?
 # 3. Dropout stays on where it should be off. Which check objects first?
 #
 # <details><summary>Answers</summary>
@@ -477,8 +478,8 @@ show(figure, "16_hunt",
 # 1. $\ln 1600 + ½ = 7.38 + 0.5$, about **7.9**. (Among so many pieces, the one that was just read gets little.) Half
 #    of that, 3.9, is far *below* $\ln V$.
 # 2. By **1/32**. Adam divides by the size of the gradient, so a factor that is always the same has no effect
-#    ([lesson 15](15_adam_and_warmup.py)). But what is handed on to the layers below is a *sum* of right and wrong
-#    parts, and there the factor does harm.
+#    ([lesson 15](15_adam_and_warmup.py)). But the layers below get a *sum* of right and wrong parts, and no division
+#    mends a sum.
 # 3. The gradient check: its two losses have other masks than backward. So ask first of all whether the same call gives
 #    the same answer twice.
 #

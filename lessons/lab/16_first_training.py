@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Lab notes 16 · The first training, and how to debug it
 #
-# The controls behind [lesson 16](../16_first_training.md): model A with other seeds, why a new model repeats what it has
+# The controls behind [lesson 16](../16_first_training.py): model A with other seeds, why a new model repeats what it has
 # read, how many mutants pass every gradient check, learning rates, and the checks on correct models.
 
 # %% Imports
