@@ -22,8 +22,8 @@ from support.lesson import quote, recorded, same, show, table
 # %% [markdown]
 # You have every part of the paper's model, and each part has passed its check. Now connect them.
 #
-# Here are two models, built from the same functions of `transformer.py`. They should read 5 random symbols out of 8, and
-# write them backwards. We compare the gradient of each with finite differences. Then we train each for 300 steps.
+# Here are two models, built from the same functions of `transformer.py`. They should read 5 random symbols out of 8,
+# and write them backwards. We compare the gradient of each with finite differences. Then we train each for 300 steps.
 
 # %% Checking and training both
 NOT_READ = {"decode": (
@@ -197,9 +197,9 @@ show(architecture(), "13_architecture",
 # On the left, the **encoder** reads the source. What its last layer writes is the **memory**. On the right, the
 # **decoder** reads the target so far. Its output becomes **logits**, the scores of the next word before softmax.
 #
-# Within a column the shape never changes, so you can stack as many layers as you like. Only one arrow leads from left to
-# right: the memory goes into *every* decoder layer. One matrix $E$ is used in three places (dashed). And all three kinds
-# of attention are the same function. They differ in who asks whom:
+# Within a column the shape never changes, so you can stack as many layers as you like. Only one arrow leads from left
+# to right: the memory goes into *every* decoder layer. One matrix $E$ is used in three places (dashed). And all three
+# kinds of attention are the same function. They differ in who asks whom:
 #
 # | attention | queries from | keys and values from | may look at |
 # |---|---|---|---|
@@ -209,8 +209,8 @@ show(architecture(), "13_architecture",
 #
 # ## By hand
 #
-# What is new is the one arrow: a memory that several layers read. Let's follow it with a pencil. The memory has two words
-# with two numbers each, $m_a = (1, -1)$ and $m_b = (1, 1)$. The decoder has two layers. Of each layer only
+# What is new is the one arrow: a memory that several layers read. Let's follow it with a pencil. The memory has two
+# words with two numbers each, $m_a = (1, -1)$ and $m_b = (1, 1)$. The decoder has two layers. Of each layer only
 # cross-attention and the way around it are left. The state $x$ is one number, and it is itself the query. We start at
 # $x_0 = 1$.
 
@@ -320,8 +320,8 @@ show(two_layers(backward=False), "13_memory",
 # ## Your turn
 #
 # `new_model` makes all weights, `encode` the memory, and `decode` the last states $x$. A sublayer with its box is one
-# call of `add_and_norm`, and it gives you one `backward`. Keep these in a list. On the way back, call them from the last
-# to the first. The one rule that is still missing comes now.
+# call of `add_and_norm`, and it gives you one `backward`. Keep these in a list. On the way back, call them from the
+# last to the first. The one rule that is still missing comes now.
 #
 # ## Backward
 #
@@ -349,8 +349,8 @@ show(two_layers(backward=True), "13_memory_backward",
 #
 # Together, the share of layer 2 is (−2, 1) for word a and (2, 1) for word b.
 #
-# And $x_1$? It gets 1 by the way around the layer. As the query, it gets each score's gradient times the key: $-1 \cdot 1
-# + 1 \cdot 1 = 0$. So layer 1 starts with 1, too. Calculate its share, then unfold.
+# And $x_1$? It gets 1 by the way around the layer. As the query, it gets each score's gradient times the key: $-1 \cdot
+# 1 + 1 \cdot 1 = 0$. So layer 1 starts with 1, too. Calculate its share, then unfold.
 #
 # <details><summary>The share of layer 1, and the sum</summary>
 #
@@ -362,8 +362,8 @@ show(two_layers(backward=True), "13_memory_backward",
 #
 # </details>
 #
-# **The rule.** The memory goes into the keys and the values of every layer, so its gradient is the sum of what comes back
-# from all of them:
+# **The rule.** The memory goes into the keys and the values of every layer, so its gradient is the sum of what comes
+# back from all of them:
 #
 # $$dM = \sum_{n=1}^{N} \left( dK_n W_{K,n}^T + dV_n W_{V,n}^T \right)$$
 #
@@ -499,14 +499,14 @@ table(["fault", "gradient", "flow", "number"],
 #
 # Each test sees its own kind of fault, so you need all three, and a comparison.
 #
-# Couldn't we simply train, and look at the loss? Not always. On the bundled corpus, 500 steps without the memory end 1.5
-# nats higher. But without the encoder's self-attention, three runs of three end a little *lower* ([lab notes 13,
+# Couldn't we simply train, and look at the loss? Not always. On the bundled corpus, 500 steps without the memory end
+# 1.5 nats higher. But without the encoder's self-attention, three runs of three end a little *lower* ([lab notes 13,
 # experiment 1](lab/13_whole_model.py#experiment-1-would-the-loss-curve-tell)).
 #
 # What is that attention for, then? It can look things up in advance. In another task each answer needs two look-ups:
 # position $t$ of the source holds a number, and the answer is the number at *that* position. A decoder of one layer
-# gets nearly all answers right, but only a third if the encoder has no attention. A second decoder layer makes up for most of
-# it ([experiment 2](lab/13_whole_model.py#experiment-2-two-look-ups)).
+# gets nearly all answers right, but only a third if the encoder has no attention. A second decoder layer makes up for
+# most of it ([experiment 2](lab/13_whole_model.py#experiment-2-two-look-ups)).
 #
 # ## Today
 #
@@ -535,7 +535,7 @@ mine = [one.name for one in FUNCTIONS.values()
 everything = [one for one in FUNCTIONS.values() if one.file == "transformer"]
 print(f"{len(mine)} of {len(everything)} functions are yours after this lesson")
 print(f"ours: {whole['train']['seconds']:.0f} s on one core, "
-      f"BLEU {whole['bleu']['test']:.0f} on sentences that it has never seen")
+      f"BLEU {whole['bleu']['test']:.0f} on the test sentences")
 
 # %% [markdown]
 # (BLEU, from 0 to 100, compares translations with those of the test set: [lesson 21](21_bleu_and_averaging.py).) Loss,

@@ -183,8 +183,8 @@ show(checks_picture(), "16_checks",
 #
 # **The model repeats what it has just read.** The vector of the last symbol travels along the residual connections to
 # the output. There it meets its own row of $E$, because $E$ is also the output matrix ([lesson 08](08_embeddings.py)).
-# Say that this symbol gets ½, and the 10 others share the rest. Then the right answer, one of the others, gets 1/20. The
-# loss is $\ln 20 = 3.00$, which is 0.60 above $\ln 11$.
+# Say that this symbol gets ½, and the 10 others share the rest. Then the right answer, one of the others, gets 1/20.
+# The loss is $\ln 20 = 3.00$, which is 0.60 above $\ln 11$.
 #
 # Your turn: what is the first loss if the symbol that was just read *is* the answer, as in model D?
 #
@@ -222,13 +222,13 @@ print(f"the correct model gives {repeated:.0%} to the symbol that it has just re
 #
 # </details>
 #
-# Both sides of $\ln V$ tell you something. **Far above $\ln V$**, the logits are too large. **Below**, the model knows something
-# about the answer that it can't have learned yet.
+# Both sides of $\ln V$ tell you something. **Far above $\ln V$**, the logits are too large. **Below**, the model knows
+# something about the answer that it can't have learned yet.
 #
 # ## Backward: from the symptom to the line
 #
-# Let's find the bug of model A as if we didn't know it. Its first loss is fine. Next comes the gradient check of [lesson
-# 01](01_backprop.py).
+# Let's find the bug of model A as if we didn't know it. Its first loss is fine. Next comes the gradient check of
+# [lesson 01](01_backprop.py).
 #
 # **Which weight?** We move one weight array at a time in a random direction, and ask for the slope of the loss: once
 # from the gradient, once measured from two losses. The arrays next to the loss come first, as in backward.
@@ -253,8 +253,8 @@ table(["weight of the decoder", "slope, from backward", "slope, measured"],
 def way_back_picture():
     drawing = Drawing(800, 250)
     names = [("W_Q, W_K", "key"), ("scores", "plain"), ("softmax", "plain"),
-             ("× values", "value"), ("W_O", "plain"), ("Add & Norm,\nfeed-forward",
-                                                      "plain"), ("loss", "plain")]
+             ("× values", "value"), ("W_O", "plain"),
+             ("Add & Norm,\nfeed-forward", "plain"), ("loss", "plain")]
     boxes = [drawing.box(62 + 113 * i, 70, name, role, 86, 44, 13)
              for i, (name, role) in enumerate(names)]
     for before, after in zip(boxes, boxes[1:]):
@@ -323,8 +323,8 @@ for name, bug, expected in ("ours", None, 0.5), ("the bug", "softmax / batch", 0
 #
 # It compares backward with forward. The paper appears on neither side, so a wrong forward with its own right derivative
 # passes. *Scaled by d_model* is such a bug. And the check speaks only for the batch that you give it: *softmax / batch*
-# passes with one sentence, *repeats overwrite* with no letter twice. So **check with several sentences and with repeated
-# words**.
+# passes with one sentence, *repeats overwrite* with no letter twice. So **check with several sentences and with
+# repeated words**.
 #
 # **Your turn.** Write a softmax that is wrong and still passes its gradient check: the hunt `right_gradient`.
 #
@@ -337,7 +337,8 @@ for name, bug, expected in ("ours", None, 0.5), ("the bug", "softmax / batch", 0
 #   memorised, to a loss below 0.03, within 200 steps. *Fresh words*: after 200 steps, 70 % of new symbols must be
 #   guessed right.
 # - *Writing* needs no threshold. A word is written right if each symbol is guessed right after the right symbols before
-#   it. So the share of words **written** right must equal the share **guessed** right, in a good model and in a bad one.
+#   it. So the share of words **written** right must equal the share **guessed** right, in a good model and in a bad
+#   one.
 #
 # How many of the eight bugs will the best single check find? (a) two (b) four (c) seven
 #
@@ -410,13 +411,13 @@ show(figure, "16_hunt",
      "control.")
 
 # %% [markdown]
-# (a): no check finds more than two of the eight bugs, but every bug is found by at least one. *Scaled by d_model* is found
-# only by writing the definition once more.
+# (a): no check finds more than two of the eight bugs, but every bug is found by at least one. *Scaled by d_model* is
+# found only by writing the definition once more.
 #
 # </details>
 #
-# "Overfit one batch" is the best known of these checks. Yet six of the eight bugs memorise the batch about as fast as the
-# correct model, or faster.
+# "Overfit one batch" is the best known of these checks. Yet six of the eight bugs memorise the batch about as fast as
+# the correct model, or faster.
 #
 # Eight bugs that the author of a page chose prove little. So the repository keeps more than a hundred
 # [mutants](../tests/mutants/mutants.py), copies of the library with one bug each. Of those in the layers, the loss and
@@ -429,16 +430,16 @@ show(figure, "16_hunt",
 # | --- | --- | --- |
 # | first loss far above $\ln V$ | $\sigma^2 = d_{model} \cdot \mathrm{Var}(E)$ | start $E$ with $1 / \sqrt{d_{model}}$ |
 # | first loss below $\ln V$ | does the decoder read its answer? | read `target[:, :-1]`, predict `target[:, 1:]` |
-# | loss rises, or never falls | gradients over three steps: do they grow, or are they 0? | clear them after each step; add to `w.grad`, not to a copy |
-# | loss near 0, and it writes nonsense | change a later symbol: does an earlier logit move? | repair the causal mask or the shift |
-# | good alone, bad in a batch | add padding: does a logit move? | mask the padding wherever it is a key |
-# | learns, but less well than it should | gradient check with repeats and several sentences; then each part against its definition | from the weight to the line, as above |
-# | no better than a model that can't see the source | replace all source words by one word and compare | repair what the model gets to read |
-# | loss falls fast, then stays flat, well above what you expect | learning rate | a third of it |
-# | loss still falls steadily at the end | learning rate, steps | more steps, or three times the rate |
+# | loss rises or never falls | does `w.grad` grow from step to step, or is it 0? | clear it after each step |
+# | loss near 0, but it writes nonsense | change a later symbol: what moves? | repair the causal mask or the shift |
+# | good alone, bad in a batch | add padding: what moves? | mask padding wherever it is a key |
+# | learns less well than it should | gradient check with several sentences; definitions | go from weight to line |
+# | no better than without the source | make all source words equal, compare | give it its input |
+# | loss falls fast, then stays high | learning rate | a third of it |
+# | loss still falls steadily at the end | number of steps, learning rate | more steps, or three times the rate |
 # | loss jumps at one step | read that batch | mend the data; then cut long gradients |
-# | training loss falls, validation loss rises | the step where they part | stop there; more data, or dropout ([14](14_label_smoothing.py)) |
-# | two equal calls, two results | is dropout on? | `P_drop = 0` when you don't train |
+# | validation loss rises, training loss falls | the step where they part | stop there; more data or dropout |
+# | two equal calls differ | is dropout on? | `P_drop = 0` outside training |
 #
 # The row about the source is the **input-independent baseline**. Here, 30 % of the symbols can be guessed from the
 # length of a word alone. So "30 % right" would be no success ([lab notes 16, experiment
@@ -469,8 +470,8 @@ show(figure, "16_hunt",
 #
 # 1. A new model has $V = 1{,}600$ pieces and the usual start. Which first loss do you expect? Which one if the loss
 #    divides by twice as many words as there are?
-# 2. Model A has batches of 32 sentences. What fraction of the right gradient does $W_Q$ of cross-attention get? Why does
-#    Adam hide that?
+# 2. Model A has batches of 32 sentences. What fraction of the right gradient does $W_Q$ of cross-attention get? Why
+#    does Adam hide that?
 # 3. Dropout stays on where it should be off. Which check objects first?
 #
 # <details><summary>Answers</summary>

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Lab notes 16 · The first training, and how to debug it
 #
-# The controls behind [lesson 16](../16_first_training.py): model A with other seeds, why a new model repeats what it has
-# read, how many mutants pass every gradient check, learning rates, and the checks on correct models.
+# The controls behind [lesson 16](../16_first_training.py): model A with other seeds, why a new model repeats what it
+# has read, how many mutants pass every gradient check, learning rates, and the checks on correct models.
 
 # %% Imports
 import course  # noqa: F401  finds lessons/support
@@ -21,7 +21,6 @@ from support.planted_bugs import (
     batch_of,
     fresh,
     guessed,
-    logits_of,
     new_model,
     planted,
     symbols_right,
@@ -99,7 +98,8 @@ for name, own, *bands in (("E", False, 0.6, 1.2, 0.35, 0.6),
             *bands[2:])
 
 # %% [markdown]
-# If the symbol that was read last gets the share $p$, the others are left with $1 - p$, which costs about $-\ln(1 - p)$.
+# If the symbol that was read last gets the share $p$, the others are left with $1 - p$, which costs about $-\ln(1 -
+# p)$.
 #
 # ## Experiment 2: a hundred bugs
 #

@@ -1,8 +1,8 @@
 """A Transformer that reverses words, and eight bugs to plant in it (lesson 16).
 
-A word is 2 to 5 random letters out of 8. With padding, </s> and <s> that makes V = 11 symbols. Each batch has new words,
-so none can be memorised. A bug is a copy of lessons/transformer.py in which a few characters of one function differ.
-Each is a mistake that public implementations or many beginners have made.
+A word is 2 to 5 random letters out of 8. With padding, </s> and <s> that makes V = 11 symbols. Each batch has new
+words, so none can be memorised. A bug is a copy of lessons/transformer.py in which a few characters of one function
+differ. Each is a mistake that public implementations or many beginners have made.
 Shapes: b sentences, s and t positions, v symbols.
 """
 
@@ -48,9 +48,7 @@ BUGS: dict[str, dict[str, tuple[tuple[str, str], ...]]] = {
     "no causal mask": {"decode": (("np.tri(target.shape[1], dtype=bool)", "np.True_"),)},
     "padding seen": {"decode": (("source != PAD", "source == source"),)},
     "repeats overwrite": {
-        "embed": (
-            ("np.add.at(E.grad, ids, keep * dy * d_model**0.5)", "E.grad[ids] += keep * dy * d_model**0.5"),
-        )
+        "embed": (("np.add.at(E.grad, ids, keep * dy * d_model**0.5)", "E.grad[ids] += keep * dy * d_model**0.5"),)
     },
     "softmax / batch": {"softmax": (("(dp - total(p * dp))", "(dp - total(p * dp)) / len(p)"),)},
     "gradient not cleared": {"adam": (("w.grad[...] = 0", "pass"),)},
@@ -84,12 +82,16 @@ def logits_of(file: ModuleType, model: Any, source: Array, read: Array) -> Array
 def guessed(file: ModuleType, model: Any, batch: Batch) -> Array:
     """The likeliest symbols, each as the model is trained to predict it: (b, t)"""
     source, target = batch
-    read = []
-    decode = file.decode
-    file.decode = lambda ids, *rest: (read.append(ids), decode(ids, *rest))[1]  # type: ignore[attr-defined]
+    decode, read = file.decode, {}
+
+    def noting(ids: Array, *rest: Any) -> Any:
+        read["ids"] = ids
+        return decode(ids, *rest)
+
+    file.decode = noting  # type: ignore[attr-defined]
     file.loss_of(source, target, model, eps_ls=0.0)
     file.decode = decode  # type: ignore[attr-defined]
-    return logits_of(file, model, source, read[0]).argmax(axis=-1)
+    return logits_of(file, model, source, read["ids"]).argmax(axis=-1)
 
 
 def written(file: ModuleType, model: Any, batch: Batch) -> Array:
