@@ -433,7 +433,7 @@ show(figure, "16_hunt",
 # | loss rises or never falls | does `w.grad` grow from step to step, or is it 0? | clear it after each step |
 # | loss near 0, but it writes nonsense | change a later symbol: what moves? | repair the causal mask or the shift |
 # | good alone, bad in a batch | add padding: what moves? | mask padding wherever it is a key |
-# | learns less well than it should | gradient check with several sentences; definitions | go from weight to line |
+# | learns less well than it should | gradient check, several sentences; definitions | go from weight to line |
 # | no better than without the source | make all source words equal, compare | give it its input |
 # | loss falls fast, then stays high | learning rate | a third of it |
 # | loss still falls steadily at the end | number of steps, learning rate | more steps, or three times the rate |
