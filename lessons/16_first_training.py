@@ -101,7 +101,8 @@ table(["model", "bug", "last loss", "words written right"], rows)
 
 # %% [markdown]
 # D has by far the best loss and writes hardly a word: its decoder reads the very symbol that it should predict, and
-# copies it. B looks ahead in training, and can't when it writes. A learns, only less well. C is correct.
+# copies it. B looks ahead in training, and can't when it writes. A learns, only less well (in three of three runs: [lab
+# notes 16](lab/16_first_training.py#the-lessons-models-with-other-seeds)). C is correct.
 #
 # </details>
 #
@@ -183,8 +184,9 @@ show(checks_picture(), "16_checks",
 #
 # **The model repeats what it has just read.** The vector of the last symbol travels along the residual connections to
 # the output. There it meets its own row of $E$, because $E$ is also the output matrix ([lesson 08](08_embeddings.py)).
-# Say that this symbol gets ½, and the 10 others share the rest. Then the right answer, one of the others, gets 1/20.
-# The loss is $\ln 20 = 3.00$, which is 0.60 above $\ln 11$.
+# (A new model with another output matrix gives that symbol a tenth: [lab notes 16, experiment
+# 1](lab/16_first_training.py#experiment-1-the-first-loss).) Say that this symbol gets ½, and the 10 others share the
+# rest. Then the right answer, one of the others, gets 1/20. The loss is $\ln 20 = 3.00$, which is 0.60 above $\ln 11$.
 #
 # Your turn: what is the first loss if the symbol that was just read *is* the answer, as in model D?
 #
@@ -218,7 +220,7 @@ table(["model", "first loss − ln 11"],
 print(f"the correct model gives {repeated:.0%} to the symbol that it has just read")
 
 # %% [markdown]
-# That is less than ½, and the logits scatter as well. So the pencil comes near, and no nearer.
+# That is a little less than ½, and the logits scatter as well. So the measured losses are close to ours, not equal.
 #
 # </details>
 #
@@ -428,13 +430,13 @@ show(figure, "16_hunt",
 #
 # | symptom | look here first | what to do |
 # | --- | --- | --- |
-# | first loss far above $\ln V$ | $\sigma^2 = d_{model} \cdot \mathrm{Var}(E)$ | start $E$ with $1 / \sqrt{d_{model}}$ |
+# | first loss far above $\ln V$ | $\sigma^2 = d_{model} \cdot \mathrm{Var}(E)$ | start at $1 / \sqrt{d_{model}}$ |
 # | first loss below $\ln V$ | does the decoder read its answer? | read `target[:, :-1]`, predict `target[:, 1:]` |
 # | loss rises or never falls | does `w.grad` grow from step to step, or is it 0? | clear it after each step |
 # | loss near 0, but it writes nonsense | change a later symbol: what moves? | repair the causal mask or the shift |
 # | good alone, bad in a batch | add padding: what moves? | mask padding wherever it is a key |
 # | learns less well than it should | gradient check, several sentences; definitions | go from weight to line |
-# | no better than without the source | make all source words equal, compare | give it its input |
+# | no better than without the source | make all source words equal, compare | repair what the encoder gets |
 # | loss falls fast, then stays high | learning rate | a third of it |
 # | loss still falls steadily at the end | number of steps, learning rate | more steps, or three times the rate |
 # | loss jumps at one step | read that batch | mend the data; then cut long gradients |
