@@ -676,8 +676,7 @@ LAYER_NORM = Function(
             (OURS_DX, "return (dn - n * mean(dn * n)) / sigma"),
         ),
         Mistake(
-            "it is not divided by sigma, as n was in forward",
-            (OURS_DX, "return dn - mean(dn) - n * mean(dn * n)"),
+            "it is not divided by sigma, as n was in forward", (OURS_DX, "return dn - mean(dn) - n * mean(dn * n)")
         ),
         Mistake("gamma is missing: forward multiplies n by it, so dn = dy gamma", ("dn = dy * gamma.data", "dn = dy")),
         Mistake(
