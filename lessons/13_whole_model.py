@@ -221,7 +221,7 @@ MEMORY = np.array([[1.0, -1.0], [1.0, 1.0]])
 
 def two_layers(backward):
     """Figures 2 and 3: two layers that read one memory"""
-    drawing = Drawing(740, 400 if backward else 372)
+    drawing = Drawing(740, 404 if backward else 384)
     states, edge = (1, 2, 2), None
     keys, values = [(2, 2), (1, 1)], [(0, 2), (-2, 2)]
     back = {"value": [("+0.5", "+0.5")] * 2, "key": [("−0.5", "+0.5"), ("−2", "+2")],
@@ -285,8 +285,8 @@ show(two_layers(backward=False), "13_memory",
 # 2. Query times key is $1 \cdot 2 = 2$ for both words, so the weights are ½ and ½. With $W_V = (1, 1)$ the values are
 # $1 - 1 = 0$ and $1 + 1 = 2$. The blend is ½ · 0 + ½ · 2 = 1, and it is added: $x_1 = 1 + 1 = 2$.
 #
-# **Layer 2** has $W_K = (1, 0)$ and $W_V = (0, 2)$. Calculate its keys, weights and values, and $x_2$, before you look
-# at figure 2.
+# **Layer 2** has $W_K = (1, 0)$ and $W_V = (0, 2)$. Cover it in figure 2, and calculate its keys, weights and
+# values, and $x_2$.
 #
 # ## In general
 #
