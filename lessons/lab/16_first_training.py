@@ -95,9 +95,6 @@ for name, own, *bands in (("E", False, 0.6, 1.2, 0.35, 0.6),
             *bands[2:])
 
 # %% [markdown]
-# If the symbol that was read last gets the share $p$, the others are left with $1 - p$, which costs about $-\ln(1 -
-# p)$.
-#
 # ## Experiment 2: a hundred bugs
 #
 # Outside `nn/` no gradient check runs, so a mutant there has no chance to be noticed. That is why the two are counted
