@@ -11,8 +11,8 @@ import math
 from types import SimpleNamespace
 
 import numpy as np
-
 import transformer
+
 from scratchformer.training.run import load_run
 from support.drawing import Drawing, number
 from support.lesson import QUICK, ROOT, measure, quote, same, show, table
@@ -37,9 +37,9 @@ table(["noun", "nearest nouns"],
 #
 # ## The picture
 #
-# A word comes to the model as a number, its **id**. The id is the word's position in a list, so it says
-# nothing about the word. That is why each id gets a row of a matrix $E$: the word's **embedding**, $D$ numbers that the
-# model learns. ($D$ is the paper's $d_{model}$.) Here are four words with $D = 4$:
+# A word comes to the model as a number, its **id**. The id is the word's position in a list, so it says nothing about
+# the word. That is why each id gets a row of a matrix $E$: the word's **embedding**, $D$ numbers that the model learns.
+# ($D$ is the paper's $d_{model}$.) Here are four words with $D = 4$:
 
 # %% Drawing one matrix that is used at both ends
 WORDS = ["the", "dog", "sees", "king"]
@@ -71,13 +71,13 @@ def three_uses(backward):
         arrow((E.left[0] - 3, E.cell(0, row).y), (x.right[0] + 3, y))
     drawing.vector(640, 45, Y, "plain", 40,
                    above="y, the output after the second “the”")
-    z = drawing.matrix(722, 179, [[""]] * 4, "plain", 66, 46)
+    z = drawing.matrix(722, 179, [[""]] * 4, role, 76, 46)
     drawing.line([(640, 66), (640, 248)])
     for i, (word, y) in enumerate(zip(WORDS, range(110, 260, 46))):
         drawing.text(E.right[0] + 10, y, word, anchor="start", bold=True)
         arrow((E.right[0] + 55, y), (z.left[0] - 4, y))
         if backward:
-            drawing.gradient(718, y, -DZ[i], number(DZ[i], sign=True), largest=0.3)
+            drawing.gradient(712, y, -DZ[i], number(DZ[i], sign=True), largest=0.3)
         else:
             drawing.text(722, y, HALVES[i] @ Y)
     below = ["each read sends back 2 · dx", "the shares add up",
@@ -98,9 +98,9 @@ show(three_uses(backward=False), "08_three_uses",
 
 # %% [markdown]
 # On the left the model **reads** *the dog sees the*: each word is replaced by its row, times $\sqrt{D} = 2$. At the
-# other end a vector has to become a word again. So on the right the model **scores** all words: the score of a word, its
-# **logit**, is the dot product of the output $y$ with the row of that word. The paper takes the same $E$ for both ends.
-# This is called **weight tying**.
+# other end a vector has to become a word again. So on the right the model **scores** all words: the score of a word,
+# its **logit**, is the dot product of the output $y$ with the row of that word. The paper takes the same $E$ for both
+# ends. This is called **weight tying**.
 #
 # ## By hand
 #
@@ -116,16 +116,15 @@ show(three_uses(backward=False), "08_three_uses",
 #
 # </details>
 #
-# **How large should the numbers be?** The twin shows a danger. Before training, the output of a Transformer
-# resembles the vector of the word just read, because its layers *add* something to that vector ([lesson
-# 12](12_residual_norm_dropout.py)). So an untrained model wants to repeat its input. How strongly?
+# **How large should the numbers be?** Let $D = 64$, and let the numbers of $y$ and of $E$ be +1 or −1 at random. A
+# score is then a sum of 64 terms +1 or −1, which mostly cancel. It is about ±8, the square root of 64 ([lesson
+# 05](05_scaling.py)). And if $y$ is the very row of some word, as in the twin, that word has the score 64. After
+# softmax such differences are certainty, before anything is learned. With numbers of $E$ of size 1/√D = 1/8, all scores
+# are 8 times as small: ±1, and at most 8.
 #
-# Let $D = 64$, and let the numbers of $E$ be +1 or −1 at random. A row times itself is a sum of 64 ones, 64. A row times
-# another row is a sum of 64 terms +1 or −1 that mostly cancel: about ±8, the square root of 64 ([lesson
-# 05](05_scaling.py)). After softmax, 64 against ±8 is certainty. With numbers of size 1/√D = 1/8 in $E$, the scores are
-# 8 times as small: 8 against ±1. Then 600 words, each with a little, still hold their own.
-#
-# We let an untrained Transformer of our file ($D = 64$) predict 200 sentences, and look at the word just read:
+# An untrained Transformer of our file ($D = 64$, 600 words) predicts the next words of 200 random sentences. Its output
+# still resembles the vector of the word just read, because layers *add* to that vector ([lesson
+# 12](12_residual_norm_dropout.py)). So we look at the probability of that word, too:
 
 # %% Before training
 D, V = 64, 600
@@ -147,17 +146,17 @@ def untrained(scale):
     return -next_word.mean(), np.exp(word_read).mean()
 
 
+starts = [[name, *(f"{found:.{n}f}" for n, found in enumerate(untrained(scale), 1))]
+          for name, scale in (("size 1", 8), ("size 1/√D", 1))]
 table(["numbers of E", "loss", "probability of the word just read"],
-      [[name, *(f"{found:.2f}" for found in untrained(scale))]
-       for name, scale in (("size 1", 8), ("size 1/√D", 1))])
-measure("loss of a blind guess, ln 600", math.log(V), 6.39, 6.4)
+      [*starts, ["(blind guess)", f"{math.log(V):.1f}", f"{1 / V:.3f}"]])
 
 # %% [markdown]
-# So $E$ starts with numbers of size $1 / \sqrt{D}$. Next to the position vectors ([lesson 09](09_positions.py)), whose
-# numbers have size 0.7, that is small. The factor $\sqrt{D}$ makes the words about as large again when they are *read*.
-# (The paper gives no reason for the factor. [Lab notes
-# 08](lab/08_embeddings.py#what-the-factor-does-in-training) measure what it does in training; read them after lesson
-# 15.)
+# With numbers of size 1 the model is four times as wrong as a blind guess. So $E$ starts with size $1 / \sqrt{D}$. Next
+# to the position vectors ([lesson 09](09_positions.py)), whose numbers have size 0.7, that is small. The factor
+# $\sqrt{D}$ makes the words about as large again when they are *read*. (The paper gives no reason for the factor. [Lab
+# notes 08](lab/08_embeddings.py#what-the-factor-does-in-training) measure what it does in training; read them after
+# lesson 15.)
 #
 # ## In general
 #
@@ -172,16 +171,16 @@ measure("loss of a blind guess, ln 600", math.log(V), 6.39, 6.4)
 # | $x$, and later $y$ | (B, T, D) |
 # | scores $z$ | (B, T, V) |
 #
-# **Your turn.** Write `embed(ids, E, P_drop)` in `transformer.py`. It reads the words, adds
-# `positional_encoding(t, d_model)`, and multiplies by `keep = dropout(x, P_drop)`. These two functions are ours until
-# lessons 09 and 14. Its second half adds to `E.grad`; the rule for it comes now.
+# **Your turn.** Write `embed(ids, E, P_drop)` in `transformer.py`. It reads the words, adds `positional_encoding(t,
+# d_model)`, and multiplies by `keep = dropout(x, P_drop)`. These two functions are ours until lessons 09 and 14. Its
+# second half adds to `E.grad`; the rule for it comes now.
 #
 # ## Backward
 #
 # Figure 2 shows what training sends back: a vector $dx$ for each position that was read, and a number $dz$ for each
 # score. (The scores 0, 0, 0 and 2 give probabilities of about 0.1, 0.1, 0.1 and 0.7. The right word is *king*, so p − q
-# is 0.1, 0.1, 0.1 and −0.3.) Before you look at the middle: what is the gradient of the row of *the*? And does
-# *king*, which was never read, get one?
+# is 0.1, 0.1, 0.1 and −0.3.) Before you look at the middle: what is the gradient of the row of *the*? And does *king*,
+# which was never read, get one?
 
 # %% Drawing the way back
 show(three_uses(backward=True), "08_three_uses_backward",
@@ -195,9 +194,8 @@ show(three_uses(backward=True), "08_three_uses_backward",
 
 # %% [markdown]
 # *the* was used three times, so its row collects three shares: 2 · (0.1, 0, 0, 0) from the first position, 2 · (0.3, 0,
-# −0.1, 0) from the second, and 0.1 · $y$ from its score. The sum is (0.9, 0.1, −0.3, 0.1). *king* was not
-# read, but it was scored, and its row gets −0.3 · $y$. Training steps against the gradient, so the row of *king* moves
-# towards $y$.
+# −0.1, 0) from the second, and 0.1 · $y$ from its score. The sum is (0.9, 0.1, −0.3, 0.1). *king* was not read, but it
+# was scored, and its row gets −0.3 · $y$. Training steps against the gradient, so the row of *king* moves towards $y$.
 #
 # **A row's gradient is the sum over all its uses.** In a translator there are three kinds:
 #
@@ -209,9 +207,8 @@ show(three_uses(backward=True), "08_three_uses_backward",
 #
 # $$dE_{vj} = \sqrt{D} \sum_{t: w_t = v} dx_{tj} + \sqrt{D} \sum_{t: u_t = v} dx'_{tj} + \sum_t dz_{tv} \, y_{tj}$$
 #
-# The factor stands before two of the three terms. So if you forget it, the gradient gets another
-# *direction*, and not only another length. The ids themselves get no gradient, since there is no word between word 17
-# and word 18.
+# The factor stands before two of the three terms. So if you forget it, the gradient gets another *direction*, and not
+# only another length. The ids themselves get no gradient, since there is no word between word 17 and word 18.
 #
 # **A trap.** In NumPy the obvious line, `E.grad[ids] += dx`, is wrong. It computes `E.grad[ids] + dx` first, and then
 # writes the rows back one after the other. Of a word that occurs twice, only the last position counts.
@@ -260,11 +257,11 @@ if torch:
 #
 # Back to the goat. In German it is *die Ziege*, and its neighbours are *die Reise*, *die Ente* and *die Bibliothek*.
 # **All are feminine.** The neighbours of *dog* are masculine (*der*), those of *horse* neuter (*das*). English nouns
-# have no gender. But whoever translates "the goat" must know whether to write *der*, *die* or *das*. So perhaps the rows
-# hold what the *task* asks for. If that is true, another task must make other rows.
+# have no gender. But whoever translates "the goat" must know whether to write *der*, *die* or *das*. So perhaps the
+# rows hold what the *task* asks for. If that is true, another task must make other rows.
 #
-# - **What goes in:** 8,568 short English sentences. A small Transformer (our file, $D = 32$, one layer) learns from
-#   them for 1,000 steps.
+# - **What goes in:** 6,051 short English sentences. A small Transformer (our file, $D = 32$, one layer) learns from
+#   them for 800 steps.
 # - **What is changed:** what it has to write. Either the German translation, or the same English sentence in CAPITALS.
 #   In both cases it writes words that it never reads in the source. Only German needs the gender.
 # - **What is measured:** for how many of 156 English nouns the nearest noun has the same German gender.
@@ -282,12 +279,12 @@ def lines(language):
     return [transformer.words_in(line) for line in text.splitlines()]
 
 
-short = [(en, de) for en, de in zip(lines("en"), lines("de")) if len(en) <= 8]
+short = [(en, de) for en, de in zip(lines("en"), lines("de")) if len(en) <= 7]
 tasks = {"write German": short,
          "write CAPITALS": [(en, [word.upper() for word in en]) for en, _ in short]}
 
 
-def rows_after(pairs, seed, steps=1000):
+def rows_after(pairs, seed, steps=800):
     """-> the nouns of the sentences and their rows, before and after training"""
     used = {word for pair in pairs for side in pair for word in side}
     words = ["<pad>", "</s>", "<s>", *sorted(used)]
@@ -306,7 +303,7 @@ def rows_after(pairs, seed, steps=1000):
     return nouns, before, model.E.data[rows]
 
 
-assert len(short) == 8568
+assert len(short) == 6051
 found = {name: [] for name in ("before training", *tasks, "German, genders exchanged")}
 for seed in [0] if QUICK else [0, 1, 2]:
     for task, some in tasks.items():
@@ -328,11 +325,10 @@ assert min(found["write German"]) > 0.65 > 0.5 > max(found["write CAPITALS"])
 #
 # </details>
 #
-# After the German task, four of five nouns stand beside one of their own gender. After the task with CAPITALS it is one
-# in three, as before training. And it isn't the kind of thing that makes nouns alike. So the rows hold what the task
-# asked for, and not what a dictionary says. We think that this is how it happens: *goat* and
-# *journey* need the same German words around them (*die*, *eine*, *sie*), so backward sends similar $dx$ to their
-# rows.
+# After the German task, about nine of ten nouns stand beside one of their own gender. After the task with CAPITALS it
+# is one in three, as before training. And it isn't the kind of thing that makes nouns alike. So the rows hold what the
+# task asked for, and not what a dictionary says. We think that this is how it happens: *goat* and *journey* need the
+# same German words around them (*die*, *eine*, *sie*), so backward sends similar $dx$ to their rows.
 #
 # ## What have the rows learned?
 #
@@ -343,31 +339,37 @@ assert min(found["write German"]) > 0.65 > 0.5 > max(found["write CAPITALS"])
 genders = Genders(nouns)
 measure("the translator: nearest noun has the same gender",
         genders.agreement(vectors), 0.97, 0.99)
-plane = genders.plane(vectors)
-drawing = Drawing(740, 430)
-for (x, y), gender in zip(plane, genders.of):
-    at = 380 + 108 * x, 215 - 108 * y
+drawing, plane = Drawing(620, 340), genders.plane(vectors)
+plane = plane * [290, -290] + [320, 195]                        # pixels
+
+
+def marker(x, y, gender):
     if gender == "m":
-        drawing.rectangle(*at, 10, 10, "query", 0.6)
+        drawing.rectangle(x, y, 10, 10, "query", 0.6)
     elif gender == "f":
-        drawing.circle(*at, 5.5, "gradient", 0.6)
+        drawing.circle(x, y, 5.5, "key", 0.6)
     else:
-        corners = [(at[0] - 7, at[1] + 6), (at[0] + 7, at[1] + 6), (at[0], at[1] - 7)]
+        corners = [(x - 7, y + 6), (x + 7, y + 6), (x, y - 7)]
         drawing.polygon(corners, "value", 0.6, outline=True)
-for word in "king", "dog", "goat", "library", "aunt", "girl", "horse", "tea":
+
+
+for place, gender in zip(plane, genders.of):
+    marker(*place, gender)
+for word in "dog", "goat", "horse", "tea":
     x, y = plane[nouns.index(word)]
-    drawing.text(380 + 108 * x + 10, 215 - 108 * y - 8, word, anchor="start", size=14)
-drawing.rectangle(30, 30, 10, 10, "query", 0.6)
-drawing.circle(30, 52, 5.5, "gradient", 0.6)
-drawing.polygon([(23, 80), (37, 80), (30, 67)], "value", 0.6, outline=True)
-for y, name in (30, "der (masculine)"), (52, "die (feminine)"), (74, "das (neuter)"):
-    drawing.text(46, y, name, anchor="start", size=14)
+    away = {"goat": (-40, 80), "tea": (50, -35)}.get(word, (70, 50))
+    drawing.line([(x, y), (x + away[0], y + away[1])], "ink", 1)
+    anchor = "end" if away[0] < 0 else "start"
+    drawing.text(x + away[0] * 1.03, y + away[1], word, anchor=anchor, bold=True)
+for i, (gender, name) in enumerate(
+        [("m", "der (masculine)"), ("f", "die (feminine)"), ("n", "das (neuter)")]):
+    marker(24, 24 + 22 * i, gender)
+    drawing.text(40, 24 + 22 * i, name, anchor="start", size=14)
 show(drawing, "08_nouns",
      alt="Scatter plot of 112 English nouns in the two directions in which their "
      "vectors differ most. The marker is the gender of the German translation. Three "
-     "groups far apart, one for each gender: aunt, goat and library in one, king and "
-     "dog in another, girl and horse in the third. Tea, masculine, lies between the "
-     "groups.",
+     "groups far apart, one for each gender: goat lies in the first, dog in the second "
+     "and horse in the third. Tea, masculine, lies between the groups.",
      caption="English nouns in the trained translator, grouped by the gender of their "
      "German translation. Both axes have the same scale.")
 
@@ -376,8 +378,8 @@ show(drawing, "08_nouns",
 #
 # **Today.** Small models still share one matrix for reading and scoring (SmolLM2-135M, Gemma); many large ones have two
 # (Llama 3 8B). Most have dropped the factor √D, and Gemma keeps it. Because $E$ turns vectors into scores of words,
-# people also use it to look *inside* a model: multiply the vectors after layer 3 by $E^T$, and you see which word
-# the model would choose if it stopped there. This is called the **logit lens** (nostalgebraist 2020).
+# people also use it to look *inside* a model: multiply the vectors after layer 3 by $E^T$, and you see which word the
+# model would choose if it stopped there. This is called the **logit lens** (nostalgebraist 2020).
 #
 # ## Paper and code
 #
@@ -393,14 +395,14 @@ show(drawing, "08_nouns",
 #
 # A word is a row of a matrix, and the row holds what the task asked for. The same matrix reads words (times √D) and
 # scores them, so the gradient of a row is a sum over all its uses. It starts with numbers of size 1/√D, so that an
-# untrained model isn't sure to repeat its input.
+# untrained model isn't sure of anything.
 #
 # **Three questions.**
 #
 # 1. The base model has 37,000 words and $D = 512$. How many numbers has $E$, and how many would three separate matrices
 #    have?
-# 2. $D = 4$. A batch has two sentences, and each contains *dog* once. Their $dx$ are (1, 0, 0, 0) and (0, 2, 0, 0). What
-#    do the two reads add to the row of *dog*?
+# 2. $D = 4$. A batch has two sentences, and each contains *dog* once. Their $dx$ are (1, 0, 0, 0) and (0, 2, 0, 0).
+#    What do the two reads add to the row of *dog*?
 # 3. Word 500 is in no sentence of the batch. At the only position of the target its probability is 0.01, and $y$ is (1,
 #    1, −1, 1). What is the gradient of its row?
 #

@@ -1,20 +1,20 @@
 # %% [markdown]
 # # Lab notes 08 · Words become vectors
 #
-# The controls of [lesson 08](../08_embeddings.py): what an untrained model repeats, what the factor √D does in
-# training, and one matrix against three.
+# The controls of [lesson 08](../08_embeddings.py): whether an untrained model repeats its input, what the factor √D
+# does in training, and one matrix against three.
 
 # %% Imports
 import course  # noqa: F401  finds lessons/support
 from types import SimpleNamespace
 
 import numpy as np
-
 import transformer
+
 from support.lesson import measure, recorded, table
 
 # %% [markdown]
-# ## An untrained model repeats its input
+# ## Does an untrained model repeat its input?
 #
 # The model of the lesson ($D = 64$, two layers, $V = 600$), before training, three seeds. *Own rows* is the control:
 # the scores come from a second random matrix of the same size. So the numbers are as large, but nothing is tied.
@@ -48,8 +48,9 @@ table(["numbers of E", "loss", "probability of the word just read",
        "how often it is the likeliest"], rows)
 
 # %% [markdown]
-# Without tying nothing is repeated. But with numbers of size 1 the loss is still far above ln 600 = 6.40, because *all*
-# scores are too large. With numbers of size 1/√D the tied model repeats its input, too, but it is not sure of it.
+# Without tying nothing is repeated, and the loss is the same. So the repetition is real, but it isn't what makes the
+# loss so large: *all* scores are too large. With size 1/√D they have a variance of about 1, and the loss is about half
+# a nat above ln 600 = 6.40.
 #
 # ## What the factor does in training
 #
