@@ -152,11 +152,11 @@ table(["numbers of E", "loss", "probability of the word just read"],
       [*starts, ["(blind guess)", f"{math.log(V):.1f}", f"{1 / V:.3f}"]])
 
 # %% [markdown]
-# With numbers of size 1 the model is four times as wrong as a blind guess. So $E$ starts with size $1 / \sqrt{D}$. Next
-# to the position vectors ([lesson 09](09_positions.py)), whose numbers have size 0.7, that is small. The factor
-# $\sqrt{D}$ makes the words about as large again when they are *read*. (The paper gives no reason for the factor. [Lab
-# notes 08](lab/08_embeddings.py#what-the-factor-does-in-training) measure what it does in training; read them after
-# lesson 15.)
+# With numbers of size 1 the loss is four times that of a blind guess. So $E$ starts with size $1 / \sqrt{D}$. Next to
+# the position vectors ([lesson 09](09_positions.py)), whose numbers have size 0.7, that is small. The factor $\sqrt{D}$
+# makes the words about as large again when they are *read*. (The paper gives no reason for the factor. [Lab notes
+# 08](lab/08_embeddings.py#what-the-factor-does-in-training) measure what it does in training; read them after lesson
+# 15.)
 #
 # ## In general
 #
@@ -293,7 +293,8 @@ def rows_after(pairs, seed, steps=800):
            for pair in pairs]
     data = [(source, [transformer.BOS, *target]) for source, target in ids]
     transformer.rng = np.random.default_rng(seed)
-    model = transformer.new_model(len(words), d_model=32, d_ff=64, h=2, N=1)
+    model = transformer.new_model(len(words), d_model=32, d_ff=64, h=2, N=1,
+                                  dtype="float64")
     nouns = Genders.known(words)
     rows = [id_of[noun] for noun in nouns]
     before = model.E.data[rows]
@@ -325,7 +326,7 @@ assert min(found["write German"]) > 0.65 > 0.5 > max(found["write CAPITALS"])
 #
 # </details>
 #
-# After the German task, about nine of ten nouns stand beside one of their own gender. After the task with CAPITALS it
+# After the German task, about four of five nouns stand beside one of their own gender. After the task with CAPITALS it
 # is one in three, as before training. And it isn't the kind of thing that makes nouns alike. So the rows hold what the
 # task asked for, and not what a dictionary says. We think that this is how it happens: *goat* and *journey* need the
 # same German words around them (*die*, *eine*, *sie*), so backward sends similar $dx$ to their rows.

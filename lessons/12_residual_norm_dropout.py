@@ -101,9 +101,9 @@ show(picture, "12_road",
 # ## By hand
 #
 # **Adding.** Let $x$ be one number, and let every sublayer halve it: $f(x) = x / 2$. Twelve such sublayers make $x /
-# 4096$ of $x$. Now add: each box makes $x + x / 2 = 1.5 \, x$, and twelve of them make 130 $x$. From 48 boxes comes 280
-# million times $x$. The same factors multiply the gradient on its way back. So without the road the gradient
-# **vanishes**, and with it the gradient **explodes**. Unless each sum is brought back to one size.
+# 4096$ out of $x$. Now add: each box makes $x + x / 2 = 1.5 \, x$, and twelve of them make $130 \, x$. With 48 it is
+# 280 million times $x$. The same factors multiply the gradient on its way back. So without the road the gradient
+# **vanishes**. With the road it **explodes**, unless each sum is brought back to one size.
 #
 # **LayerNorm.** Let a box read $x = (1, 0, 4, 3)$, and let its update be $u = (0, 1, 1, 2)$. The sum is $z = (1, 1, 5,
 # 5)$. Its mean is 3; subtract it: (−2, −2, 2, 2). Divide by the size of these numbers, the root of the mean of their
@@ -146,15 +146,15 @@ def box_picture(backward):
                         (2, "take out the mean"), (1, "the same to u and to x")):
             drawing.arrow(back[i].top, back[i - 1].bottom, "gradient", step, bend=-0.01)
     else:
-        for y, why in (187, "the mean of the row is lost"), (272, "its size is lost"):
+        for y, why in (187, "its mean is lost"), (272, "its size is lost"):
             drawing.text(270, y, why, "soft", 14, "start")
     return drawing
 
 
 show(box_picture(backward=False), "12_norm",
      alt="One vector in its box: x is 1, 0, 4, 3, the update u is 0, 1, 1, 2, their "
-     "sum z is 1, 1, 5, 5; minus its mean 3 it is minus 2, minus 2, 2, 2; divided by 2 it "
-     "is n, minus 1, minus 1, 1, 1.",
+     "sum z is 1, 1, 5, 5; minus its mean 3 it is minus 2, minus 2, 2, 2; divided by "
+     "2 it is n, minus 1, minus 1, 1, 1.",
      caption="One box: add, subtract the mean, divide by the size.")
 
 # %% [markdown]
@@ -370,12 +370,18 @@ WAYS = [("bare", "bare", "f(x)", 1.0),
          48**-0.5),
         ("post-LN", "post-LN", "post-LN, the paper: LN(x + f(x))", 1.0),
         ("pre-LN", "pre-LN", "pre-LN: x + f(LN(x))", 1.0)]
+
+
+def shown(length):
+    """One digit: 20,000 or 0.2 or 1e-08"""
+    return f"{float(f'{length:.1g}'):,.0f}" if length > 10 else f"{length:.1g}"
+
+
 found = {name: np.array([passage(way, factor) for _ in range(8)])
          for way, name, _, factor in WAYS}
 arriving = {name: np.exp(np.log(each[:, 0]).mean()) for name, each in found.items()}
 table(["a box computes", "gradient, 48 boxes", "right, 12 boxes", "right, 48 boxes"],
-      [[words, f"{arriving[name]:.1g}" if not 0.1 < arriving[name] < 10 else
-        f"{arriving[name]:.1f}", right(name, 12), right(name, 48)]
+      [[words, shown(arriving[name]), right(name, 12), right(name, 48)]
        for _, name, words, _ in WAYS])
 
 # %% The numbers of the text
@@ -388,8 +394,8 @@ measure("residual only: the same", cosines["residual only"], 0.8, 0.86)
 # - **Bare:** after 48 sublayers next to nothing arrives. A larger start mends the length, and 12 sublayers learn
 #   better. 48 still don't. So the length of the gradient isn't everything.
 # - **Norm only** keeps the length, too, and 48 sublayers stay at chance level (0.12). Here is one thing that it lacks:
-#   the output of its *first* box has a cosine of 0 with the input, so it has forgotten what it read. With a residual
-#   connection the cosine is 0.83.
+#   the output of its *first* box has a cosine of 0 with the input, so the input is forgotten. With a residual
+#   connection the cosine is 0.81.
 # - **Residual only:** twelve boxes learn well, and 48 explode. With a smaller start the gradient stays near 1, and 48
 #   boxes learn without any norm.
 # - **Both parts:** twelve boxes learn best, and 48 learn with the weights as they are. Pre-LN learns as if the stack

@@ -65,14 +65,16 @@ id_of = {word: i for i, word in enumerate(["<pad>", "</s>", "<s>", *sorted(used)
 
 def in_ids(split):
     known = [both for both in pairs(split) if id_of.keys() >= {*both[0], *both[1]}]
-    ids = [[[*map(id_of.get, side), transformer.EOS] for side in both] for both in known]
+    ids = [[[*map(id_of.get, side), transformer.EOS] for side in both]
+           for both in known]
     return [(source, [transformer.BOS, *target]) for source, target in ids]
 
 
 def trained(seed, fixed, steps=1000):
     """-> loss of new sentences, mean of the last gamma"""
     transformer.rng = np.random.default_rng(seed)
-    model = transformer.new_model(len(id_of), d_model=32, d_ff=64, h=2, N=1)
+    model = transformer.new_model(len(id_of), d_model=32, d_ff=64, h=2, N=1,
+                                  dtype="float64")
     norms = [w for name, w in model.weights.items() if name.endswith(("gamma", "beta"))]
     for step, batch in enumerate(islice(transformer.batches(data, 32), steps), 1):
         transformer.loss_of(*batch, model)[1](1.0)
