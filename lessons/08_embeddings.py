@@ -416,8 +416,8 @@ show(drawing, "08_nouns",
 #
 # </details>
 #
-# **Yours:** `embed`, and the hunt `lost_repeats` (write the test that tells right backwards of `embed` from wrong ones)
-# · `scratchformer learn check embed`
+# **Yours:** `embed`, and the hunt `lost_repeats` (write the test that tells a right backward from wrong ones) ·
+# `scratchformer learn check embed`
 #
 # **Next:** [09 · Where am I? Sinusoidal positions](09_positions.py). `embed` adds the vector of a position. What does
 # it say?
