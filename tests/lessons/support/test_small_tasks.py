@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from scratchformer.nn.attention import Mask
-from scratchformer.nn.layers import FeedForward, Linear, sinusoids
+from scratchformer.nn.layers import FeedForward, Linear
 from scratchformer.nn.ops import using
 from scratchformer.text.tokenizer import BOS, EOS
 from support import (
     agreement,
     constructions,
-    embedding_factor,
     latest_name,
     length_batches,
     next_word,
@@ -23,6 +22,7 @@ from support import (
     stacks,
     to_the_left,
 )
+from support.lexicon import Genders
 from support.positions import RotaryAttention
 from support.recurrent import LSTM, RNN, AdditiveAttention
 
@@ -203,20 +203,15 @@ def test_cuts_one_by_one():
     np.testing.assert_allclose(next_word.at_cuts(model, read, put), np.mean(rows, axis=0), atol=1e-12)
 
 
-def test_start_and_steps_are_scaled_apart_and_the_gradient_s_factor_changes_backward_alone():
-    model = embedding_factor.TiedNextWord(0, embedding_factor.Factors(2, 3, 1))
-    before, change, seen = model.embedding.weight.data.copy(), np.full(64, 0.5), []
-    model.layer.forward = lambda x, mask: (seen.append(x), (x, None))[1]
-    model.forward(READ)
-    model.embedding.weight.data += change
-    model.forward(READ)
-    assert np.allclose(seen[1] - seen[0], 3 * change * (READ != 0)[..., None])
-    assert np.allclose(seen[0][0, 1], 2 * before[READ[0, 1]] + sinusoids(1, 1, 64)[0])
+# Lesson 08: nouns and their genders -----------------------------------------------------------------------------------
 
 
-def test_what_is_left_if_the_word_just_read_is_struck():
-    probability, loss = embedding_factor.repeated(np.zeros((1, 2, 5)), np.array([[3, 4]]), np.array([[4, 3]]))
-    assert probability == pytest.approx(1 / 5) and loss == pytest.approx(np.log(4))
+def test_the_nearest_noun_and_its_gender():
+    """dog, m; goat, f; horse, n; aunt, f: aunt and goat are near each other; dog is nearest to horse."""
+    genders, vectors = Genders(["dog", "goat", "horse", "aunt"]), np.array([[1, 0], [0, 1], [9, 2], [1, 7]])
+    assert genders.of.tolist() == ["m", "f", "n", "f"] and genders.nearest(vectors)[:, 0].tolist() == [2, 3, 0, 1]
+    assert genders.agreement(vectors) == 0.5 <= genders.highest_exchanged(vectors) + 0.5
+    assert (genders.plane(vectors)[2] > 0).all() and Genders.known(["the", "goat"]) == ["goat"]
 
 
 # Lesson 09: three to the left -----------------------------------------------------------------------------------------
@@ -288,13 +283,6 @@ def test_a_classifier_learns():
     model, data = stacks.Classifier("post-LN", 2, seed=0), stacks.sentences()
     losses = [loss for _, loss in stacks.train(model, 0.1, seed=0, steps=20)]
     assert np.mean(losses[-5:]) < losses[0] and 0 <= model.share_right(data.x_test, data.t_test) <= 1
-
-
-def test_fixed_weights_change_backward_alone():
-    free, fixed = (stacks.Passage("residual only", seed=0, n=4, fixed_weights=value) for value in (False, True))
-    assert np.array_equal(free.sizes, fixed.sizes) and not np.allclose(free.gradients, fixed.gradients)
-    a = np.array([[1.0, 2, 3]])
-    assert stacks.cosine(a, 3 * a + 5) == pytest.approx(1) == -stacks.cosine(a, -a)
 
 
 # Lessons 16, 18, 19: planted bugs, batches, a short run ---------------------------------------------------------------
