@@ -33,8 +33,8 @@ print("source:     ", short_run.ENGLISH)
 varying(f"translation: {run.translate(short_run.ENGLISH)}")
 
 # %% [markdown]
-# The loss has fallen from 8.5 to about 5. (The corpus has 2,218 words. To guess among all of them evenly costs
-# ln 2,218 = 7.7 nats. A new model is worse, because it prefers some words at random.) But what the model writes is no
+# The loss has fallen from 8.5 to about 5. (The corpus has 2,218 words. To guess among all of them evenly costs ln 2,218
+# = 7.7 nats. A new model is worse, because it prefers some words at random.) But what the model writes is no
 # translation of anything. So a falling loss alone doesn't tell us that a translator is growing. What does?
 #
 # ## The picture
@@ -45,7 +45,8 @@ varying(f"translation: {run.translate(short_run.ENGLISH)}")
 def loop_picture():
     drawing = Drawing(740, 330)
     batch = drawing.box(110, 60, "batches\n32 pairs", width=150, height=54)
-    forward = drawing.box(370, 60, "loss_of\nforward: a loss of 8.5", width=190, height=54)
+    forward = drawing.box(370, 60, "loss_of\nforward: a loss of 8.5", width=190,
+                          height=54)
     backward = drawing.box(630, 60, "backward(1.0)", width=150, height=54)
     adam = drawing.box(370, 180, "adam\nmoves 373,888 weights", width=210, height=54)
     drawing.arrow(batch.right, forward.left, label="source, target")
@@ -105,8 +106,8 @@ show(loop_picture(), "19_loop",
 # 1. **Forward:** `loss_of` reads a batch. It returns the loss and `backward`.
 # 2. **Backward:** `backward(1.0)` adds to the gradient of every weight. Why 1.0? The derivative of the loss with
 #    respect to itself is 1.
-# 3. **Update:** `adam` moves all weights and clears the gradients. If they weren't cleared, the next step would go
-#    on adding to them.
+# 3. **Update:** `adam` moves all weights and clears the gradients. If they weren't cleared, the next step would go on
+#    adding to them.
 # 4. **Checkpoint:** 30 times in the run, print the loss and keep a *copy* of all weights. `adam` changes its arrays in
 #    place. So a list of the arrays themselves would hold the newest weights five times.
 #
@@ -267,8 +268,8 @@ if not QUICK:
 # of 15 words are as easy as batches of 7. The loss comes back in the next step. So this run is healthy, and the jumps
 # are no reason to change it.
 #
-# The peaks of the *gradient* are mostly other steps. A long gradient means that many words ask for the same change.
-# Can one such step harm the run? Let's try it with a single weight. Suppose its gradient has always been 1, so Adam's
+# The peaks of the *gradient* are mostly other steps. A long gradient means that many words ask for the same change. Can
+# one such step harm the run? Let's try it with a single weight. Suppose its gradient has always been 1, so Adam's
 # averages are $m = 1$ and $v = 1$, and it moves by $m / \sqrt{v} = 1$ times the learning rate. Then one gradient is 4,
 # or 100. With $\beta_1 = 0.9$ and $\beta_2 = 0.98$:
 #
@@ -316,9 +317,9 @@ assert [round(move_after(peak, 50), 2) for peak in (1, 4, 100)] == [1, 0.95, 0.1
 #
 # ## Today
 #
-# A run of 2026 has the same loop. Around it, several things have changed. The gradient is nearly always clipped, usually
-# to a length of 1. The optimizer is AdamW ([lesson 15](15_adam_and_warmup.py)), and the rate falls to nearly 0 at the
-# end of a plan. Then a mean of checkpoints has little left to improve ([lab notes
+# A run of 2026 has the same loop. Around it, several things have changed. The gradient is nearly always clipped,
+# usually to a length of 1. The optimizer is AdamW ([lesson 15](15_adam_and_warmup.py)), and the rate falls to nearly 0
+# at the end of a plan. Then a mean of checkpoints has little left to improve ([lab notes
 # 21](lab/21_bleu_and_averaging.py#experiment-3-the-mean-of-the-last-checkpoints)). Numbers are kept in 16 bits where
 # that is enough. A large text is read about once, so *validation loss rising while training loss falls*, which is
 # **overfitting**, is a problem of small texts. Then stop at the lowest validation loss.
@@ -327,11 +328,10 @@ assert [round(move_after(peak, 50), 2) for peak in (1, 4, 100)] == [1, 0.95, 0.1
 #
 # Section 5 of [the paper](https://arxiv.org/abs/1706.03762): batches 5.1, hardware and schedule 5.2, optimizer 5.3,
 # dropout and label smoothing 5.4. It doesn't mention clipping, and `transformer.py` doesn't clip. PyTorch has one line
-# for it, between `loss.backward()` and `optimizer.step()`:
-# `torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)`. In the library, the loop is `train` in
-# [training/loop.py](../scratchformer/training/loop.py), and `scratchformer train tiny` runs it. On real text,
-# [Multi30k](https://github.com/multi30k/dataset), it reached 39.5 BLEU in about 77 minutes ([lab notes
-# 19](lab/19_train_a_translator.py#experiment-4-real-text)).
+# for it, between `loss.backward()` and `optimizer.step()`: `torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)`.
+# In the library, the loop is `train` in [training/loop.py](../scratchformer/training/loop.py), and `scratchformer train
+# tiny` runs it. On real text, [Multi30k](https://github.com/multi30k/dataset), it reached 39.5 BLEU in about 77 minutes
+# ([lab notes 19](lab/19_train_a_translator.py#experiment-4-real-text)).
 #
 # ## What to remember
 #

@@ -3,8 +3,8 @@
 #
 # **One translator scores 0.2 BLEU more than another. Is it better?**
 #
-# *Needs [lesson 19](19_train_a_translator.py) (a trained translator) and [lesson 20](20_beam_search.py) (greedy and beam
-# search) · you will compute BLEU by hand, and an interval that says how far to trust it.*
+# *Needs [lesson 19](19_train_a_translator.py) (a trained translator) and [lesson 20](20_beam_search.py) (greedy and
+# beam search) · you will compute BLEU by hand, and an interval that says how far to trust it.*
 
 # %% Imports
 import numpy as np
@@ -41,7 +41,8 @@ greedy, beam = (translator.translate(english, beam=size) for size in (1, 4))
 scores = [corpus_scores(lines, german).bleu for lines in (greedy, beam)]
 measure("BLEU of greedy search", scores[0], 95, 99)
 measure("BLEU, beam of 4 − greedy search", scores[1] - scores[0], -0.3, -0.05)
-measure("sentences that differ, of 500", sum(a != b for a, b in zip(greedy, beam)), 2, 9)
+measure("sentences that differ, of 500", sum(a != b for a, b in zip(greedy, beam)),
+        2, 9)
 
 # %% [markdown]
 # Greedy search is ahead by 0.2 points, and only five sentences differ. Would another test set agree? First we must know
@@ -49,8 +50,8 @@ measure("sentences that differ, of 500", sum(a != b for a, b in zip(greedy, beam
 #
 # ## The picture
 #
-# An **n-gram** is a run of $n$ words. For $n$ from 1 to 4, BLEU counts how many n-grams of a translation are also in the
-# reference. Say the reference is *Der alte Mann sieht heute ein Pferd.* (The old man sees a horse today), and a
+# An **n-gram** is a run of $n$ words. For $n$ from 1 to 4, BLEU counts how many n-grams of a translation are also in
+# the reference. Say the reference is *Der alte Mann sieht heute ein Pferd.* (The old man sees a horse today), and a
 # translator writes *Schaf* (sheep) for *Pferd*. The full stop counts as a word:
 
 # %% Drawing the n-grams
@@ -69,10 +70,11 @@ def ngrams_picture(hypothesis, reference):
         for i in range(len(hypothesis) - n + 1):
             known = tuple(hypothesis[i:i + n]) in there
             middle = 40 + cell * (i + n / 2), y + 24 * (i % n)
-            drawing.rectangle(*middle, cell * n - 8, 18, "forward" if known else "gradient",
+            drawing.rectangle(*middle, cell * n - 8, 18,
+                              "forward" if known else "gradient",
                               filled=0.55 if known else 0, radius=3)
-        drawing.text(640, y + 12 * (n - 1), f"n = {n}: {counts[n - 1]} of {counts[3 + n]}",
-                     anchor="start", size=14)
+        share = f"n = {n}: {counts[n - 1]} of {counts[3 + n]}"
+        drawing.text(640, y + 12 * (n - 1), share, anchor="start", size=14)
         y += 24 * n + 22
     return drawing
 
@@ -87,8 +89,8 @@ show(ngrams_picture(SHEEP, REFERENCE), "21_ngrams",
 # %% [markdown]
 # ## By hand
 #
-# The four shares in figure 1 are the **precisions** $p_1$ to $p_4$. BLEU takes their **geometric mean**: the fourth root
-# of their product.
+# The four shares in figure 1 are the **precisions** $p_1$ to $p_4$. BLEU takes their **geometric mean**: the fourth
+# root of their product.
 #
 #     7/8 · 5/7 · 4/6 · 3/5 = 420/1680 = 1/4
 #
@@ -115,9 +117,9 @@ show(ngrams_picture(SHEEP, REFERENCE), "21_ngrams",
 #
 # Here $c = 4$ and $r = 8$, so $B = e^{1 - 2} = 1/e = 0.37$: 37 BLEU instead of 100.
 #
-# **Repeat what is right.** Another translator writes *Der alte Mann sieht Der alte Mann sieht*. It has the right length,
-# so $B = 1$. Each of its 8 words is somewhere in the reference. But the reference has *Der* only once. So BLEU counts
-# an n-gram at most as often as the reference has it. This count is **clipped**:
+# **Repeat what is right.** Another translator writes *Der alte Mann sieht Der alte Mann sieht*. It has the right
+# length, so $B = 1$. Each of its 8 words is somewhere in the reference. But the reference has *Der* only once. So BLEU
+# counts an n-gram at most as often as the reference has it. This count is **clipped**:
 #
 # | | $p_1$ | $p_2$ | $p_3$ | $p_4$ | BLEU |
 # |---|---|---|---|---|---|
@@ -128,10 +130,10 @@ show(ngrams_picture(SHEEP, REFERENCE), "21_ngrams",
 #
 # ### Two sentences
 #
-# BLEU is a score of a whole test set. **First add up the counts of all sentences, then divide.** Say the test set has our
-# reference twice. One translation is perfect, the other stops after four words. All precisions are 1. The words written
-# are $c = 8 + 4 = 12$, the words of the references $r = 16$. So $B = e^{1 - 16/12} = e^{-1/3} = 0.717$: 71.7 BLEU. The
-# mean of the two sentences' scores, 100 and 36.8, is another number: 68.4.
+# BLEU is a score of a whole test set. **First add up the counts of all sentences, then divide.** Say the test set has
+# our reference twice. One translation is perfect, the other stops after four words. All precisions are 1. The words
+# written are $c = 8 + 4 = 12$, the words of the references $r = 16$. So $B = e^{1 - 16/12} = e^{-1/3} = 0.717$: 71.7
+# BLEU. The mean of the two sentences' scores, 100 and 36.8, is another number: 68.4.
 
 # %% Checking the numbers by hand
 CHEATS = "Der alte Mann sieht".split(), ("Der alte Mann sieht " * 2).split()
@@ -159,13 +161,15 @@ assert round(100 * (8 / 8 * 6 / 7 * 4 / 6 * 2 / 5) ** 0.25) == 69
 quote("clipped_counts", "bleu_of_counts", "bleu", file="more")
 
 # %% Checking against sacreBLEU
-same("500 translations: our BLEU and sacreBLEU's", bleu(tokens(greedy), wanted), scores[0])
+same("500 translations: our BLEU and sacreBLEU's", bleu(tokens(greedy), wanted),
+     scores[0])
 
 # %% [markdown]
 # ## What BLEU can't see
 #
-# Here are four other ways to translate "The horse leaves the street because it is too dark". The reference is *Das Pferd
-# verlässt die Straße, weil sie zu dunkel ist.* The score **chrF** counts runs of *letters*, up to six (Popović, 2015).
+# Here are four other ways to translate "The horse leaves the street because it is too dark". The reference is *Das
+# Pferd verlässt die Straße, weil sie zu dunkel ist.* The score **chrF** counts runs of *letters*, up to six (Popović,
+# 2015).
 
 # %% Four translations of one sentence
 HORSE = "Das Pferd verlässt die Straße, weil sie zu dunkel ist."
@@ -189,9 +193,9 @@ table(["translation", "meaning", "BLEU", "chrF"],
 # the largest stays the largest. So the text stays the same, letter by letter, and BLEU's derivative is 0 ([lab notes
 # 21](lab/21_bleu_and_averaging.py#experiment-2-bleu-has-no-slope)). That's why we train on the loss.
 #
-# There is a way around. Let the model *sample* its word: *sie* with probability 0.6 (BLEU 100), *es* with 0.4 (BLEU 73).
-# The **expected** BLEU is 0.6 · 100 + 0.4 · 73 = 89.2, and it does have a slope: with 0.61 and 0.39 it is 0.27 higher.
-# Minimum-risk training and reinforcement learning follow this slope.
+# There is a way around. Let the model *sample* its word: *sie* with probability 0.6 (BLEU 100), *es* with 0.4 (BLEU
+# 73). The **expected** BLEU is 0.6 · 100 + 0.4 · 73 = 89.2, and it does have a slope: with 0.61 and 0.39 it is 0.27
+# higher. Minimum-risk training and reinforcement learning follow this slope.
 #
 # ## How sure is a difference?
 #
@@ -201,7 +205,8 @@ table(["translation", "meaning", "BLEU", "chrF"],
 
 # %% Drawing the bootstrap
 A, B = np.array([10, 8, 5, 9]), np.array([10, 9, 7, 8])
-DRAWS = [("test set", [1, 2, 3, 4]), ("sample 1", [3, 3, 1, 2]), ("sample 2", [4, 4, 1, 2])]
+DRAWS = [("test set", [1, 2, 3, 4]), ("sample 1", [3, 3, 1, 2]),
+         ("sample 2", [4, 4, 1, 2])]
 
 
 def bootstrap_picture():
@@ -236,9 +241,9 @@ show(bootstrap_picture(), "21_bootstrap",
 # computer draws a thousand samples, sorts the thousand differences, and cuts off the lowest 2.5 % and the highest 2.5
 # %. What is left is the **95 % interval**. If 0 lies in it, the test set doesn't decide.
 #
-# Notice that both systems are scored on the *same* samples: this is the **paired bootstrap** (Koehn, 2004). Sample 1 has
-# the hard sentence twice, and that lowers both. If A had sample 2 and B sample 1, the difference would be 82.5 − 90 =
-# −7.5. The other way around it is +17.5. So without pairing the differences spread more.
+# Notice that both systems are scored on the *same* samples: this is the **paired bootstrap** (Koehn, 2004). Sample 1
+# has the hard sentence twice, and that lowers both. If A had sample 2 and B sample 1, the difference would be 82.5 − 90
+# = −7.5. The other way around it is +17.5. So without pairing the differences spread more.
 #
 # Now you: sample 3 draws the sentences 2, 2, 3 and 4. What is the difference?
 #
@@ -261,8 +266,8 @@ quote("bootstrap", file="more")
 #   three times: with its *last* weights; with the *mean* of its last five checkpoints ([lesson
 #   19](19_train_a_translator.py)); and with a learning rate that *fell* to 0 at the end.
 # - **What is measured:** the difference in BLEU and its 95 % interval.
-# - **Control:** for every sentence we toss a coin, and exchange the two translations if it shows heads. Now neither side
-#   is better. The interval should contain 0.
+# - **Control:** for every sentence we toss a coin, and exchange the two translations if it shows heads. Now neither
+#   side is better. The interval should contain 0.
 #
 # The mean of five is 2.6 to 3.6 BLEU above the last weights; the falling rate is 0.2 to 0.6 above the mean with two
 # seeds, and 0.2 below it with the third. Which of these differences are larger than chance: (a) all, (b) the larger
@@ -286,7 +291,8 @@ def row(name, a, b):
 last, mean, falling = ([written[seed, n, rate] for seed in (0, 1, 2)] for n, rate
                        in ((1, "schedule"), (5, "schedule"), (1, "to 0")))
 coins = np.random.default_rng(2).random(500) < 0.5
-mixed = zip(*((b, a) if coin else (a, b) for a, b, coin in zip(last[0], mean[0], coins)))
+pairs = zip(last[0], mean[0], coins)
+mixed = zip(*((b, a) if coin else (a, b) for a, b, coin in pairs))
 rows = [*(row(f"mean − last, seed {i}", last[i], mean[i]) for i in (0, 1, 2)),
         *(row(f"falling − mean, seed {i}", mean[i], falling[i]) for i in (0, 1, 2)),
         row("mean − last, seed 0, exchanged by coin", *mixed)]
@@ -301,21 +307,21 @@ varying(f"beam of 4 − greedy search: {low:+.1f} to {high:+.1f}")
 # too: we don't know.
 #
 # **We fell into this trap ourselves.** An earlier version of this page had the same three seeds, trained on another
-# processor. (It adds up in another order, and training magnifies the difference of rounding.) There the falling rate was
-# ahead in all three, by 0.6 to 1.3 BLEU, and the page called it better. But three coins fall on the same side in one
-# case of four.
+# processor. (It adds up in another order, and training magnifies the difference of rounding.) There the falling rate
+# was ahead in all three, by 0.6 to 1.3 BLEU, and the page called it better. But three coins fall on the same side in
+# one case of four.
 #
 # </details>
 #
 # Three warnings before you use such an interval ([lab notes
 # 21](lab/21_bleu_and_averaging.py#experiment-4-what-the-interval-promises)):
 #
-# - **Look how many sentences differ.** Between beam and greedy search it's five. Many samples contain hardly any of
-#   them, so their interval is too narrow. Read the sentences instead.
-# - **Another training isn't in it.** The bootstrap draws other sentences, not other seeds. The last weights of our three
-#   trainings differ by 1.5 BLEU. So a claim about a *method* needs several trainings.
-# - **Small differences need large test sets.** Four times the sentences halve the width. For *mean − last*, 500 sentences
-#   give ±1.3. For ±0.3 you would need about ten thousand.
+# - **Look how many sentences differ.** Between beam and greedy search it's a handful. Many samples contain hardly any
+#   of them, so their interval is too narrow. Read the sentences instead.
+# - **Another training isn't in it.** The bootstrap draws other sentences, not other seeds. The last weights of our
+#   three trainings differ by 1.5 BLEU. So a claim about a *method* needs several trainings.
+# - **Small differences need large test sets.** Four times the sentences halve the width. For *mean − last*, 500
+#   sentences give ±1.3. For ±0.3 you would need about nine thousand.
 #
 # ## Today
 #

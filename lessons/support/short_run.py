@@ -54,11 +54,11 @@ class ShortRun:
     """
 
     def __init__(self, version: Version = "right pairs", seed: int = 0, clip: float = np.inf, spike: int = 0) -> None:
-        transformer.rng = np.random.default_rng(seed)
+        self.rng = transformer.rng = np.random.default_rng(seed)
         english, german = (lines(f"train.{language}") for language in ("en", "de"))
         self.words = ["<pad>", "</s>", "<s>", *sorted({word for line in english + german for word in words_in(line)})]
         self.ids = {word: i for i, word in enumerate(self.words)}
-        self.version, self.clip, self.spike = version, clip, spike
+        self.version, self.seed, self.clip, self.spike = version, seed, clip, spike
         self.model = transformer.new_model(len(self.words))
         self.log: list[Step] = []
         self.watched: list[np.ndarray] = []
@@ -77,7 +77,19 @@ class ShortRun:
     def encode(self, line: str) -> list[int]:
         return [self.ids[word] for word in words_in(line)]
 
+    def branch(self, clip: float = np.inf, spike: int = 0) -> ShortRun:
+        """-> another run from here on, with the same batches"""
+        other = ShortRun(self.version, self.seed, clip, spike)
+        for name, w in self.model.weights.items():
+            for part in "data", "m", "v":
+                getattr(other.model.weights[name], part)[...] = getattr(w, part)
+        other.log, other.watched = [*self.log], [*self.watched]
+        for _ in islice(other._batches, len(self.log)):
+            pass
+        return other
+
     def train_until(self, last: int) -> None:
+        transformer.rng = self.rng
         for source, target in islice(self._batches, last - len(self.log)):
             loss, backward = transformer.loss_of(source, target, self.model)
             backward(1.0)
