@@ -16,7 +16,7 @@ import numpy as np
 from scratchformer.experiments.figures import ACCENT, DARK
 from support import short_run
 from support.drawing import Drawing
-from support.lesson import QUICK, measure, quote, recorded, show, table, varying
+from support.lesson import QUICK, measure, quote, recorded, show, varying
 from support.short_run import LAST, ShortRun
 
 # %% [markdown]

@@ -60,10 +60,10 @@ SHEEP = "Der alte Mann sieht heute ein Schaf .".split()
 
 
 def ngrams_picture(hypothesis, reference):
-    drawing, cell, y = Drawing(740, 400), 72, 60
+    drawing, cell, y = Drawing(740, 365), 72, 60
     for i, word in enumerate(hypothesis):
-        drawing.text(40 + cell * (i + 0.5), 25, word, bold=True,
-                     role="ink" if word in reference else "gradient")
+        drawing.text(40 + cell * (i + 0.5), 25, word, bold=word in reference,
+                     italic=word not in reference)
     counts = clipped_counts(hypothesis, reference)
     for n in (1, 2, 3, 4):
         there = {tuple(reference[i:i + n]) for i in range(len(reference) - n + 1)}
@@ -71,7 +71,7 @@ def ngrams_picture(hypothesis, reference):
             known = tuple(hypothesis[i:i + n]) in there
             middle = 40 + cell * (i + n / 2), y + 24 * (i % n)
             drawing.rectangle(*middle, cell * n - 8, 18,
-                              "forward" if known else "gradient",
+                              "forward" if known else "plain",
                               filled=0.55 if known else 0, radius=3)
         share = f"n = {n}: {counts[n - 1]} of {counts[3 + n]}"
         drawing.text(640, y + 12 * (n - 1), share, anchor="start", size=14)
@@ -199,9 +199,9 @@ table(["translation", "meaning", "BLEU", "chrF"],
 #
 # ## How sure is a difference?
 #
-# We would like to have many test sets, and see how much the difference varies. But we have only one. The **bootstrap**
-# makes new test sets from it. It draws as many sentences as there are, *with replacement*: some sentences come twice,
-# others not at all. Let's do it with four sentences of 10 words. The score is simply the share of right words:
+# With many test sets, we could see how much the difference varies. But we have only one. The **bootstrap** makes new
+# test sets from it. It draws as many sentences as there are, *with replacement*: some sentences come twice, others not
+# at all. Let's do it with four sentences of 10 words. The score is simply the share of right words:
 
 # %% Drawing the bootstrap
 A, B = np.array([10, 8, 5, 9]), np.array([10, 9, 7, 8])
@@ -210,14 +210,14 @@ DRAWS = [("test set", [1, 2, 3, 4]), ("sample 1", [3, 3, 1, 2]),
 
 
 def bootstrap_picture():
-    drawing = Drawing(740, 300)
+    drawing = Drawing(740, 280)
     for x, name in (285, "right words of A"), (510, "right words of B"), (690, "B − A"):
         drawing.text(x, 20, name, "soft", 13)
     for i, (name, drawn) in enumerate(DRAWS):
         y, rows = 80 + 85 * i, np.array(drawn) - 1
         drawing.text(20, y, name, anchor="start", bold=True)
         shares = []
-        for x, right, role in (265, A[rows], "query"), (490, B[rows], "value"):
+        for x, right, role in (265, A[rows], "plain"), (490, B[rows], "forward"):
             box = drawing.vector(x, y, right.tolist(), role, 36, 32)
             for j, sentence in enumerate(drawn):
                 drawing.text(box.cell(j).x, y - 28, f"nr {sentence}", "soft", 11)
@@ -333,13 +333,12 @@ varying(f"beam of 4 − greedy search: {low:+.1f} to {high:+.1f}")
 #
 # ## Paper and code
 #
-# The paper averages the last 5 checkpoints (§6.1), and has 27.3 and 28.4 BLEU for English to German (Table 2). It gives
-# no intervals. BLEU is by Papineni et al. (2002). What counts as a word changes BLEU by a point or more: [one
-# model](https://github.com/tensorflow/tensor2tensor/issues/317) had 29.02 by the paper's script and 27.52 by sacreBLEU.
-# So give the rule with the score, as sacreBLEU's *signature* does (Post, 2018). It replaces a match count of 0 by a
-# small number; ours stays 0. PyTorch itself has no BLEU; its users call `sacrebleu.corpus_bleu(lines, [references])`,
-# the score checked above. In the library, `scratchformer evaluate RUN --against RUN2` compares two runs by the paired
-# bootstrap.
+# BLEU is by Papineni et al. (2002). The paper has 27.3 and 28.4 for English to German (Table 2), and no intervals. What
+# counts as a word changes BLEU by a point or more: [one model](https://github.com/tensorflow/tensor2tensor/issues/317)
+# had 29.02 by the paper's script and 27.52 by sacreBLEU. So give the rule with the score, as sacreBLEU's *signature*
+# does (Post, 2018). sacreBLEU replaces a clipped count of 0 by a small number; ours stays 0. PyTorch itself has no
+# BLEU; its users call `sacrebleu.corpus_bleu(lines, [references])`, the score checked above. In the library,
+# `scratchformer evaluate RUN --against RUN2` compares two runs by the paired bootstrap.
 #
 # ## What to remember
 #

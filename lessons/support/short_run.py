@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import transformer
@@ -128,7 +128,7 @@ class ShortRun:
         """
         both = zip(*(lines(f"val.{language}") for language in ("en", "de")))
         known = [pair for pair in both if all(word in self.ids for line in pair for word in words_in(line))]
-        return self.mean_loss(self.pairs(*map(list, zip(*known))))
+        return self.mean_loss(self.pairs([pair[0] for pair in known], [pair[1] for pair in known]))
 
     def mean_loss(self, pairs: list[tuple[list[int], list[int]]]) -> float:
         """Of these pairs, not smoothed, nats per word."""
@@ -148,5 +148,5 @@ def lines(name: str) -> list[str]:
     return (CORPUS / name).read_text("utf-8").splitlines()
 
 
-def gradient_length(model: object) -> float:
+def gradient_length(model: Any) -> float:
     return float(np.sqrt(sum((w.grad**2).sum() for w in model.weights.values())))

@@ -362,12 +362,13 @@ def test_clipping_is_that_of_pytorch():
 
 
 def test_a_run_without_a_source_and_with_shuffled_ones():
-    english, german = ["a dog", "a cat", "an apple", "the door"], ["x", "y", "z", "w"]
+    english, german = ["a dog", "a cat", "an apple", "the door", "a door"], list("xyzwv")
     for version, right in ("no source", [1]), ("shuffled sources", None):
         run = short_run.ShortRun.__new__(short_run.ShortRun)
-        run.version, run.ids = version, {word: i for i, word in enumerate("a dog cat an apple the door x y z w".split(), 3)}
+        run.version = version
+        run.ids = {word: i for i, word in enumerate("a dog cat an apple the door x y z w v".split(), 3)}
         pairs = run.pairs(english, german)
         assert [target[1] for _, target in pairs] == [run.ids[word] for word in german]
         sources = [source for source, _ in pairs]
-        whole = sorted([*(run.ids[word] for word in line.split()), 1] for line in english)
-        assert sources == [right] * 4 if right else sorted(sources) == whole and sources != whole
+        own = [[*(run.ids[word] for word in line.split()), 1] for line in english]
+        assert sources == [right] * 5 if right else sorted(sources) == sorted(own) and sources != own
