@@ -109,8 +109,8 @@ folder = tempfile.TemporaryDirectory()
 small = configs.with_settings(configs.preset("tiny"), {
     "data.train_source": str(ROOT / "data/tiny/val.en"),
     "data.train_target": str(ROOT / "data/tiny/val.de"),
-    "data.val_source": str(ROOT / "data/tiny/val.en"),
-    "data.val_target": str(ROOT / "data/tiny/val.de"),
+    "data.val_source": str(ROOT / "data/tiny/test.en"),
+    "data.val_target": str(ROOT / "data/tiny/test.de"),
     "model.vocab_size": 500, "model.N": 1, "model.d_model": 24, "model.d_ff": 40,
     "model.h": 3, "model.d_k": 8, "model.d_v": 8, "model.P_drop": 0.1,
     "training.tokens_per_batch": 512, "training.warmup": 80, "training.threads": 1,
