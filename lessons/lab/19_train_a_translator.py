@@ -89,7 +89,7 @@ by_length = {shortest: loss_of_length(shortest, longest)
 for shortest, value in by_length.items():
     varying(f"{shortest} words{' and more' * (shortest == 20)}: {value:.2f} nats")
 if not QUICK:
-    measure("20 words and more − 15 words", by_length[20] - by_length[15], 0.8, 3)
+    measure("20 words and more − 15 words", by_length[20] - by_length[15], 1, 4)
     measure("15 words − 7 words", by_length[15] - by_length[7], -0.6, 0.6)
 longest = np.array([len(pair[1]) - 1 for pair
                     in run.pairs(lines("train.en"), lines("train.de"))])
