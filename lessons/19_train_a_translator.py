@@ -322,7 +322,7 @@ assert [round(move_after(peak, 50), 2) for peak in (1, 4, 100)] == [1, 0.95, 0.1
 # A run of 2026 has the same loop. Around it, several things have changed. The gradient is nearly always clipped,
 # usually to a length of 1. The optimizer is AdamW ([lesson 15](15_adam_and_warmup.py)), and the rate falls to nearly 0
 # at the end of a plan. Then a mean of checkpoints has little left to improve ([lab notes
-# 21](lab/21_bleu_and_averaging.py#experiment-3-the-mean-of-the-last-checkpoints)). Numbers are kept in 16 bits where
+# 21](lab/21_bleu_and_averaging.py#experiment-2-the-mean-of-the-last-checkpoints)). Numbers are kept in 16 bits where
 # that is enough. A large text is read about once, so *validation loss rising while training loss falls*, which is
 # **overfitting**, is a problem of small texts. Then stop at the lowest validation loss.
 #

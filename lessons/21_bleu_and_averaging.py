@@ -191,7 +191,7 @@ table(["translation", "meaning", "BLEU", "chrF"],
 #
 # There is nothing to send back through BLEU. If one weight moves a little, the scores of all words move a little, but
 # nearly always the largest stays the largest. So the text stays the same, letter by letter, and BLEU's derivative is 0
-# ([lab notes 21](lab/21_bleu_and_averaging.py#experiment-2-bleu-has-no-slope)). That's why we train on the loss.
+# ([lab notes 21](lab/21_bleu_and_averaging.py#experiment-1-bleu-has-no-slope)). That's why we train on the loss.
 #
 # There is a way around. Let the model *sample* its word: *sie* with probability 0.6 (BLEU 100), *es* with 0.4 (BLEU
 # 73). The **expected** BLEU is 0.6 · 100 + 0.4 · 73 = 89.2, and it does have a slope: with 0.61 and 0.39 it is 0.27
@@ -268,7 +268,7 @@ quote("bootstrap", file="more")
 # - **What is measured:** the difference in BLEU and its 95 % interval.
 # - **Control:** for every sentence we toss a coin, and exchange the two translations if it shows heads. Now neither
 #   side is better, and the interval should contain 0. (It fails to in 5 % of 300 such exchanges, as promised: [lab
-#   notes 21](lab/21_bleu_and_averaging.py#experiment-4-what-the-interval-promises).)
+#   notes 21](lab/21_bleu_and_averaging.py#experiment-3-what-the-interval-promises).)
 #
 # The mean of five is 2.6 to 3.6 BLEU above the last weights; the falling rate is 0.2 to 0.6 above the mean with two
 # seeds, and 0.2 below it with the third. Which of these differences are larger than chance: (a) all, (b) the larger
@@ -304,7 +304,7 @@ varying(f"beam of 4 − greedy search: {low:+.1f} to {high:+.1f}")
 
 # %% [markdown]
 # Answer (b). The mean of five checkpoints is better than the last weights in all three trainings ([lab notes
-# 21](lab/21_bleu_and_averaging.py#experiment-3-the-mean-of-the-last-checkpoints) say why). Between the mean and the
+# 21](lab/21_bleu_and_averaging.py#experiment-2-the-mean-of-the-last-checkpoints) say why). Between the mean and the
 # falling rate, this test set doesn't decide. And our first question? For beam 4 against greedy search 0 is inside, too:
 # we don't know.
 #
@@ -316,7 +316,7 @@ varying(f"beam of 4 − greedy search: {low:+.1f} to {high:+.1f}")
 # </details>
 #
 # Three warnings before you use such an interval ([lab notes
-# 21](lab/21_bleu_and_averaging.py#experiment-4-what-the-interval-promises)):
+# 21](lab/21_bleu_and_averaging.py#experiment-3-what-the-interval-promises)):
 #
 # - **Look how many sentences differ.** Between beam and greedy search it's a handful. Many samples contain hardly any
 #   of them, so their interval is too narrow. Read the sentences instead.

@@ -1,14 +1,13 @@
 # %% [markdown]
 # # Lab notes 21 · BLEU, its error bars, and averaging checkpoints
 #
-# The controls behind [lesson 21](../21_bleu_and_averaging.py): sums and rules of splitting, why BLEU has no slope, the
-# mean of the last checkpoints, and what a 95 % interval promises.
+# The controls behind [lesson 21](../21_bleu_and_averaging.py): why BLEU has no slope, the mean of the last checkpoints,
+# and what a 95 % interval promises.
 
 # %%
 import course  # noqa: F401  finds lessons/support
 
 import numpy as np
-from sacrebleu.metrics import BLEU
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from scratchformer.experiments.heads import teacher_forced
@@ -43,22 +42,7 @@ small = {(seed, n): table_of(lines) for (seed, n, rate), lines in systems.items(
 tables = [table_of(translator.translate(english, beam=size)) for size in (1, 4)]
 
 # %% [markdown]
-# ## Experiment 1: sums, and what is a word
-#
-# BLEU of the sums against the mean of the sentences' scores, for six systems: three small translators, with the last
-# weights and with the mean of five checkpoints. Then one of them under two other rules of splitting.
-
-# %%
-gaps = [bleu(rows.sum(axis=0)) - bleu(rows).mean() for rows in small.values()]
-measure("corpus − mean of sentences: least of six", min(gaps), 1.5, 2.5)
-usual, *others = (BLEU(tokenize=rule).corpus_score(systems[0, 5, "schedule"], [german])
-                  for rule in ("13a", "none", "char"))
-measure("a punctuation mark is no word: BLEU − usual", others[0].score - usual.score,
-        -1.8, -0.7)
-measure("every letter is a word: BLEU − usual", others[1].score - usual.score, 4, 8)
-
-# %% [markdown]
-# ## Experiment 2: BLEU has no slope
+# ## Experiment 1: BLEU has no slope
 #
 # The loss and BLEU along one random direction, as long as the vector of all weights, on forty sentences. The control is
 # the loss: its slope by differences must be the one by its gradient.
@@ -98,7 +82,7 @@ measure("loss: by differences − by its gradient", numeric - slope, -0.002, 0.0
 # The derivative of BLEU is 0 almost everywhere, and it doesn't exist where two words are exactly level. The *expected*
 # BLEU of sampled translations has a slope (Shen et al., 2016, "Minimum Risk Training for Neural Machine Translation").
 #
-# ## Experiment 3: the mean of the last checkpoints
+# ## Experiment 2: the mean of the last checkpoints
 #
 # Why should a mean of weights be any good? Late in training, every batch pushes the weights in a slightly different
 # direction, so they swing around a better place. For one weight $x$ on the parabola $\frac{1}{2} \lambda x^2$, this can
@@ -134,7 +118,7 @@ table(["weights", "loss of three seeds", "BLEU of three seeds"],
 # excludes 0. In loss the falling rate is worse in all three seeds. An earlier run of the same program on another
 # processor (Intel Xeon, 2026-11-21, commit a3a2d82) had +0.78, +0.65 and +1.33. Three equal signs have p = 1/4.
 #
-# ## Experiment 4: what the interval promises
+# ## Experiment 3: what the interval promises
 #
 # A 95 % interval should hold the true difference in 95 of 100 test sets. First a truth that we know: exchange the
 # translations of *last* and *mean of 5* by coin, sentence by sentence, so that neither side is better. Then let our 500
