@@ -14,7 +14,7 @@ from support.lesson import QUICK
 SIZE = 32
 """Pairs in a batch."""
 
-LAST = 60 if QUICK else 800
+LAST = 120 if QUICK else 800
 """The last step."""
 
 ENGLISH = "The horse leaves the street because it is too dark."
