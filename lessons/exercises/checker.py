@@ -228,9 +228,9 @@ def details(comparisons: list[Comparison]) -> str:
 
 def praise(function: Function, module: ModuleType, names: list[str]) -> str:
     """Say what was right, and how far its gradients are from finite differences, which count, too."""
-    text = f"{listed(names)} right in {len(function.cases)} cases"
+    cases = f"{len(function.cases)} cases" if len(function.cases) > 1 else "1 case"
     if not isinstance(function.observe, Halves):
-        return text
+        return f"right in {cases}"
     error = max(
         function.observe.difference(module, function, make(function, words, seed), seed)
         for words in function.cases
@@ -238,7 +238,7 @@ def praise(function: Function, module: ModuleType, names: list[str]) -> str:
     )
     if not error < 1e-5:
         raise Wrong(f"the gradients are {error:.0e} away from finite differences, relative to their size")
-    return f"{text}; gradients agree with finite differences to {error:.0e}"
+    return f"{listed(names)} right in {cases}; gradients agree with finite differences to {error:.0e}"
 
 
 def listed(names: list[str]) -> str:
