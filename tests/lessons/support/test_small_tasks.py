@@ -334,12 +334,41 @@ def test_batches_are_taken_until_they_hold_enough_tokens():
     assert [len(length_batches.up_to(batches, lengths, n)) for n in (1, 7, 8, 12, 13, 100)] == [1, 1, 2, 2, 3, 3]
 
 
-def test_a_run_stops_where_it_is_told_to():
+def test_a_run_stops_where_it_is_told_to_and_branches():
     run = short_run.ShortRun()
     run.train_until(2)
-    run.train_until(3)
-    assert [entry["step"] for entry in run.log] == [1, 2, 3] and len(run.validations) == 1
-    entry, lengths = run.log[-1], run.trainer.data.train.lengths
-    assert entry["pairs"] == len(entry["indices"]) and entry["longest"] == lengths[entry["indices"]].max()
-    run.close()
-    assert not run.trainer.run.path.exists()
+    same, limited = run.branch(), run.branch(clip=0.5, spike=3)
+    for each in same, limited, run:
+        each.train_until(3)
+    assert len(run.log) == 3 and run.log == same.log and run.log[:2] == limited.log[:2]
+    assert limited.log[2].norm == pytest.approx(100 * run.log[2].norm)
+    assert np.array_equal(run.model.E.data, same.model.E.data)
+    assert not np.array_equal(run.model.E.data, limited.model.E.data)
+    source, target = run.pairs(["The dog ate the apple."], ["Der Hund."])[0]
+    assert source[-1] == 1 and target[0] == 2 and target[-1] == 1
+
+
+def test_clipping_is_that_of_pytorch():
+    torch = pytest.importorskip("torch")
+    run, plain = (short_run.ShortRun(clip=clip) for clip in (0.5, np.inf))
+    for each in plain, run:
+        each.train_until(1)  # m is now a tenth of the gradient
+    theirs = [torch.nn.Parameter(torch.zeros(w.data.shape)) for w in plain.model.weights.values()]
+    for parameter, w in zip(theirs, plain.model.weights.values()):
+        parameter.grad = torch.from_numpy(w.m.copy())
+    torch.nn.utils.clip_grad_norm_(theirs, 0.05)
+    for parameter, w in zip(theirs, run.model.weights.values()):
+        np.testing.assert_allclose(w.m, parameter.grad.numpy(), rtol=1e-3, atol=1e-7)
+
+
+def test_a_run_without_a_source_and_with_shuffled_ones():
+    english, german = ["a dog", "a cat", "an apple", "the door", "a door"], list("xyzwv")
+    for version, right in ("no source", [1]), ("shuffled sources", None):
+        run = short_run.ShortRun.__new__(short_run.ShortRun)
+        run.version = version
+        run.ids = {word: i for i, word in enumerate("a dog cat an apple the door x y z w v".split(), 3)}
+        pairs = run.pairs(english, german)
+        assert [target[1] for _, target in pairs] == [run.ids[word] for word in german]
+        sources = [source for source, _ in pairs]
+        own = [[*(run.ids[word] for word in line.split()), 1] for line in english]
+        assert sources == [right] * 5 if right else sorted(sources) == sorted(own) and sources != own
