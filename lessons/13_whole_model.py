@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 13 · Encoder, decoder, the whole model
 #
-# **All parts pass their checks. How do we know that they are wired together correctly?**
+# **All parts of lessons 01 to 12 pass their checks. Are they wired together correctly?**
 #
 # *Needs attention with masks and heads ([04](04_soft_lookup.py), [06](06_masks.py), [07](07_many_heads.py)),
 # embeddings and positions ([08](08_embeddings.py), [09](09_positions.py)), the feed-forward network
@@ -20,7 +20,7 @@ from support.drawing import Drawing
 from support.lesson import quote, recorded, same, show, table
 
 # %% [markdown]
-# You have every part of the paper's model, and each part has passed its check. Now connect them.
+# From lessons 01 to 12 you have every part of the paper's model, and each has passed its check. Now connect them.
 #
 # Here are two models, built from the same functions of `transformer.py`. They should read 5 random symbols out of 8,
 # and write them backwards. We compare the gradient of each with finite differences. Then we train each for 300 steps.
@@ -96,7 +96,7 @@ table(["model", "gradient", "loss at the end"],
 #
 # </details>
 #
-# A gradient check compares backward with forward. It can't tell whether *forward* is the model that we wanted. So let's
+# A *gradient* check compares backward with forward. It can't tell whether *forward* is the model that we wanted. So let's
 # draw that model, build it, and then look for tests that find such a mistake **before** training.
 #
 # ## The picture
@@ -167,6 +167,9 @@ def architecture():
     for y, words in (385, "keys and"), (424, "values, in"), (441, "every layer"):
         picture.text(355, y, words, "value", 13, "start")
     picture.text(572, 442, "queries", "query", 13, "start")
+    picture.line([(225, 774), (425, 774), (425, 465), (495, 465)], "line", 1)
+    picture.arrow((495, 465), (495, 430), "line", width=1)
+    picture.text(240, 766, "where is padding?", "soft", 12, "start")
     last = picture.box(560, 100, "unembedding, × E^T", "plain", 170, 36, 14)
     picture.arrow((560, 199), last.bottom)
     picture.arrow(last.top, (560, 38))
@@ -187,7 +190,8 @@ show(architecture(), "13_architecture",
      "the memory (2, 5, 6). Right, the decoder: target ids shifted right (2, 4), "
      "embedding and positions (2, 4, 6), then three layers of causal self-attention, "
      "cross-attention and feed-forward. A thick amber arrow takes the memory to the "
-     "keys and values of the cross-attention in every decoder layer. On top, the "
+     "keys and values of the cross-attention in every decoder layer, and a thin line "
+     "takes the padding mask of the source there. On top, the "
      "unembedding gives logits (2, 4, 13). A dashed line joins the matrix E (13, 6) to "
      "both embeddings and to the unembedding.",
      caption="The whole model, with the shapes of a real run. Read it from the bottom "
@@ -197,9 +201,10 @@ show(architecture(), "13_architecture",
 # On the left, the **encoder** reads the source. What its last layer writes is the **memory**. On the right, the
 # **decoder** reads the target so far. Its output becomes **logits**, the scores of the next word before softmax.
 #
-# Within a column the shape never changes, so you can stack as many layers as you like. Only one arrow leads from left
-# to right: the memory goes into *every* decoder layer. One matrix $E$ is used in three places (dashed). And all three
-# kinds of attention are the same function. They differ in who asks whom:
+# Within a column the shape never changes, so you can stack as many layers as you like. Two arrows lead from left to
+# right. The thick one takes the memory into *every* decoder layer. The thin one tells cross-attention which source
+# positions are padding: that is why `decode` gets `source`, too. One matrix $E$ is used in three places (dashed). And all
+# three kinds of attention are the same function. They differ in who asks whom:
 #
 # | attention | queries from | keys and values from | may look at |
 # |---|---|---|---|
@@ -209,10 +214,10 @@ show(architecture(), "13_architecture",
 #
 # ## By hand
 #
-# What is new is the one arrow: a memory that several layers read. Let's follow it with a pencil. The memory has two
+# What is new is the thick arrow: a memory that several layers read. Let's follow it with a pencil. The memory has two
 # words with two numbers each, $m_a = (1, -1)$ and $m_b = (1, 1)$. The decoder has two layers. Of each layer only
-# cross-attention and the way around it are left. The state $x$ is one number, and it is itself the query. We start at
-# $x_0 = 1$.
+# cross-attention and the way around it are left, with $W_Q = W_O = \sqrt{d_k} = 1$. So the state $x$, one number, is
+# itself the query. We start at $x_0 = 1$.
 
 # %% Drawing the memory in two layers
 LAYERS = [dict(W_K=(2, 0), W_V=(1, 1)), dict(W_K=(1, 0), W_V=(0, 2))]
@@ -243,13 +248,13 @@ def two_layers(backward):
         drawing.text(middle, 20, f"layer {n + 1}", bold=True, size=13)
         drawing.arrow(cell.right, adding.left)
         edge = adding.right
-        weight = drawing.vector(middle, 130, ("1/2", "1/2"), "plain", 50, 30)
+        weight = drawing.vector(middle, 130, ("0.5", "0.5"), "plain", 50, 30)
         value = drawing.vector(middle, 190, values[n], "value", 50, 30)
         key = drawing.vector(middle, 250, keys[n], "key", 50, 30)
         drawing.arrow((middle, 110), adding.bottom)
         for row, name in (190, "W_V"), (250, "W_K"):
             side = -1 if n == 0 else 1
-            drawing.text(middle + side * 108, row, f"{name} = {LAYERS[n][name]}",
+            drawing.text(middle + side * 108, row, f"{name} = {LAYERS[n][name]}^T",
                          "soft", 12)
         drawing.rectangle(middle, 200, 124, 180, "line", 0.06)
         for box in words:
@@ -276,17 +281,24 @@ show(two_layers(backward=False), "13_memory",
      "1 adds 1 and layer 2 adds 0. Each layer has keys, values and weights of two "
      "words, made of the same memory below: (1, -1) for word a and (1, 1) for word b. "
      "Layer 1 has keys 2 and 2, values 0 and 2; layer 2 has keys 1 and 1, values -2 "
-     "and 2. All weights are 1/2.",
+     "and 2. All weights are 0.5.",
      caption="Two decoder layers read one memory, each with matrices of its own. The "
      "columns of a layer are the words a and b.")
 
 # %% [markdown]
-# **Layer 1** has $W_K = (2, 0)$: the key of a word is 2 times its first number, plus 0 times its second. Both keys are
-# 2. Query times key is $1 \cdot 2 = 2$ for both words, so the weights are ½ and ½. With $W_V = (1, 1)$ the values are
-# $1 - 1 = 0$ and $1 + 1 = 2$. The blend is ½ · 0 + ½ · 2 = 1, and it is added: $x_1 = 1 + 1 = 2$.
+# **Layer 1** has $W_K = (2, 0)^T$, a column: the key of a word is 2 times its first number, plus 0 times its second. Both
+# keys are 2. Query times key is $1 \cdot 2 = 2$ for both words, so the weights are 0.5 and 0.5. With $W_V = (1, 1)^T$ the
+# values are $1 - 1 = 0$ and $1 + 1 = 2$. The blend is 0.5 · 0 + 0.5 · 2 = 1, and it is added: $x_1 = 1 + 1 = 2$.
 #
-# **Layer 2** has $W_K = (1, 0)$ and $W_V = (0, 2)$. Cover it in figure 2, and calculate its keys, weights and
-# values, and $x_2$.
+# **Layer 2** has $W_K = (1, 0)^T$ and $W_V = (0, 2)^T$. Cover it in figure 2, and calculate its keys, weights and values,
+# and $x_2$.
+#
+# <details><summary>The result of layer 2</summary>
+#
+# Both keys are 1, and both scores 2 · 1 = 2, so the weights are 0.5 again. The values are −2 and 2, and their blend is 0.
+# So $x_2 = 2 + 0 = 2$.
+#
+# </details>
 #
 # ## In general
 #
@@ -304,24 +316,14 @@ show(two_layers(backward=False), "13_memory",
 # The first of these three has the causal mask. Padding of the source is masked wherever source words are keys: in the
 # encoder and in cross-attention.
 #
-# **How many parameters is that?** Here is a very small model: $d_{model} = 2$, $d_{ff} = 4$, one head, one layer on
-# each side and $V = 5$ words.
+# **How many parameters does the model have?** An attention has four matrices with $d_{model}^2$ numbers each, and a
+# feed-forward network has two matrices and two biases. A LayerNorm, one per sublayer, has $\gamma$ and $\beta$. $E$ counts
+# once, although it is used three times. With $N$ layers on each side that is
 #
-# | part | its arrays | numbers in one | how many | together |
-# |---|---|--:|--:|--:|
-# | attention | four matrices 2 × 2 | 16 | 3 | 48 |
-# | feed-forward | 2 × 4, bias of 4, 4 × 2, bias of 2 | 22 | 2 | 44 |
-# | LayerNorm | $\gamma$ and $\beta$ of 2 | 4 | 5 | 20 |
-# | matrix $E$ | 5 × 2 | 10 | 1 | 10 |
-# | all | | | | **122** |
+# $$V d_{model} + N \left( 3 \cdot 4 d_{model}^2 + 2 (2 d_{model} d_{ff} + d_{ff} + d_{model}) + 5 \cdot 2 d_{model}
+# \right)$$
 #
-# Each sublayer has a LayerNorm of its own. $E$ counts once, although it is used three times.
-#
-# ## Your turn
-#
-# `new_model` makes all weights, `encode` the memory, and `decode` the last states $x$. A sublayer with its box is one
-# call of `add_and_norm`, and it gives you one `backward`. Keep these in a list. On the way back, call them from the
-# last to the first. The one rule that is still missing comes now.
+# For a very small model with $V = 5$, $d_{model} = 2$, $d_{ff} = 4$ and $N = 1$, it is 10 + 48 + 44 + 20 = **122**.
 #
 # ## Backward
 #
@@ -330,18 +332,18 @@ show(two_layers(backward=False), "13_memory",
 # %% Drawing the way back
 show(two_layers(backward=True), "13_memory_backward",
      alt="The same drawing with gradients. All three states have 1. In layer 2 the "
-     "gradients of the scores are -1 and 1, of the keys -2 and 2, of the values 1/2 "
-     "and 1/2. In layer 1 they are -1/2 and 1/2, -1/2 and 1/2, 1/2 and 1/2. The memory "
+     "gradients of the scores are -1 and 1, of the keys -2 and 2, of the values 0.5 "
+     "and 0.5. In layer 1 they are -0.5 and 0.5, -0.5 and 0.5, 0.5 and 0.5. The memory "
      "gets (-2.5, 1.5) for word a and (3.5, 1.5) for word b.",
      caption="Gradients of the loss, here $x_2$, in magenta; under the weights, those "
-     "of the scores. Triangles point where training will move the number: against the "
-     "gradient.")
+     "of the scores. Triangles point the way the loss would have the numbers move: "
+     "against the gradient.")
 
 # %% [markdown]
 # **Layer 2.** The gradient of $x_2$ is 1. Each word of the memory reaches $x_2$ in two ways.
 #
-# *As a value.* Each value enters with weight ½, so its gradient is ½. A value is 2 times the second number of the word.
-# So each word gets ½ · (0, 2) = **(0, 1)**.
+# *As a value.* Each value enters with weight 0.5, so its gradient is 0.5. A value is 2 times the second number of the
+# word. So each word gets $0.5 \cdot W_V^T$ = 0.5 · (0, 2) = **(0, 1)**.
 #
 # *As a key.* By lesson 04, the gradient of a score is weight × (offer − average). The offers are the values −2 and 2,
 # and their average is 0. That gives −1 and +1. A score is query × key, and the query is 2, so the keys get −2 and +2. A
@@ -350,15 +352,16 @@ show(two_layers(backward=True), "13_memory_backward",
 # Together, the share of layer 2 is (−2, 1) for word a and (2, 1) for word b.
 #
 # And $x_1$? It gets 1 by the way around the layer. As the query, it gets each score's gradient times the key: $-1 \cdot
-# 1 + 1 \cdot 1 = 0$. So layer 1 starts with 1, too. Calculate its share, then unfold.
+# 1 + 1 \cdot 1 = 0$. (We chose equal keys, so here the query gets nothing. With different keys it would.) So layer 1
+# starts with 1, too. Calculate its share, then unfold.
 #
 # <details><summary>The share of layer 1, and the sum</summary>
 #
-# As values: ½ · (1, 1) for each word. As keys: the offers are 0 and 2, their average is 1, so the scores get −½ and ½.
-# The query is 1, so the keys get the same. A key is 2 times the first number: (−1, 0) and (1, 0). The share is **(−½,
-# ½)** for a, and **(1½, ½)** for b.
+# As values: 0.5 · (1, 1) for each word. As keys: the offers are 0 and 2, their average is 1, so the scores get −0.5 and
+# 0.5. The query is 1, so the keys get the same. A key is 2 times the first number: (−1, 0) and (1, 0). The share is
+# **(−0.5, 0.5)** for a, and **(1.5, 0.5)** for b.
 #
-# With the share of layer 2, the memory gets $dm_a = (-2½, 1½)$ and $dm_b = (3½, 1½)$.
+# With the share of layer 2, the memory gets $dm_a = (-2.5, 1.5)$ and $dm_b = (3.5, 1.5)$.
 #
 # </details>
 #
@@ -397,8 +400,19 @@ same("x_2", x_2, 2)
 same("dM, the sum of both shares", sum(shares), [[-2.5, 1.5], [3.5, 1.5]])
 
 # %% [markdown]
-# Now write the three functions, and run `scratchformer learn check new_model encode decode`. A classic slip is to
-# overwrite `dmemory` in the loop. Then only the last share is left, that of layer 1. Ours:
+# ## Your turn
+#
+# Write three functions:
+#
+# - `new_model` makes all weights. One entry of `model.encoder` is one layer: the weights of attention with $\gamma$ and
+#   $\beta$, and the weights of feed-forward with theirs. An entry of `model.decoder` also has cross-attention between them.
+# - `encode` makes the memory. The mask of the source has the shape (b, 1, 1, s), so that all heads and all queries share
+#   it. In self-attention, $x$ enters twice: as `x` and as `memory`. So its gradient is `dx + dmemory`.
+# - `decode` makes the last states $x$, and on the way back the sum `dmemory`.
+#
+# A sublayer with its box is one call of `add_and_norm`, and it gives you one `backward`. Keep these in a list. On the way
+# back, call them from the last to the first. Then run `scratchformer learn check new_model encode decode`. A classic slip
+# is to overwrite `dmemory` in the loop: then only the share of layer 1 is left. Ours:
 
 # %%
 quote("new_model", "encode", "decode")
@@ -412,8 +426,8 @@ quote("new_model", "encode", "decode")
 # - **The gradient:** move all weights a little in a random direction, and back. The two losses must differ by what
 #   backward says. We try six directions. (`check` of [lesson 01](01_backprop.py) moves each number by itself. That
 #   takes longer, but it says which weight is wrong.)
-# - **The flow:** change one input word, and see which logits move. A source word must move all logits of its sentence,
-#   a target word those at its own position and later. More padding must move nothing.
+# - **The flow:** change one input word, and see which logits move. A source word must move all logits of its sentence, a
+#   target word those at its own position and later, and no earlier ones. More padding must move nothing.
 # - **The number of parameters:** it must equal our count from the equations.
 
 # %%
@@ -489,37 +503,70 @@ table(["fault", "gradient", "flow", "number"],
        for fault, row in zip(FAULTS, found)])
 
 # %% [markdown]
-# - The **gradient** finds fault 1, the only one in backward. In all other models, backward fits the wrong forward.
-# - The **flow** finds what reads too much or too little: faults 2, 3 and 4.
-# - The **number** finds weights that aren't there: in fault 5, three layers share one set.
-# - **Fault 6 passes all three.** It is a different model, with a right gradient and the right flow. Only a comparison
-#   with the paper finds it, or with code of somebody else. So `learn check` compares your numbers with ours, too.
+# - The **gradient** finds fault 1, the only one in backward. The **flow** finds faults 2, 3 and 4, and the **number**
+#   fault 5, where three layers share one set of weights.
+# - **Fault 6 passes all three.** Only a comparison finds it, with the paper or with the numbers of other code. So `learn
+#   check` compares yours with ours.
 #
 # </details>
 #
-# Each test sees its own kind of fault, so you need all three, and a comparison.
-#
-# Couldn't we simply train, and look at the loss? Not always. On the bundled corpus, 500 steps without the memory end
-# 1.5 nats higher. But without the encoder's self-attention, three runs of three end a little *lower* ([lab notes 13,
-# experiment 1](lab/13_whole_model.py#experiment-1-would-the-loss-curve-tell)).
-#
-# What is that attention for, then? It can look things up in advance. In another task each answer needs two look-ups:
-# position $t$ of the source holds a number, and the answer is the number at *that* position. A decoder of one layer
-# gets nearly all answers right, but only a third if the encoder has no attention. A second decoder layer makes up for
-# most of it ([experiment 2](lab/13_whole_model.py#experiment-2-two-look-ups)).
+# **What else passes?** The flow test sees only *that* a word arrives, not by which way. The number test counts the
+# weights that are made, not those that are used. So here are four more faults, and a fourth test of one line: does every
+# weight get a gradient that isn't 0?
+
+# %%
+def unused(file):
+    model = built(file)
+    file.loss_of(SOURCE, TARGET, model)[1](1.0)
+    return sum(not w.grad.any() for w in model.weights.values()), len(model.weights)
+
+
+# %% Four more faults
+MASK = "(source != PAD)[:, None, None, :]"
+MORE = {
+    "nothing is wrong": {},
+    "2 memory not read (the opening)": NOT_READ,
+    "encoder: layer 0 runs N times": {"encode": (
+        ("in model.encoder", "in [model.encoder[0]] * len(model.encoder)"),)},
+    "decoder: only layer 0 runs": {"decode": (
+        ("in model.decoder", "in model.decoder[:1]"),)},
+    "encoder: words see only themselves": {"encode": (
+        (MASK, "np.eye(source.shape[1], dtype=bool)"),)},
+    "encoder: causal mask": {"encode": (
+        (MASK, f"{MASK} & np.tri(source.shape[1], dtype=bool)"),)},
+}
+rows = []
+for fault, edits in MORE.items():
+    file = variant(**edits)
+    passes = all(test(file) for test in TESTS)
+    assert passes == (edits != NOT_READ)
+    loss, _ = file.loss_of(SOURCE, TARGET, built(file))
+    ours_loss, _ = variant().loss_of(SOURCE, TARGET, built(variant()))
+    assert (abs(loss - ours_loss) > 1e-6) == bool(edits)
+    zeros, arrays = unused(file)
+    rows.append([fault, "pass" if passes else "flow finds it", f"{zeros} of {arrays}"])
+assert [row[2].split()[0] for row in rows] == ["0", "36", "24", "36", "6", "0"]
+table(["fault", "gradient, flow, number", "weights (arrays) with gradient 0"], rows)
+
+# %% [markdown]
+# The fourth test finds weights that are never used. In the opening, those are the 36 arrays of the encoder. If a word
+# sees only itself, its attention weight is always 1, so $W_Q$ and $W_K$ of three layers get nothing. But with a causal
+# mask in the encoder, every weight is used. Only comparing with our numbers finds that fault, and fault 6. (A loss curve
+# doesn't always tell: without the encoder's self-attention, ours ended a little *lower*,
+# [lab notes 13](lab/13_whole_model.py).)
 #
 # ## Today
 #
-# Most language models of 2026 are **decoder-only**: they keep the right column of figure 1 without cross-attention. The
-# same causal layers read the prompt and write the answer, so there is no memory. Encoders with decoders live on where
-# the whole input is known before the first word is written, as in Whisper (speech) and NLLB (translation).
+# Most language models of 2026 are **decoder-only**: the right column of figure 1 without cross-attention. The same causal
+# layers read the prompt and write the answer. Encoders live on where the whole input is known before the first word is
+# written, as in Whisper (speech) and NLLB (translation).
 #
 # ## Paper and code
 #
-# In the paper, §3.1 has the layers, §3.2.3 who asks whom, and §3.4 the one matrix $E$. In the library, see
-# [nn/transformer.py](../scratchformer/nn/transformer.py). Its attention has biases, as the authors' first public code
-# has; your file has none, like the paper's equations. PyTorch's `nn.Transformer(d_model, nhead)` is both columns, with
-# one more LayerNorm after each. A [test](../tests/oracle/test_whole_model.py) compares our model with PyTorch's parts.
+# In the paper, §3.1 has the layers, §3.2.3 who asks whom, and §3.4 the one matrix $E$. The library's model is in
+# [nn/transformer.py](../scratchformer/nn/transformer.py); its attention has biases, yours has none, like the paper's
+# equations. PyTorch's `nn.Transformer(d_model, nhead)` is both columns, with one more LayerNorm after each; a
+# [test](../tests/oracle/test_whole_model.py) compares our model with PyTorch's parts.
 #
 # ## Your own model trains
 #
@@ -538,28 +585,21 @@ print(f"ours: {whole['train']['seconds']:.0f} s on one core, "
       f"BLEU {whole['bleu']['test']:.0f} on the test sentences")
 
 # %% [markdown]
-# (BLEU, from 0 to 100, compares translations with those of the test set: [lesson 21](21_bleu_and_averaging.py).) Loss,
-# optimizer, batches and search are still ours. They become yours in lessons 14 to 20.
+# (BLEU, up to 100, measures translations: [lesson 21](21_bleu_and_averaging.py).) Loss, optimizer, batches and search are
+# still ours, until lessons 14 to 20.
 #
 # ## What to remember
 #
 # The encoder turns the source into the memory, and every decoder layer reads it as keys and values. So on the way back
 # the memory gets the sum of all layers' shares. Checks of the parts can't see a wrong connection. Test the whole: its
-# gradient, its flow, its number of parameters, and its numbers against somebody else's.
+# gradient, its flow, its number of parameters, a gradient for every weight, and its numbers against somebody else's.
 #
-# **Check yourself.**
+# **Check yourself.** Somebody sets `dmemory` to zero. Which parameters still learn?
 #
-# 1. How many parameters has the smallest model above with two layers on each side?
-# 2. A decoder has three layers. For one word of the memory their shares are (1, 2), (0, −1) and (4, 0), that of layer 1
-#    first. What is its gradient, and what does the program of fault 1 compute?
-# 3. Somebody sets `dmemory` to zero. Which parameters still learn?
+# <details><summary>Answer</summary>
 #
-# <details><summary>Answers</summary>
-#
-# 1. One layer on each side has 48 + 44 + 20 = 112. So 2 · 112 + 10 = **234**.
-# 2. **(5, 1)**. The loop runs from layer 3 to layer 1 and keeps what it wrote last: (1, 2).
-# 3. Those of the decoder, and $E$ from two of its three uses. The encoder's own weights keep their random start values,
-#    so the decoder learns to read what a random encoder makes of the words.
+# Those of the decoder, and $E$ from two of its three uses. The encoder's own weights keep their random start values, so
+# the decoder learns to read what a random encoder makes of the words.
 #
 # </details>
 #
