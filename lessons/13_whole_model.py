@@ -91,13 +91,13 @@ table(["model", "gradient", "loss at the end"],
 #
 # <details><summary>Make a guess, then unfold</summary>
 #
-# Its decoder doesn't read the source: cross-attention got `x` where it should get `memory`. The gradient is right all
-# the same. It is the gradient of a model that can't see the source.
+# Its decoder doesn't read the source: cross-attention got `x` where it should get `memory`. The gradient is right, but it
+# is that of a model that can't see the source.
 #
 # </details>
 #
 # A *gradient* check compares backward with forward. It can't tell whether *forward* is the model that we wanted. So let's
-# draw that model, build it, and then look for tests that find such a mistake **before** training.
+# draw that model, build it, and look for tests that find such a mistake **before** training.
 #
 # ## The picture
 
@@ -167,9 +167,9 @@ def architecture():
     for y, words in (385, "keys and"), (424, "values, in"), (441, "every layer"):
         picture.text(355, y, words, "value", 13, "start")
     picture.text(572, 442, "queries", "query", 13, "start")
-    picture.line([(225, 774), (425, 774), (425, 465), (495, 465)], "line", 1)
+    picture.line([(208, 774), (425, 774), (425, 465), (495, 465)], "line", 1)
     picture.arrow((495, 465), (495, 430), "line", width=1)
-    picture.text(240, 766, "where is padding?", "soft", 12, "start")
+    picture.text(225, 766, "where is padding?", "soft", 12, "start")
     last = picture.box(560, 100, "unembedding, × E^T", "plain", 170, 36, 14)
     picture.arrow((560, 199), last.bottom)
     picture.arrow(last.top, (560, 38))
@@ -202,9 +202,9 @@ show(architecture(), "13_architecture",
 # **decoder** reads the target so far. Its output becomes **logits**, the scores of the next word before softmax.
 #
 # Within a column the shape never changes, so you can stack as many layers as you like. Two arrows lead from left to
-# right. The thick one takes the memory into *every* decoder layer. The thin one tells cross-attention which source
-# positions are padding: that is why `decode` gets `source`, too. One matrix $E$ is used in three places (dashed). And all
-# three kinds of attention are the same function. They differ in who asks whom:
+# right. The thick one takes the memory into *every* decoder layer. The thin one says which source positions are padding,
+# and that is why `decode` gets `source`, too. One matrix $E$ is used in three places (dashed). And all three kinds of
+# attention are the same function. They differ in who asks whom:
 #
 # | attention | queries from | keys and values from | may look at |
 # |---|---|---|---|
@@ -342,9 +342,8 @@ show(two_layers(backward=True), "13_memory_backward",
 # %% [markdown]
 # **Layer 2.** The gradient of $x_2$ is 1. Each word of the memory reaches $x_2$ in two ways.
 #
-# *As a value.* Each value enters with weight 0.5, so its gradient is 0.5. A value is 2 times the second number of the
-# word. So each word gets $0.5 \cdot W_V^T$ = 0.5 · (0, 2) = **(0, 1)**.
-#
+# *As a value.* Each value enters with weight 0.5, so its gradient is 0.5, and each word gets $0.5 \cdot W_V^T$ = 0.5 ·
+# (0, 2) = **(0, 1)**.
 # *As a key.* By lesson 04, the gradient of a score is weight × (offer − average). The offers are the values −2 and 2,
 # and their average is 0. That gives −1 and +1. A score is query × key, and the query is 2, so the keys get −2 and +2. A
 # key is the first number of the word. So the words get **(−2, 0)** and **(2, 0)**.
@@ -352,8 +351,8 @@ show(two_layers(backward=True), "13_memory_backward",
 # Together, the share of layer 2 is (−2, 1) for word a and (2, 1) for word b.
 #
 # And $x_1$? It gets 1 by the way around the layer. As the query, it gets each score's gradient times the key: $-1 \cdot
-# 1 + 1 \cdot 1 = 0$. (We chose equal keys, so here the query gets nothing. With different keys it would.) So layer 1
-# starts with 1, too. Calculate its share, then unfold.
+# 1 + 1 \cdot 1 = 0$. (With different keys this wouldn't be 0.) So layer 1 starts with 1, too. Calculate its share, then
+# unfold.
 #
 # <details><summary>The share of layer 1, and the sum</summary>
 #
@@ -410,9 +409,9 @@ same("dM, the sum of both shares", sum(shares), [[-2.5, 1.5], [3.5, 1.5]])
 #   it. In self-attention, $x$ enters twice: as `x` and as `memory`. So its gradient is `dx + dmemory`.
 # - `decode` makes the last states $x$, and on the way back the sum `dmemory`.
 #
-# A sublayer with its box is one call of `add_and_norm`, and it gives you one `backward`. Keep these in a list. On the way
-# back, call them from the last to the first. Then run `scratchformer learn check new_model encode decode`. A classic slip
-# is to overwrite `dmemory` in the loop: then only the share of layer 1 is left. Ours:
+# A sublayer with its box is one call of `add_and_norm`, and it gives you one `backward`. Keep these in a list, and call
+# them from the last to the first. Then run `scratchformer learn check new_model encode decode`. A classic slip is to
+# overwrite `dmemory` in the loop: then only the share of layer 1 is left. Ours:
 
 # %%
 quote("new_model", "encode", "decode")
@@ -420,12 +419,10 @@ quote("new_model", "encode", "decode")
 # %% [markdown]
 # ## Does it matter?
 #
-# Which tests would have found the mistake of the opening, and how many other mistakes? We try three tests. None of them
-# needs any training.
+# Which tests find the mistake of the opening, and others? Here are three that need no training.
 #
 # - **The gradient:** move all weights a little in a random direction, and back. The two losses must differ by what
-#   backward says. We try six directions. (`check` of [lesson 01](01_backprop.py) moves each number by itself. That
-#   takes longer, but it says which weight is wrong.)
+#   backward says. (`check` of [lesson 01](01_backprop.py) moves each number by itself, which takes longer.)
 # - **The flow:** change one input word, and see which logits move. A source word must move all logits of its sentence, a
 #   target word those at its own position and later, and no earlier ones. More padding must move nothing.
 # - **The number of parameters:** it must equal our count from the equations.
@@ -466,7 +463,7 @@ def count(V, d_model, d_ff, h, N):              # the number of heads changes no
 
 
 # %% [markdown]
-# Now we wire six models wrongly, by changing a few characters of `transformer.py`:
+# Now we wire six models wrongly:
 #
 # 1. `dmemory` is overwritten in the loop of `decode`, not summed.
 # 2. Cross-attention reads `x`, not the memory (the opening).
@@ -505,14 +502,14 @@ table(["fault", "gradient", "flow", "number"],
 # %% [markdown]
 # - The **gradient** finds fault 1, the only one in backward. The **flow** finds faults 2, 3 and 4, and the **number**
 #   fault 5, where three layers share one set of weights.
-# - **Fault 6 passes all three.** Only a comparison finds it, with the paper or with the numbers of other code. So `learn
-#   check` compares yours with ours.
+# - **Fault 6 passes all three.** Only a comparison finds it, with the paper or with other code. That is why `learn check`
+#   compares your numbers with ours.
 #
 # </details>
 #
-# **What else passes?** The flow test sees only *that* a word arrives, not by which way. The number test counts the
-# weights that are made, not those that are used. So here are four more faults, and a fourth test of one line: does every
-# weight get a gradient that isn't 0?
+# **What else passes all three?** The flow test sees only *that* a word arrives, not by which way. The number test counts
+# the weights that are made, not those that are used. So here is a fourth test, in one line: does every weight get a
+# gradient that isn't 0? And here are four more faults.
 
 # %%
 def unused(file):
@@ -570,8 +567,7 @@ table(["fault", "gradient, flow, number", "weights (arrays) with gradient 0"], r
 #
 # ## Your own model trains
 #
-# Stop reading here for a moment. **The whole model is your code now**, and it can learn to translate:
-#
+# **The whole model is your code now**, and it can learn to translate:
 #     scratchformer learn train
 #     scratchformer learn translate "The dog ate the apple."
 
@@ -590,9 +586,9 @@ print(f"ours: {whole['train']['seconds']:.0f} s on one core, "
 #
 # ## What to remember
 #
-# The encoder turns the source into the memory, and every decoder layer reads it as keys and values. So on the way back
-# the memory gets the sum of all layers' shares. Checks of the parts can't see a wrong connection. Test the whole: its
-# gradient, its flow, its number of parameters, a gradient for every weight, and its numbers against somebody else's.
+# The encoder turns the source into the memory, and every decoder layer reads it. So on the way back the memory gets the
+# sum of all layers' shares. Checks of the parts can't see a wrong connection. Test the whole: its gradient, its flow, its
+# number of parameters, a gradient for every weight, and its numbers against somebody else's.
 #
 # **Check yourself.** Somebody sets `dmemory` to zero. Which parameters still learn?
 #
