@@ -22,7 +22,7 @@ from support.lesson import quote, recorded, same, show, table
 # %% [markdown]
 # From lessons 01 to 12 you have every part of the paper's model, and each has passed its check. Now connect them.
 #
-# Here are two models, built from the same functions of `transformer.py`. They should read 5 random symbols out of 8,
+# Here are two models, built from these parts. They should read 5 random symbols out of 8,
 # and write them backwards. We compare the gradient of each with finite differences. Then we train each for 300 steps.
 
 # %% Checking and training both
@@ -91,13 +91,13 @@ table(["model", "gradient", "loss at the end"],
 #
 # <details><summary>Make a guess, then unfold</summary>
 #
-# Its decoder doesn't read the source: cross-attention got `x` where it should get `memory`. The gradient is right, but it
-# is that of a model that can't see the source.
+# Its decoder doesn't read the source: cross-attention got `x` where it should get `memory`. The gradient is right, but
+# it is that of a model that can't see the source.
 #
 # </details>
 #
-# A *gradient* check compares backward with forward. It can't tell whether *forward* is the model that we wanted. So let's
-# draw that model, build it, and look for tests that find such a mistake **before** training.
+# A *gradient* check compares backward with forward. It can't tell whether *forward* is the model that we wanted. So
+# let's draw that model, build it, and look for tests that find such a mistake **before** training.
 #
 # ## The picture
 
@@ -202,9 +202,9 @@ show(architecture(), "13_architecture",
 # **decoder** reads the target so far. Its output becomes **logits**, the scores of the next word before softmax.
 #
 # Within a column the shape never changes, so you can stack as many layers as you like. Two arrows lead from left to
-# right. The thick one takes the memory into *every* decoder layer. The thin one says which source positions are padding,
-# and that is why `decode` gets `source`, too. One matrix $E$ is used in three places (dashed). And all three kinds of
-# attention are the same function. They differ in who asks whom:
+# right. The thick one takes the memory into *every* decoder layer. The thin one says which source positions are
+# padding, and that is why `decode` gets `source`, too. One matrix $E$ is used in three places (dashed). And all three
+# kinds of attention are the same function. They differ in who asks whom:
 #
 # | attention | queries from | keys and values from | may look at |
 # |---|---|---|---|
@@ -286,17 +286,18 @@ show(two_layers(backward=False), "13_memory",
      "columns of a layer are the words a and b.")
 
 # %% [markdown]
-# **Layer 1** has $W_K = (2, 0)^T$, a column: the key of a word is 2 times its first number, plus 0 times its second. Both
-# keys are 2. Query times key is $1 \cdot 2 = 2$ for both words, so the weights are 0.5 and 0.5. With $W_V = (1, 1)^T$ the
-# values are $1 - 1 = 0$ and $1 + 1 = 2$. The blend is 0.5 · 0 + 0.5 · 2 = 1, and it is added: $x_1 = 1 + 1 = 2$.
+# **Layer 1** has $W_K = (2, 0)^T$, a column: the key of a word is 2 times its first number, plus 0 times its second.
+# Both keys are 2. Query times key is $1 \cdot 2 = 2$ for both words, so the weights are 0.5 and 0.5. With
+# $W_V = (1, 1)^T$ the values are $1 - 1 = 0$ and $1 + 1 = 2$. The blend is 0.5 · 0 + 0.5 · 2 = 1, and it is added:
+# $x_1 = 1 + 1 = 2$.
 #
-# **Layer 2** has $W_K = (1, 0)^T$ and $W_V = (0, 2)^T$. Cover it in figure 2, and calculate its keys, weights and values,
-# and $x_2$.
+# **Layer 2** has $W_K = (1, 0)^T$ and $W_V = (0, 2)^T$. Cover it in figure 2, and calculate its keys, weights and
+# values, and $x_2$.
 #
 # <details><summary>The result of layer 2</summary>
 #
-# Both keys are 1, and both scores 2 · 1 = 2, so the weights are 0.5 again. The values are −2 and 2, and their blend is 0.
-# So $x_2 = 2 + 0 = 2$.
+# Both keys are 1, and both scores 2 · 1 = 2, so the weights are 0.5 again. The values are −2 and 2, and their blend is
+# 0. So $x_2 = 2 + 0 = 2$.
 #
 # </details>
 #
@@ -317,8 +318,8 @@ show(two_layers(backward=False), "13_memory",
 # encoder and in cross-attention.
 #
 # **How many parameters does the model have?** An attention has four matrices with $d_{model}^2$ numbers each, and a
-# feed-forward network has two matrices and two biases. A LayerNorm, one per sublayer, has $\gamma$ and $\beta$. $E$ counts
-# once, although it is used three times. With $N$ layers on each side that is
+# feed-forward network has two matrices and two biases. A LayerNorm, one per sublayer, has $\gamma$ and $\beta$. $E$
+# counts once, although it is used three times. With $N$ layers on each side that is
 #
 # $$V d_{model} + N \left( 3 \cdot 4 d_{model}^2 + 2 (2 d_{model} d_{ff} + d_{ff} + d_{model}) + 5 \cdot 2 d_{model}
 # \right)$$
@@ -344,6 +345,7 @@ show(two_layers(backward=True), "13_memory_backward",
 #
 # *As a value.* Each value enters with weight 0.5, so its gradient is 0.5, and each word gets $0.5 \cdot W_V^T$ = 0.5 ·
 # (0, 2) = **(0, 1)**.
+#
 # *As a key.* By lesson 04, the gradient of a score is weight × (offer − average). The offers are the values −2 and 2,
 # and their average is 0. That gives −1 and +1. A score is query × key, and the query is 2, so the keys get −2 and +2. A
 # key is the first number of the word. So the words get **(−2, 0)** and **(2, 0)**.
@@ -404,9 +406,10 @@ same("dM, the sum of both shares", sum(shares), [[-2.5, 1.5], [3.5, 1.5]])
 # Write three functions:
 #
 # - `new_model` makes all weights. One entry of `model.encoder` is one layer: the weights of attention with $\gamma$ and
-#   $\beta$, and the weights of feed-forward with theirs. An entry of `model.decoder` also has cross-attention between them.
-# - `encode` makes the memory. The mask of the source has the shape (b, 1, 1, s), so that all heads and all queries share
-#   it. In self-attention, $x$ enters twice: as `x` and as `memory`. So its gradient is `dx + dmemory`.
+#   $\beta$, and the weights of feed-forward with theirs. An entry of `model.decoder` also has cross-attention between
+#   them.
+# - `encode` makes the memory. The mask of the source has the shape (b, 1, 1, s), so that all heads and all queries
+#   share it. In self-attention, $x$ enters twice: as `x` and as `memory`. So its gradient is `dx + dmemory`.
 # - `decode` makes the last states $x$, and on the way back the sum `dmemory`.
 #
 # A sublayer with its box is one call of `add_and_norm`, and it gives you one `backward`. Keep these in a list, and call
@@ -422,9 +425,9 @@ quote("new_model", "encode", "decode")
 # Which tests find the mistake of the opening, and others? Here are three that need no training.
 #
 # - **The gradient:** move all weights a little in a random direction, and back. The two losses must differ by what
-#   backward says. (`check` of [lesson 01](01_backprop.py) moves each number by itself, which takes longer.)
-# - **The flow:** change one input word, and see which logits move. A source word must move all logits of its sentence, a
-#   target word those at its own position and later, and no earlier ones. More padding must move nothing.
+#   backward says.
+# - **The flow:** change one input word, and see which logits move. A source word must move all logits of its sentence,
+#   a target word those at its own position and later, and no earlier ones. More padding must move nothing.
 # - **The number of parameters:** it must equal our count from the equations.
 
 # %%
@@ -472,7 +475,7 @@ def count(V, d_model, d_ff, h, N):              # the number of heads changes no
 # 5. `new_model` makes *one* layer, and puts it $N$ times into the list.
 # 6. `embed` forgets the factor $\sqrt{d_{model}}$, forward and backward.
 #
-# Which test finds which fault? And which fault does no test find?
+# Which test finds which fault? And which fault does none of them find?
 #
 # <details><summary>Make a guess, then unfold: who finds what</summary>
 
@@ -502,14 +505,14 @@ table(["fault", "gradient", "flow", "number"],
 # %% [markdown]
 # - The **gradient** finds fault 1, the only one in backward. The **flow** finds faults 2, 3 and 4, and the **number**
 #   fault 5, where three layers share one set of weights.
-# - **Fault 6 passes all three.** Only a comparison finds it, with the paper or with other code. That is why `learn check`
-#   compares your numbers with ours.
+# - **Fault 6 passes all three.** Only a comparison finds it, with the paper or with other code. That is why
+#   `learn check` compares your numbers with ours.
 #
 # </details>
 #
-# **What else passes all three?** The flow test sees only *that* a word arrives, not by which way. The number test counts
-# the weights that are made, not those that are used. So here is a fourth test, in one line: does every weight get a
-# gradient that isn't 0? And here are four more faults.
+# **What else passes all three?** The flow test sees only *that* a word arrives, not by which way. The number test
+# counts the weights that are made, not those that are used. So here is a fourth test, in one line: does every weight
+# get a gradient that isn't 0? And here are four more faults.
 
 # %%
 def unused(file):
@@ -546,17 +549,17 @@ assert [row[2].split()[0] for row in rows] == ["0", "36", "24", "36", "6", "0"]
 table(["fault", "gradient, flow, number", "weights (arrays) with gradient 0"], rows)
 
 # %% [markdown]
-# The fourth test finds weights that are never used. In the opening, those are the 36 arrays of the encoder. If a word
-# sees only itself, its attention weight is always 1, so $W_Q$ and $W_K$ of three layers get nothing. But with a causal
-# mask in the encoder, every weight is used. Only comparing with our numbers finds that fault, and fault 6. (A loss curve
-# doesn't always tell: without the encoder's self-attention, ours ended a little *lower*,
-# [lab notes 13](lab/13_whole_model.py).)
+# The fourth test finds weights that have no effect on the loss. In the opening, those are the 36 arrays of the encoder.
+# If a word sees only itself, its attention weight is always 1, so $W_Q$ and $W_K$ of three layers get nothing. But with a
+# causal mask in the encoder, every weight still counts. Only comparing with our numbers finds that fault, and fault 6.
+# (A loss curve doesn't always tell: without the encoder's self-attention, ours ended a little *lower*, see [lab notes
+# 13](lab/13_whole_model.py).)
 #
 # ## Today
 #
-# Most language models of 2026 are **decoder-only**: the right column of figure 1 without cross-attention. The same causal
-# layers read the prompt and write the answer. Encoders live on where the whole input is known before the first word is
-# written, as in Whisper (speech) and NLLB (translation).
+# Most language models of 2026 are **decoder-only**: the right column of figure 1 without cross-attention. The same
+# causal layers read the prompt and write the answer. Encoders live on where the whole input is known before the first
+# word is written, as in Whisper (speech) and NLLB (translation).
 #
 # ## Paper and code
 #
@@ -568,6 +571,7 @@ table(["fault", "gradient, flow, number", "weights (arrays) with gradient 0"], r
 # ## Your own model trains
 #
 # **The whole model is your code now**, and it can learn to translate:
+#
 #     scratchformer learn train
 #     scratchformer learn translate "The dog ate the apple."
 
@@ -581,14 +585,14 @@ print(f"ours: {whole['train']['seconds']:.0f} s on one core, "
       f"BLEU {whole['bleu']['test']:.0f} on the test sentences")
 
 # %% [markdown]
-# (BLEU, up to 100, measures translations: [lesson 21](21_bleu_and_averaging.py).) Loss, optimizer, batches and search are
-# still ours, until lessons 14 to 20.
+# (BLEU, up to 100, measures translations: [lesson 21](21_bleu_and_averaging.py).) Loss, optimizer, batches and search
+# are still ours, until lessons 14 to 20.
 #
 # ## What to remember
 #
 # The encoder turns the source into the memory, and every decoder layer reads it. So on the way back the memory gets the
-# sum of all layers' shares. Checks of the parts can't see a wrong connection. Test the whole: its gradient, its flow, its
-# number of parameters, a gradient for every weight, and its numbers against somebody else's.
+# sum of all layers' shares. Checks of the parts can't see a wrong connection. Test the whole: its gradient, its flow,
+# its number of parameters, a gradient for every weight, and its numbers against somebody else's.
 #
 # **Check yourself.** Somebody sets `dmemory` to zero. Which parameters still learn?
 #
