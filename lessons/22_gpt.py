@@ -1,0 +1,334 @@
+# %% [markdown]
+# # 22 · GPT: the decoder without a source
+#
+# **What has to be crossed out of a translator, so that it writes without anything to translate?**
+#
+# *Needs [lesson 13](13_whole_model.py) (the decoder), [lesson 14](14_label_smoothing.py) (cross-entropy) and [lesson
+# 15](15_adam_and_warmup.py) (Adam) · you will train a GPT on a text of your choice, and let it write.*
+
+# %% Imports
+import math
+import time
+from functools import partial
+
+import transformer
+from exercises.source import source_of_ours
+from scratchformer.text.tokenizer import BOS, EOS, PAD
+from scratchformer.training.run import load_run
+from support.gpt_parts import Counts, crossed_out, rest, window
+from support.lesson import ROOT, duration, recorded, same, show, table, varying
+from support.numeric import numeric_gradient
+
+# %% [markdown]
+# A translator's decoder writes German, one piece after the other. Does it need the English for that? We gave the
+# translator of lesson 20 an empty source, and drew each piece at random with the probabilities of the model:
+
+# %% An empty source
+import numpy as np
+
+translator = load_run(ROOT / "data/tiny_model", dtype="float64")
+for seed in 0, 1, 2:
+    rng, written = np.random.default_rng(seed), [BOS]
+    while written[-1] != EOS and len(written) < 20:
+        logits, _ = translator.model.forward(np.array([[EOS]]), np.array([written]))
+        p = np.exp(logits[0, -1] - logits.max())
+        p[[PAD, BOS]] = 0
+        written.append(int(rng.choice(len(p), p=p / p.sum())))
+    varying(translator.tokenizer.decode([written[1:-1]])[0])
+
+# %% [markdown]
+# That is no German. The decoder has learned to say in German what the source says in English, and here the source says
+# nothing. Could a decoder learn to write from its own words alone? Then it needs no pairs of sentences: any text will
+# do. A model of this kind is a **language model**, and the decoder that becomes one is called **GPT**.
+#
+# ## The picture
+#
+# You have the decoder already, in `transformer.py`. Without a source there is no encoder, no `memory` that comes from
+# it, and no cross-attention that looks at the memory. So cross them out:
+
+# %% Drawing what is crossed out
+show(crossed_out(source_of_ours("transformer", "decode")), "22_crossed_out",
+     alt="The function decode of transformer.py. Crossed out are the arguments memory "
+     "and source, the padding mask of the source, the line with cross-attention, and, "
+     "in the second half, the gradient dmemory and everything that belongs to "
+     "cross_backward. The rest is untouched.",
+     caption="`decode` in the file. Nothing is added: what is not crossed out is a "
+     "GPT.")
+
+# %% [markdown]
+# Notice the second half of the function, below `yield`. Each line that is crossed out above takes its own line with it
+# below.
+#
+# Look at what is left: self-attention and feed-forward, layer after layer. That is `encode`, but with another mask. In
+# the encoder each word sees the whole sentence. Here each one sees only itself and what stands before it.
+#
+# ## By hand: five letters
+#
+# The **window** *hello* is a piece of our text. How much can the model learn from it? The causal mask of [lesson
+# 06](06_masks.py) hides the future, so five letters are four exercises: predict *e* from *h*, *l* from *he*, *l* from
+# *hel*, and *o* from *hell*.
+
+# %% Drawing the window
+show(window(backward=False), "22_window",
+     alt="The letters h, e, l, l are read, and e, l, l, o have to be predicted. Arrows "
+     "lead from each letter to its own prediction and to all later ones. The right "
+     "letters get the probabilities 1/2, 1/4, 1/8 and 1/2, which cost 1, 2, 3 and 1 "
+     "bits.",
+     caption="One pass over five letters makes four predictions. The probabilities are "
+     "made up.")
+
+# %% [markdown]
+# How good are these predictions? A probability of 1/2 is a coin toss, which costs one **bit**; 1/4 is two tosses, two
+# bits; 1/8 three. In general it costs $-\log_2 p$. Our window costs 1 + 2 + 3 + 1 = 7 bits, or 7/4 = 1.75 **bits per
+# character**. That is the loss of [lesson 14](14_label_smoothing.py) in another unit: a bit is ln 2 = 0.693 of it.
+#
+# Calculate, then unfold: another model gives the four letters the probabilities 1/4, 1/2, 1/16 and 1/2. Is it better?
+#
+# <details><summary>Answer</summary>
+#
+# It costs 2 + 1 + 4 + 1 = 8 bits, or 2 bits per character. It is worse than 1.75.
+#
+# </details>
+#
+# ## In general
+#
+# The probability of a whole text is a product: that of the first character, times that of the second after the first,
+# and so on. The loss is the mean of the negative logarithms, over the $n$ predictions of a window:
+#
+# $$P(x_1 \dots x_n) = \prod_{t=1}^{n} P(x_t \mid x_1 \dots x_{t-1}) \qquad loss = - \frac{1}{n}
+# \sum_{t=1}^{n} \ln P(x_t \mid x_1 \dots x_{t-1})$$
+#
+# **Your turn.** Write a new file, `gpt.py`, beside your `transformer.py`. Copy `decode` into it, cross out, and call it
+# `gpt`. Then do the same with `loss_of`: a window has no padding, and nothing is smoothed. Each function that they call
+# is one that you have written. Then read on; here is ours, with both halves:
+
+# %%
+import numpy as np
+from transformer import (adam, add_and_norm, cross_entropy, differentiable, embed,
+                         feed_forward, linear, log_softmax, multi_head_attention,
+                         new_model)
+
+
+@differentiable
+def gpt(text, model, P_drop):
+    x, embed_backward = embed(text, model.E, P_drop)
+    past = np.tri(text.shape[1], dtype=bool)
+    backwards = []
+    for attn, ffn in model.decoder:
+        x, self_backward = add_and_norm(P_drop, multi_head_attention, x, x, past, **attn)
+        x, ffn_backward = add_and_norm(P_drop, feed_forward, x, **ffn)
+        backwards.append((self_backward, ffn_backward))
+    dx = yield x
+    for self_backward, ffn_backward in reversed(backwards):
+        dx = sum(ffn_backward(dx))
+        dx = sum(self_backward(dx))
+    embed_backward(dx)
+
+
+@differentiable
+def gpt_loss(text, model, P_drop=0.0):
+    x, gpt_backward = gpt(text[:, :-1], model, P_drop)        # reads h e l l
+    rows = x.reshape(-1, x.shape[-1])                         # a row for each prediction
+    logits, logits_backward = linear("nd,vd->nv", rows, model.E)
+    loss, loss_backward = cross_entropy(logits, text[:, 1:].ravel(), eps_ls=0.0)
+    dloss = yield loss                                        # predicts e l l o
+    gpt_backward(logits_backward(loss_backward(dloss)).reshape(x.shape))
+
+# %% [markdown]
+# The weights come from `new_model`, without the encoder's and those of cross-attention:
+
+# %%
+def new_gpt(V, **sizes):
+    model = new_model(V, **sizes)
+    model.decoder = [(attn, ffn) for attn, cross, ffn in model.decoder]
+    model.weights = {name: w for name, w in model.weights.items()
+                     if "encoder" not in name and "cross" not in name}
+    return model
+
+# %% [markdown]
+# ## Backward
+#
+# In the window, what comes back to each letter? Take the prediction of the second *l*, which got p = 1/8. By [lesson
+# 14](14_label_smoothing.py), the gradient of its score is p − 1, and the mean over four predictions divides by 4:
+# (1/8 − 1) / 4 = −0.219.
+
+# %% Drawing the window, backward
+show(window(backward=True), "22_window_backward",
+     alt="The same window. The scores of the right letters have the gradients −0.125, "
+     "−0.188, −0.219 and −0.125; triangles point up. Arrows lead back from each "
+     "prediction to all letters that it has used: four arrows end at h, three at e, "
+     "two at the first l, one at the second.",
+     caption="In magenta, the gradients of the loss. A triangle points where training "
+     "moves the score: all four up, the least likely letter most.")
+
+# %% [markdown]
+# Each prediction sends a gradient back to the letters that it has used, and to no others. Gradients that meet are added
+# up. So *h* gets four of them, and the last *l* only one. You don't have to write anything for that: it is the backward
+# pass of attention, with the weights above the diagonal at 0.
+#
+# The matrix $E$ gets gradients from two sides: it has made the vectors that are read, and it has scored the letters
+# that are predicted. The letter *l* has one row, however often it occurs. Is all of this right? We ask as `check` does
+# in the file: move each number of each weight a little, and compare.
+
+# %% The check
+small = new_gpt(V=5, d_model=4, d_ff=8, h=2, N=2, dtype="float64")
+for w in small.weights.values():
+    w.data += 0.3 * transformer.rng.standard_normal(w.data.shape)
+windows = np.array([[0, 1, 2, 2, 3], [4, 3, 3, 1, 0]])
+gpt_loss(windows, small)[1](1.0)
+
+
+def loss_with(w, data):
+    """The loss with other numbers in one weight."""
+    kept, w.data = w.data, data
+    loss, _ = gpt_loss(windows, small)
+    w.data = kept
+    return loss
+
+
+weights = small.weights.values()
+numeric = [numeric_gradient(partial(loss_with, w), w.data) for w in weights]
+same("all gradients: ours and finite differences",
+     *(np.concatenate([each.ravel() for each in some])
+       for some in ([w.grad for w in weights], numeric)), 1e-6)
+
+struck = dict(vars(transformer))
+exec(rest(source_of_ours("transformer", "decode")), struck)
+same("our `gpt` and what figure 1 leaves of `decode`", gpt(windows, small, 0.0)[0],
+     struck["decode"](windows, small, 0.0)[0], 0)
+
+# %% [markdown]
+# ## Train it
+#
+# We take the English of our corpus, without its German, and let the model read characters. You can take any text: put
+# the name of your file into the first line. It should have 100,000 characters or more, such as a book or your diary.
+
+# %%
+text = (ROOT / "data/tiny/train.en").read_text(encoding="utf-8")   # or your own file
+characters = sorted(set(text))
+id_of = {character: i for i, character in enumerate(characters)}
+ids = np.array([id_of[character] for character in text])
+to_learn, held_out = np.split(ids, [len(ids) * 9 // 10])           # the last tenth: a test
+
+began, rng = time.process_time(), np.random.default_rng(0)
+model = new_gpt(len(characters))
+for step in range(1, 1501):
+    start = rng.integers(0, len(to_learn) - 64, size=(16, 1))
+    loss, backward = gpt_loss(to_learn[start + np.arange(65)], model)
+    backward(1.0)
+    adam(model, step, warmup_steps=200)
+    if step in (1, 300, 600, 900, 1200, 1500):
+        varying(f"step {step:4}: {loss / math.log(2):.2f} bits per character")
+
+# %% Time and size
+duration(f"{sum(w.data.size for w in model.weights.values()):,} weights, 1,500 steps",
+         time.process_time() - began)
+
+# %% [markdown]
+# A batch is 16 windows of 65 characters, from anywhere in the text.
+#
+# ## Let it write
+#
+# Now the model gives a probability to each character that could come next. [Lesson 20](20_beam_search.py) looked for
+# the *best* translation. But there is no best story, so here we draw the next character at random: **sampling**. Say
+# that after *th* the probabilities are 0.5 for *e*, 0.3 for *a*, 0.1 for *i* and 0.1 for *o*. Three knobs change them:
+#
+# | knob | what it does | e | a | i | o |
+# |---|---|---|---|---|---|
+# | none | | 0.5 | 0.3 | 0.1 | 0.1 |
+# | **temperature** T = 1/2 | divides the scores by T. For 1/2 that squares each p: 25, 9, 1, 1 of 36 | 0.69 | 0.25 | 0.03 | 0.03 |
+# | **top-k**, k = 2 | keeps the k likeliest, and divides by their sum, 0.8 | 0.625 | 0.375 | 0 | 0 |
+# | **top-p**, p = 0.85 | keeps the likeliest until their sum reaches p: 0.5 + 0.3 + 0.1 | 0.56 | 0.33 | 0.11 | 0 |
+#
+# A high temperature is daring, a low one careful: near 0, it always takes the likeliest. Top-k keeps a fixed number of
+# characters. Top-p keeps few where the model is sure, and many where it isn't.
+#
+# Calculate, then unfold: 0.6, 0.2, 0.1 and 0.1, first with T = 1/2, then with k = 2.
+#
+# <details><summary>Answer</summary>
+#
+# The squares are 36, 4, 1 and 1, of 42: so 0.86, 0.10, 0.02 and 0.02. With k = 2 they are 0.6 / 0.8 = 0.75 and 0.25.
+#
+# </details>
+
+# %%
+def distribution(logits, temperature=1.0, top_k=0, top_p=1.0):
+    """logits (V,) -> probabilities (V,)"""
+    p = np.exp(log_softmax(logits.astype(float) / temperature))
+    order = np.argsort(-p)                                 # the likeliest first
+    p[order[top_k or len(p):]] = 0
+    p /= p.sum()
+    of_likelier = np.cumsum(p[order]) - p[order]
+    p[order[of_likelier >= top_p]] = 0
+    return p / p.sum()
+
+
+def write(prompt, n, **knobs):
+    written = [id_of[character] for character in prompt]
+    for _ in range(n):
+        x, _ = gpt(np.array([written[-64:]]), model, 0.0)
+        p = distribution(x[0, -1] @ model.E.data.T, **knobs)
+        written.append(rng.choice(len(p), p=p))
+    return "".join(characters[i] for i in written[len(prompt):])
+
+# %% The numbers of the table, and three texts
+th = np.log([0.5, 0.3, 0.1, 0.1])
+assert np.allclose(distribution(th, temperature=0.5) * 36, [25, 9, 1, 1])
+assert np.allclose(distribution(th, top_k=2), [0.625, 0.375, 0, 0])
+assert np.allclose(distribution(th, top_p=0.85) * 9, [5, 3, 1, 0])
+
+for knobs in {}, {"temperature": 0.5}, {"temperature": 2}:
+    print(knobs or "no knob")
+    for line in write("\n", 130, **knobs).splitlines():
+        varying(f"    {line}")
+
+# %% [markdown]
+# It has seen nothing but characters, and no rule: not what a word is, nor that a sentence ends with a full stop. Most
+# words are right, and many sentences are nearly sentences.
+#
+# ## Does it matter?
+#
+# Does a text need a Transformer? The oldest language model only counts. After *th*, how often was the next letter an
+# *e*? Such a model of sequences of $n$ characters is an **n-gram model**. Where it has seldom or never seen the last
+# characters, it falls back on shorter ones. (Our rule for that is in [lab notes 22](lab/22_gpt.py).)
+#
+# - **What goes in:** the same text to learn, once for the counts, 1,500 steps for our GPT.
+# - **What is changed:** how many characters before the next one each model may look at.
+# - **What is measured:** bits per character at the same 4,000 places of the last tenth, which neither has learned.
+#
+# Who is ahead with 7 characters? And with all that each can use: (a) our GPT, (b) the counts, (c) neither?
+#
+# <details><summary>Make a guess, then unfold: counts against GPT</summary>
+
+# %% Counting, and looking back less
+counts = Counts(text[:len(to_learn)], order=12)
+places = np.random.default_rng(0).integers(64, len(held_out), size=4000)
+
+
+def bits_of_gpt(reach):
+    """Bits per character if the model sees `reach` characters."""
+    found = []
+    for some in np.split(places, 20):
+        seen = held_out[some[:, None] + np.arange(-reach, 0)]
+        x, _ = gpt(seen, model, 0.0)
+        log_p = log_softmax(x[:, -1] @ model.E.data.T)
+        found.append(-log_p[np.arange(len(some)), held_out[some]])
+    return np.mean(found) / math.log(2)
+
+
+def bits_of_counts(reach):
+    test = text[len(to_learn):]
+    return -np.mean([math.log2(counts.probability(test[i - reach:i], test[i]))
+                     for i in places])
+
+
+table(["characters seen", "counts", "GPT"],
+      [[reach, f"{bits_of_counts(reach):.2f}" if reach < 12 else "–",
+        f"{bits_of_gpt(reach):.2f}"] for reach in (1, 3, 7, 11, 31, 63)])
+
+# %% [markdown]
+# TODO
+#
+# </details>
+#
+# ## What to remember
