@@ -365,7 +365,13 @@ def reading_seconds(parts: Iterable[str]) -> float:
 
 # The index ------------------------------------------------------------------------------------------------------------
 
-PARTS = {0: "I · The whole game", 2: "II · Why attention", 8: "III · The rest of the block", 14: "IV · Learning"}
+PARTS = {
+    0: "I · The whole game",
+    2: "II · Why attention",
+    8: "III · The rest of the block",
+    14: "IV · Learning",
+    22: "V · After the paper",
+}
 """The number of its first lesson -> the name of a part."""
 
 PAGE_HEADER = re.compile(
