@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-COVERED = ["benchmarks", "lessons/support", "scratchformer", "tests", "tools"]
+COVERED = ["benchmarks", "lessons/exercises", "lessons/support", "scratchformer", "tests", "tools"]
 
 OPENING = re.compile(r"\s*(What|Which|How|Where|Whether)\b")
 NEGATION = re.compile(r"(?<!\bthere )\b(is|are) no (?!longer)", re.IGNORECASE)

@@ -13,7 +13,7 @@ Adding a function: a `Function` in `layers.py`, `whole_model.py`, `training.py` 
 2. `observe`: `Halves` for a differentiable function, `Plain` for one that returns a value, or a generator of its own
    that calls the function in a made-up surrounding and yields names and values (arrays, numbers, texts).
 3. `hints`: the rule in words; the formula.
-4. `mistakes`: four to ten that learners make, each as replaced pieces of our text and a sentence that says what is
+4. `mistakes`: four to a dozen that learners make, each as replaced pieces of our text and a sentence that says what is
    wrong and what is right instead, so that it reads well after "dK is wrong: ". The test plants every one: it must be
    found wrong, told by its own sentence, and no two may be told apart by nothing.
 """

@@ -1,4 +1,4 @@
-"""What `scratchformer learn ACTION` does. Each function prints, and returns the exit code."""
+"""Actions of `scratchformer learn`. Each function prints, and returns the exit code."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def summary(trained: dict[str, Any]) -> str:
 
 
 def last_training(directory: Path) -> dict[str, Any]:
-    """What the last training gave, if it can be read."""
+    """Read what the last training gave, if it can be read."""
     try:
         trained = json.loads((directory / TRAINED).read_text("utf-8"))
         summary(trained)

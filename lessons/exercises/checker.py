@@ -30,7 +30,7 @@ State = Literal["passed", "not yet", "not written", "refused"]
 
 
 class Verdict(NamedTuple):
-    """What came of a check. `diagnosis` is the cause in one sentence, `message` all that the learner should read."""
+    """Result of a check. `diagnosis` is the cause in one sentence, `message` all that the learner should read."""
 
     state: State
     message: str
@@ -42,7 +42,7 @@ class Crashed(Exception):
 
 
 class Outcome(NamedTuple):
-    """What came out of one call, as far as it went, and the error that ended it."""
+    """Values of one call, as far as it went, and the error that ended it."""
 
     values: dict[str, Any]
     error: Exception | None
@@ -70,7 +70,7 @@ class Wrong(Exception):
 def checked(function: Function, module: ModuleType) -> str:
     """-> praise; raises Wrong, Slip or Crashed"""
     if not callable(getattr(module, function.name, None)):
-        raise Slip(f"{function.name} is no function")
+        raise Slip(f"{function.name} is not a function")
     places = [(words, seed) for words in function.cases for seed in SEEDS]
     truths, hers = [], []
     for place in places:
@@ -156,7 +156,7 @@ def sizes(function: Function, words: str, seed: int) -> tuple[dict[str, int], di
 def cause(
     function: Function, name: str, comparisons: list[Comparison], places: list[tuple[str, int]], hers: list[Outcome]
 ) -> str:
-    """What is wrong with the value of this name, in words."""
+    """Find what is wrong with the value of this name, in words."""
     finite = [one for one in comparisons if one.right or one.finite]
     if not all(one.right for one in finite):
         comparisons = finite  # NaN in some cases may hide what is wrong in all
@@ -177,7 +177,7 @@ def likeness(
     places: list[tuple[str, int]],
     hers: list[Outcome],
 ) -> int:
-    """How many values a known mistake makes as the learner's function does; 0 if the one in question is another."""
+    """Count the values that a known mistake makes as the learner's function does; 0 if the one in question differs."""
     variant, alike = ours(function.file, function.name, mistake.edits), 0
     outcomes = {place: outcome(function, variant, *place) for place in places[: len(hers)]}
     for one in comparisons:
@@ -215,7 +215,7 @@ def raise_hers(function: Function, places: list[tuple[str, int]], error: Excepti
 
 
 def end_alike(one: Exception, other: Exception) -> bool:
-    """Whether two errors say the same; `a += b` names one shape more than `a + b`."""
+    """Tell whether two errors say the same; `a += b` names one shape more than `a + b`."""
     texts = sorted((str(one).rstrip(), str(other).rstrip()), key=len)
     return type(one) is type(other) and (texts[0] == texts[1] or " shape" in texts[0] and texts[1].startswith(texts[0]))
 
@@ -227,10 +227,10 @@ def details(comparisons: list[Comparison]) -> str:
 
 
 def praise(function: Function, module: ModuleType, names: list[str]) -> str:
-    """What was right, and how far its gradients are from finite differences, which count, too."""
-    text = f"{listed(names)} right in {len(function.cases)} cases"
+    """Say what was right, and how far its gradients are from finite differences, which count, too."""
+    cases = f"{len(function.cases)} cases" if len(function.cases) > 1 else "1 case"
     if not isinstance(function.observe, Halves):
-        return text
+        return f"right in {cases}"
     error = max(
         function.observe.difference(module, function, make(function, words, seed), seed)
         for words in function.cases
@@ -238,7 +238,7 @@ def praise(function: Function, module: ModuleType, names: list[str]) -> str:
     )
     if not error < 1e-5:
         raise Wrong(f"the gradients are {error:.0e} away from finite differences, relative to their size")
-    return f"{text}; gradients agree with finite differences to {error:.0e}"
+    return f"{listed(names)} right in {cases}; gradients agree with finite differences to {error:.0e}"
 
 
 def listed(names: list[str]) -> str:

@@ -69,7 +69,7 @@ this one trains and translates from the first day.
 
 ''',
 }
-"""How the learner's files begin, up to a sentence that ours have, too."""
+"""Beginnings of the learner's files, up to a sentence that ours have, too."""
 
 
 # Finding --------------------------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def is_desk(directory: Path) -> bool:
 
 
 def named(name: str) -> list[str]:
-    """What a name means: a function or a hunt, also by its file, or a lesson's number, 4 or 04. Raises UserError."""
+    """Find what a name means: a function or hunt, also by its file, or a lesson's number, 4 or 04. Raises UserError."""
     stem = Path(name).stem if name.endswith(".py") else name
     if stem in FUNCTIONS or stem in HUNTS:
         return [stem]
@@ -164,7 +164,7 @@ def start(directory: Path) -> list[str]:
 
 
 def is_new(path: Path) -> bool:
-    """Whether nothing is there, or a file of no bytes, as a full disk may leave it."""
+    """Tell whether nothing is there, or a file of no bytes, as a full disk may leave it."""
     if not os.path.lexists(path):
         return True
     with user_error(path, "cannot read"):
@@ -190,7 +190,7 @@ def decorators(name: str) -> str:
 
 
 def read(path: Path) -> str:
-    """The learner's file. Raises UserError if it cannot be read or is no text, as a pipe or a large file."""
+    """Read the learner's file. Raises UserError for what is not a text file, as a pipe, or too large."""
     with user_error(path, "cannot read"):
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):
@@ -204,7 +204,7 @@ def read(path: Path) -> str:
 
 
 def parsed(path: Path, names: Iterable[str]) -> Hers:
-    """Raises UserError for what is no Python."""
+    """Parse a file. Raises UserError for what is not Python."""
     read(path)
     try:
         return Hers(path, names)
@@ -260,9 +260,9 @@ def act(directory: Path, action: str, *arguments: str) -> Answer:
 def running(
     directory: Path, seconds: float, count: int, action: str, *arguments: str, quiet: bool = False
 ) -> Iterator[Iterator[Answer]]:
-    """Inside, an action runs in another process, and its answers come; afterwards nothing is left of it.
+    """Run an action in another process, whose answers come inside the block; afterwards nothing is left of it.
 
-    What the learner's code prints is shown, unless `quiet`. Raises UserError if a file is no file.
+    What the learner's code prints is shown, unless `quiet`. Raises UserError if a file of hers is not Python.
     """
     for file, names in FILES.items():
         if (directory / f"{file}.py").exists():
@@ -302,7 +302,7 @@ def begin(
 
 
 def answers(pipe: BinaryIO, seconds: float) -> Iterator[Answer]:
-    """What the supervisor answers, line by line. The learner's code may have written to the pipe, or have killed it."""
+    """Read what the supervisor answers, line by line. The learner's code may have written to the pipe, or killed it."""
     text = b""
     while True:
         line, newline, rest = text.partition(b"\n")

@@ -64,7 +64,7 @@ class Comparison(NamedTuple):
         return error(self.yours, self.truth)
 
     def is_like(self, other: Any) -> bool:
-        """Whether yours is this array, by the measure that decides about right and wrong."""
+        """Tell whether yours is this array, by the measure that decides about right and wrong."""
         return self.alike(self.yours, other, self.tolerance)
 
     @staticmethod
@@ -98,7 +98,7 @@ def error(yours: np.ndarray, truth: np.ndarray) -> float:
 
 
 class Unlike(Exception):
-    """What was returned cannot be compared: why."""
+    """Raised for a value that cannot be compared; says why."""
 
 
 def as_array(value: Any, truth: np.ndarray) -> np.ndarray:
@@ -132,7 +132,7 @@ def as_array(value: Any, truth: np.ndarray) -> np.ndarray:
 
 
 def narrowed(comparisons: list[Comparison], wrong: list[Comparison]) -> str:
-    """Where and by how much it is wrong, the most telling first."""
+    """Find where and by how much it is wrong, the most telling first."""
     with np.errstate(all="ignore"):
         return next(causes(comparisons, wrong))
 
@@ -325,7 +325,7 @@ CLUES = {
         "a sum, mean or maximum over the last axis lacks keepdims=True"
     ),
 }
-"""What the text of an error contains -> what is often its cause."""
+"""Pieces of an error's text -> what is often its cause."""
 
 
 def clue(error: Exception) -> str:

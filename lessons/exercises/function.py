@@ -1,4 +1,4 @@
-"""What a function to be written is, as data. `checker.py` works with it; the modules of `catalogue.py` fill it in."""
+"""Functions to be written, as data. `checker.py` works with it; the modules of `catalogue.py` fill it in."""
 
 from __future__ import annotations
 
@@ -32,14 +32,7 @@ class Call:
     where    {"padding": ("bs", mask)}: a part of the input by which a wrong result may be explained, and its axes
     """
 
-    def __init__(
-        self,
-        *args: Any,
-        named: dict[str, Any] | None = None,
-        returns: tuple[str, ...] | None = None,
-        where: dict[str, tuple[str, np.ndarray]] | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *args: Any, named: Any = None, returns: Any = None, where: Any = None, **kwargs: Any) -> None:
         self.args, self.kwargs = args, kwargs
         self.named, self.returns, self.where = named or {}, returns, where or {}
 
@@ -78,7 +71,7 @@ class Function:
     cases     words -> arguments; all sizes differ in the first, and at least one is degenerate
     observe   calls it and tells what came out (`observe.py`)
     hints     two: the rule in words, the formula or the lines
-    mistakes  four to ten that are often made
+    mistakes  four to a dozen that are often made
     file      the module that holds it
     """
 

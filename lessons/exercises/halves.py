@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Slip(Exception):
-    """What is wrong with the two halves of a function, in one sentence."""
+    """Raised for wrong halves of a function; says what is wrong in one sentence."""
 
 
 def differentiable(function: Callable) -> Callable:
@@ -46,7 +46,7 @@ def differentiable(function: Callable) -> Callable:
 
 
 def is_pair(result: Any) -> bool:
-    """Whether it is (y, backward)."""
+    """Tell whether it is (y, backward)."""
     return isinstance(result, tuple) and len(result) == 2 and callable(result[1])
 
 

@@ -32,12 +32,12 @@ Complaint = Callable[[Callable, ModuleType], str | None]
 TOLERANCE = 1e-6
 ROUNDING = 1e-9
 CLEARLY = 1e-2
-"""What is off by this much is wrong, and not only rounded."""
+"""A result that is off by this much is wrong, and not only rounded."""
 
 
 @dataclass(frozen=True)
 class Hunt:
-    """What the learner is given to repair or to write.
+    """Bug hunt or puzzle: what the learner repairs or writes.
 
     lesson     the page that it belongs to, as "04"
     function   the name of the function in her file
@@ -53,7 +53,7 @@ class Hunt:
 
 
 def text_of(hunt: str) -> str:
-    """What the learner gets."""
+    """Read what the learner gets."""
     return (Path(__file__).with_name("hunts") / f"{hunt}.py").read_text("utf-8")
 
 
@@ -109,7 +109,7 @@ def variant(**edits: tuple[tuple[str, str], ...]) -> ModuleType:
 
 
 def array(value: Any, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """What was returned, as finite floats of this shape. Raises Slip."""
+    """Convert what was returned to finite floats of this shape. Raises Slip."""
     try:
         yours = as_array(value, np.zeros(shape))
     except Unlike as unlike:
@@ -122,7 +122,7 @@ def array(value: Any, name: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def told(said: Any, known: tuple[Any, ...]) -> Any:
-    """What a test says, if it is one of the known answers. Raises Slip."""
+    """Return what a test says, if it is one of the known answers. Raises Slip."""
     if isinstance(said, np.bool_):
         said = bool(said)
     if not any(type(said) is type(one) and said == one for one in known):
@@ -132,7 +132,7 @@ def told(said: Any, known: tuple[Any, ...]) -> Any:
 
 
 def misjudged(specimens: dict[str, tuple[Any, Any]], judge: Callable[[Any], Any]) -> str | None:
-    """What a test that the learner has written says wrongly of specimens, {words: (truth, specimen)}."""
+    """Find what a test of the learner's says wrongly of specimens, {words: (truth, specimen)}."""
     known = tuple(dict.fromkeys(truth for truth, _ in specimens.values()))
     said = {words: told(judge(specimen), known) for words, (_, specimen) in specimens.items()}
     wrong = [words for words, (truth, _) in specimens.items() if said[words] != truth]
@@ -372,7 +372,7 @@ def wire(answer: Callable, module: ModuleType) -> str | None:
 
 
 def steps_of(gradients: np.ndarray) -> np.ndarray:
-    """What adam adds to the weights, step by step. (t, n) -> (t, n)"""
+    """Find what adam adds to the weights, step by step. (t, n) -> (t, n)"""
     zeros, weights = np.zeros(gradients.shape[1]), [np.zeros(gradients.shape[1])]
     w = SimpleNamespace(data=zeros.copy(), grad=zeros.copy(), m=zeros.copy(), v=zeros.copy())
     model, adam = SimpleNamespace(E=SimpleNamespace(data=np.zeros((1, 4))), weights={"w": w}), ours("transformer").adam
@@ -506,7 +506,7 @@ def greedy(table: Table) -> tuple[int, ...]:
 
 
 def found_by_beam(table: Table, beam: int) -> tuple[int, ...]:
-    """What our beam_search finds. A word of the table is 2 more in its vocabulary, in which E is the identity."""
+    """Search with our beam_search. A word of the table is 2 more in its vocabulary, in which E is the identity."""
     file = ours("transformer")
 
     def decode(target: np.ndarray, *others: Any) -> tuple[np.ndarray, None]:

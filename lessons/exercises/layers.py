@@ -672,6 +672,14 @@ LAYER_NORM = Function(
             (OURS_DX, "return (dn - mean(dn)) / sigma"),
         ),
         Mistake(
+            "- mean(dn) is missing: the mean of x was subtracted, and it depends on each x",
+            (OURS_DX, "return (dn - n * mean(dn * n)) / sigma"),
+        ),
+        Mistake(
+            "it is not divided by sigma, as n was in forward", (OURS_DX, "return dn - mean(dn) - n * mean(dn * n)")
+        ),
+        Mistake("gamma is missing: forward multiplies n by it, so dn = dy gamma", ("dn = dy * gamma.data", "dn = dy")),
+        Mistake(
             "sums are subtracted where means should be: mean(dn) and mean(dn n) are sums divided by d",
             (OURS_DX, "return (dn - total(dn) - n * total(dn * n)) / sigma"),
         ),

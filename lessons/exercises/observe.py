@@ -108,7 +108,7 @@ class Halves:
         return both(getattr(module, function.name)(*call.args, **call.kwargs), function.name)
 
     def named(self, function: Function, call: Call, returned: Any) -> dict[str, Any]:
-        """What backward returns by its names. Raises Slip for another number of things."""
+        """Give what backward returns its names. Raises Slip for another number of things."""
         returns = call.returns or self.returns
         if returns is None:
             return {}

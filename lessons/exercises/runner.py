@@ -32,7 +32,7 @@ from exercises.source import Hers, merged
 from exercises.supervisor import FILE, MEMORY, VERDICTS
 
 FRAMES = 4
-"""How many calls of a traceback are shown at most; a recursion without end has a thousand."""
+"""Number of calls of a traceback that are shown at most; a recursion without end has a thousand."""
 
 LONGEST = 5000
 """Characters of a message at most: the learner's code may raise an error whose text has millions."""
@@ -103,7 +103,7 @@ def read(directory: Path) -> dict[str, Hers]:
 
 
 def guarded(directory: Path, function: Callable[..., Verdict], *arguments: Any) -> Verdict:
-    """What a function returns; an error of the learner's code as a verdict, with the lines that led to it."""
+    """Call a function; an error of the learner's code becomes a verdict, with the lines that led to it."""
     try:
         return function(*arguments)
     except Crashed as crash:
@@ -152,7 +152,7 @@ def use_reserve() -> None:
 
 
 def result_of(action: Callable[..., dict[str, Any]], directory: Path, *arguments: str) -> tuple[str, str, Any]:
-    """What came of an action: a state, a message, data"""
+    """Act -> a state, a message, data"""
     data: dict[str, Any] = {}
 
     def acting() -> Verdict:
@@ -232,7 +232,7 @@ def train(file: Whole, steps: str) -> dict[str, Any]:
 
 
 def translation(module: ModuleType, sentence: str) -> str:
-    """What `translate` prints after the arrow."""
+    """Return what `translate` prints after the arrow."""
     return printed(module.translate, sentence).partition(" -> ")[2].strip()
 
 

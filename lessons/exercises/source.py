@@ -18,7 +18,7 @@ BELOW = {"transformer": ("transformer",), "more": ("transformer", "more")}
 """The files whose names a file uses, the file itself last."""
 
 MODULE = "_hers"
-"""What the learner's file is called as a module; no file beside it that it imports is called so."""
+"""Name of the learner's file as a module; no file beside it that it imports is called so."""
 
 
 def path_of_ours(file: str) -> Path:
@@ -52,7 +52,7 @@ def first_line(node: ast.FunctionDef) -> int:
 
 
 def is_written(node: ast.FunctionDef) -> bool:
-    """Whether more stands in it than a docstring and `...`."""
+    """Tell whether more stands in it than a docstring and `...`."""
     return not all(isinstance(line, ast.Pass) or isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
                    for line in node.body)  # fmt: skip
 
@@ -69,7 +69,7 @@ class Hers:
         self.written = [name for name in self.names if name in found and is_written(found[name])]
 
     def code(self, names: Iterable[str]) -> CodeType:
-        """What she has written, of the functions to be written only those named; our `differentiable` is left out."""
+        """Compile what she has written, of the functions to be written only those named, without `differentiable`."""
         left_out = {*self.names, "differentiable"} - set(names)
         body = [node for node in self.tree.body
                 if not (isinstance(node, ast.FunctionDef) and node.name in left_out) and not takes_from_file(node)
@@ -78,7 +78,7 @@ class Hers:
 
 
 def takes_from_file(node: ast.stmt) -> bool:
-    """Whether it is `from transformer import ...`, whose names the module has already."""
+    """Tell whether it is `from transformer import ...`, whose names the module has already."""
     return isinstance(node, ast.ImportFrom) and node.module in BELOW
 
 

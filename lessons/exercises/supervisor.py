@@ -138,7 +138,7 @@ def receive(receivers: dict[int, Callable[[bytes], None]], seconds: float) -> bo
 
 
 class Shown:
-    """What the command prints, copied to standard output up to a limit."""
+    """Copies what the command prints to standard output, up to a limit."""
 
     def __init__(self) -> None:
         self.size, self.is_cut = 0, False

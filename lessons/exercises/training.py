@@ -66,7 +66,7 @@ WRONG_GRADIENTS: dict[str, Callable[[dict], Any]] = {
         lambda g: g.update(W=g["W without gamma"])
     ),
 }
-"""What is wrong -> make it so in a dictionary of gradients."""
+"""Mistakes -> make it so in a dictionary of gradients."""
 
 
 class Loss:
@@ -93,7 +93,7 @@ class Loss:
         E, W, gamma = (model.weights[name].data for name in ("E", "W", "gamma"))
         is_word = source != PAD
         z = E[source[is_word]] @ W
-        keep = np.broadcast_to(self.module.dropout(z, P_drop), z.shape)  # type: ignore[attr-defined]
+        keep = np.broadcast_to(self.module.dropout(z, P_drop), z.shape)
         self.weights.append({name: w.data.copy() for name, w in model.weights.items()})
         self.keeps.append(keep)
         self.sentences.append((source, target))
@@ -391,7 +391,7 @@ def require_pairs(found: list[tuple], expected: list[tuple]) -> None:
             require(ids not in sides[0] | sides[1] or ids in side, EXCHANGED)
             require(ids in side or ids[:1] != (PAD,), IN_FRONT)
             require(ids in side or not any(whole[: len(ids)] == ids for whole in side), CUT_OFF)
-            require(ids in side, f"{list(ids)} is no sentence of pairs: behind its ids only PAD may stand")
+            require(ids in side, f"{list(ids)} is not a sentence of pairs: behind its ids only PAD may stand")
         require(pair in expected, PAIRS_TORN)
     require(found == expected, NOT_ONCE)
 
@@ -491,7 +491,8 @@ GERMAN = [
 
 def observe_train(module: ModuleType, function: Function, call: Call, seed: int) -> Iterator[tuple[str, Any]]:
     """In a folder with a corpus of five pairs; adam, which stands in for ours, adds 1 to each weight."""
-    steps, events, batches, P_drops = call.kwargs["steps"], [], [], []  # type: ignore[var-annotated]
+    steps, events = call.kwargs["steps"], list[tuple[str, float]]()
+    batches, P_drops = list[tuple[Any, Any]](), list[float]()
 
     def new_model(V: int, *sizes: Any, **others: Any) -> SimpleNamespace:
         weights = {"E": SimpleNamespace(data=np.zeros((V, 2)), grad=np.zeros((V, 2)))}
@@ -499,7 +500,7 @@ def observe_train(module: ModuleType, function: Function, call: Call, seed: int)
 
     def loss_of(source: Any, target: Any, model: Any, P_drop: float = 0.0, eps_ls: float = 0.1) -> Any:
         require(len(events) < 3 * steps + 9, GOES_ON)
-        events.append("loss_of")
+        events.append(("loss_of", 0))
         batches.append((source, target))
         P_drops.append(P_drop)
         return 1.5, lambda dloss: events.append(("backward", float(dloss)))
@@ -510,8 +511,8 @@ def observe_train(module: ModuleType, function: Function, call: Call, seed: int)
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for file, lines in {"train.en": ENGLISH, "train.de": GERMAN, "test.en": ENGLISH, "test.de": GERMAN}.items():
-            (folder / file).write_text("\n".join(lines) + "\n", "utf-8")
+        for text, lines in {"train.en": ENGLISH, "train.de": GERMAN, "test.en": ENGLISH, "test.de": GERMAN}.items():
+            (folder / text).write_text("\n".join(lines) + "\n", "utf-8")
         stand_ins = {"new_model": new_model, "loss_of": loss_of, "adam": adam, "translate": lambda sentence: None}
         with surrounding(module, seed, CORPUS=folder, WEIGHTS=folder / "saved.npz", **stand_ins):
             module.train(**call.kwargs)
@@ -519,10 +520,10 @@ def observe_train(module: ModuleType, function: Function, call: Call, seed: int)
         require(file.exists(), NOT_SAVED)
         with np.load(file) as arrays:
             saved = {name: arrays[name] for name in arrays.files if name in ("words", "E")}
-    yield "the list of steps given to adam", np.array([event[1] for event in events if event[0] == "adam"], int)
+    yield "the list of steps given to adam", np.array([number for event, number in events if event == "adam"], int)
     require(batches, "loss_of is never called")
     for i in range(0, len(events), 3):
-        require([event[0] if isinstance(event, tuple) else event for event in events[i : i + 3]]
+        require([event for event, _ in events[i : i + 3]]
                 == ["loss_of", "backward", "adam"] and events[i + 1][1] == 1, OTHER_ORDER)  # fmt: skip
     yield "P_drop given to loss_of", float(max(P_drops))
     yield "the largest batch", max(len(source) for source, _ in batches)
@@ -825,7 +826,7 @@ def observe_translate(module: ModuleType, function: Function, call: Call, seed: 
                     set(module.words_in(sentence)) - set(WORDS),
                     f"it ends with sys.exit({end}), but words_in finds only known words in {sentence!r}",
                 )
-                require(unknown_of(sentence, module) in str(end), UNKNOWN)
+                require(str(unknown_of(sentence, module)) in str(end), UNKNOWN)
                 yield "an unknown word", True
                 return
             except (KeyError, ValueError, IndexError):

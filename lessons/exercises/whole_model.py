@@ -31,7 +31,7 @@ WIDENED = "float32 becomes float64, and so does all that is calculated from it: 
 
 
 def observe_dropout(module: ModuleType, function: Function, call: Call, seed: int) -> Iterator[tuple[str, Any]]:
-    """What is dropped is chance; compared is what holds for any choice."""
+    """Observe `dropout`: which numbers it drops is chance, so what holds for any choice is compared."""
     x, P_drop = call.args
     module.rng = np.random.default_rng(seed)  # type: ignore[attr-defined]
     keep, again = (module.dropout(x.copy(), P_drop) for _ in range(2))
@@ -488,7 +488,7 @@ LOSS_OF = Function(
     },
     observe=Halves(None, y="loss"),
     hints=(
-        "The decoder reads the target without its last id, and predicts the target without its first. Padding is no "
+        "The decoder reads the target without its last id, and predicts the target without its first. Padding is not a "
         "prediction: only positions whose next word is not PAD have logits. Backward goes through the logits, the "
         "decoder "
         "and, with the gradient of memory, the encoder.",
