@@ -115,7 +115,8 @@ def gpt(text, model, P_drop):
     past = np.tri(text.shape[1], dtype=bool)
     backwards = []
     for attn, ffn in model.decoder:
-        x, self_backward = add_and_norm(P_drop, multi_head_attention, x, x, past, **attn)
+        x, self_backward = add_and_norm(P_drop, multi_head_attention, x, x, past,
+                                        **attn)
         x, ffn_backward = add_and_norm(P_drop, feed_forward, x, **ffn)
         backwards.append((self_backward, ffn_backward))
     dx = yield x
@@ -128,7 +129,7 @@ def gpt(text, model, P_drop):
 @differentiable
 def gpt_loss(text, model, P_drop=0.0):
     x, gpt_backward = gpt(text[:, :-1], model, P_drop)        # reads h e l l
-    rows = x.reshape(-1, x.shape[-1])                         # a row for each prediction
+    rows = x.reshape(-1, x.shape[-1])                         # a row each
     logits, logits_backward = linear("nd,vd->nv", rows, model.E)
     loss, loss_backward = cross_entropy(logits, text[:, 1:].ravel(), eps_ls=0.0)
     dloss = yield loss                                        # predicts e l l o
@@ -208,7 +209,7 @@ text = (ROOT / "data/tiny/train.en").read_text(encoding="utf-8")   # or your own
 characters = sorted(set(text))
 id_of = {character: i for i, character in enumerate(characters)}
 ids = np.array([id_of[character] for character in text])
-to_learn, held_out = np.split(ids, [len(ids) * 9 // 10])           # the last tenth: a test
+to_learn, held_out = np.split(ids, [len(ids) * 9 // 10])           # last tenth: a test
 
 began, rng = time.process_time(), np.random.default_rng(0)
 model = new_gpt(len(characters))

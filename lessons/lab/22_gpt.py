@@ -40,7 +40,8 @@ assert Counts("thethatthethe", order=3).counts["the"] == 3
 id_of = {character: i for i, character in enumerate(sorted(set(text)))}
 *_, model = kneser_ney([[id_of[character] for character in train]], 8, len(id_of))
 ids = [id_of[character] for character in test]
-bits = -np.mean([np.log2(model.probability(tuple(ids[i - 7:i]), ids[i])) for i in places])
+bits = -np.mean([np.log2(model.probability(tuple(ids[i - 7:i]), ids[i]))
+                 for i in places])
 measure("bits per character by Kneser-Ney, n = 8", bits, 0.83, 0.9)
 
 # %% [markdown]
@@ -62,7 +63,8 @@ best = characters.index(min(characters)) + 1
 measure("n of the best n-gram model of characters", best, 16, 16)
 assert min(characters) < min(tokens) < averaged
 curve = dict(run["curve"])
-measure("loss after 1,500 steps, minus that after 3,000", curve[1500] - curve[3000], 0.1, 0.12)
+measure("loss after 1,500 steps, minus that after 3,000",
+        curve[1500] - curve[3000], 0.1, 0.12)
 measure("the same from 2,500 to 3,000", curve[2500] - curve[3000], 0, 0.02)
 
 # %% [markdown]
