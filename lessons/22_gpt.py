@@ -11,35 +11,38 @@ import math
 import time
 from functools import partial
 
+import numpy as np
+
 import transformer
 from exercises.source import source_of_ours
 from scratchformer.text.tokenizer import BOS, EOS, PAD
 from scratchformer.training.run import load_run
 from support.gpt_parts import Counts, crossed_out, rest, window
-from support.lesson import ROOT, duration, recorded, same, show, table, varying
+from support.lesson import ROOT, duration, same, show, table, varying
 from support.numeric import numeric_gradient
 
 # %% [markdown]
 # A translator's decoder writes German, one piece after the other. Does it need the English for that? We gave the
 # translator of lesson 20 an empty source, and drew each piece at random with the probabilities of the model:
 
-# %% An empty source
-import numpy as np
-
+# %% An empty source, and one with a sentence
 translator = load_run(ROOT / "data/tiny_model", dtype="float64")
-for seed in 0, 1, 2:
+for source, seed in ("", 0), ("", 1), ("", 2), ("The dog ate the apple.", 0):
+    source_ids = np.array([[*translator.tokenizer.encode([source])[0], EOS]])
     rng, written = np.random.default_rng(seed), [BOS]
     while written[-1] != EOS and len(written) < 20:
-        logits, _ = translator.model.forward(np.array([[EOS]]), np.array([written]))
+        logits, _ = translator.model.forward(source_ids, np.array([written]))
         p = np.exp(logits[0, -1] - logits.max())
         p[[PAD, BOS]] = 0
         written.append(int(rng.choice(len(p), p=p / p.sum())))
-    varying(translator.tokenizer.decode([written[1:-1]])[0])
+    [german] = translator.tokenizer.decode([written[1:-1]])
+    varying(f"{source or 'nothing':22} -> {german}")
 
 # %% [markdown]
-# That is no German. The decoder has learned to say in German what the source says in English, and here the source says
-# nothing. Could a decoder learn to write from its own words alone? Then it needs no pairs of sentences: any text will
-# do. A model of this kind is a **language model**, and the decoder that becomes one is called **GPT**.
+# With a sentence it writes German, without one it doesn't. It has learned to say what the source says, and here the
+# source says nothing. Could a decoder learn to write from its own words alone? Then it needs no pairs of sentences: any
+# text will do. A model of this kind is a **language model**, and the decoder that becomes one is called **GPT**, a
+# *generative pre-trained Transformer*.
 #
 # ## The picture
 #
@@ -103,7 +106,6 @@ show(window(backward=False), "22_window",
 # is one that you have written. Then read on; here is ours, with both halves:
 
 # %%
-import numpy as np
 from transformer import (adam, add_and_norm, cross_entropy, differentiable, embed,
                          feed_forward, linear, log_softmax, multi_head_attention,
                          new_model)
@@ -150,17 +152,17 @@ def new_gpt(V, **sizes):
 # ## Backward
 #
 # In the window, what comes back to each letter? Take the prediction of the second *l*, which got p = 1/8. By [lesson
-# 14](14_label_smoothing.py), the gradient of its score is p − 1, and the mean over four predictions divides by 4:
+# 14](14_label_smoothing.py), the gradient of its logit is p − 1, and the mean over four predictions divides by 4:
 # (1/8 − 1) / 4 = −0.219.
 
 # %% Drawing the window, backward
 show(window(backward=True), "22_window_backward",
-     alt="The same window. The scores of the right letters have the gradients −0.125, "
+     alt="The same window. The logits of the right letters have the gradients −0.125, "
      "−0.188, −0.219 and −0.125; triangles point up. Arrows lead back from each "
      "prediction to all letters that it has used: four arrows end at h, three at e, "
      "two at the first l, one at the second.",
      caption="In magenta, the gradients of the loss. A triangle points where training "
-     "moves the score: all four up, the least likely letter most.")
+     "moves the logit: all four up, that of the least likely letter most.")
 
 # %% [markdown]
 # Each prediction sends a gradient back to the letters that it has used, and to no others. Gradients that meet are added
@@ -236,12 +238,12 @@ duration(f"{sum(w.data.size for w in model.weights.values()):,} weights, 1,500 s
 # the *best* translation. But there is no best story, so here we draw the next character at random: **sampling**. Say
 # that after *th* the probabilities are 0.5 for *e*, 0.3 for *a*, 0.1 for *i* and 0.1 for *o*. Three knobs change them:
 #
-# | knob | what it does | e | a | i | o |
-# |---|---|---|---|---|---|
-# | none | | 0.5 | 0.3 | 0.1 | 0.1 |
-# | **temperature** T = 1/2 | divides the scores by T. For 1/2 that squares each p: 25, 9, 1, 1 of 36 | 0.69 | 0.25 | 0.03 | 0.03 |
-# | **top-k**, k = 2 | keeps the k likeliest, and divides by their sum, 0.8 | 0.625 | 0.375 | 0 | 0 |
-# | **top-p**, p = 0.85 | keeps the likeliest until their sum reaches p: 0.5 + 0.3 + 0.1 | 0.56 | 0.33 | 0.11 | 0 |
+# | knob | what it does | e, a, i, o |
+# |---|---|---|
+# | none | | 0.5, 0.3, 0.1, 0.1 |
+# | **temperature** T = 1/2 | divides the logits by T. 1/2 squares p: 25, 9, 1, 1 of 36 | 0.69, 0.25, 0.03, 0.03 |
+# | **top-k**, k = 2 | keeps the k likeliest, and divides them by their sum, 0.8 | 0.625, 0.375, 0, 0 |
+# | **top-p**, p = 0.85 | keeps the likeliest until their sum reaches p: 0.5 + 0.3 + 0.1 = 0.9 | 0.56, 0.33, 0.11, 0 |
 #
 # A high temperature is daring, a low one careful: near 0, it always takes the likeliest. Top-k keeps a fixed number of
 # characters. Top-p keeps few where the model is sure, and many where it isn't.
@@ -274,20 +276,20 @@ def write(prompt, n, **knobs):
         written.append(rng.choice(len(p), p=p))
     return "".join(characters[i] for i in written[len(prompt):])
 
-# %% The numbers of the table, and three texts
+# %% The numbers of the table, and four texts
 th = np.log([0.5, 0.3, 0.1, 0.1])
 assert np.allclose(distribution(th, temperature=0.5) * 36, [25, 9, 1, 1])
 assert np.allclose(distribution(th, top_k=2), [0.625, 0.375, 0, 0])
 assert np.allclose(distribution(th, top_p=0.85) * 9, [5, 3, 1, 0])
 
-for knobs in {}, {"temperature": 0.5}, {"temperature": 2}:
-    print(knobs or "no knob")
-    for line in write("\n", 130, **knobs).splitlines():
-        varying(f"    {line}")
+begin = "\n" if "\n" in text else text[0]
+for name, knobs in (("no knob", {}), ("T = 1/2", {"temperature": 0.5}),
+                    ("p = 0.85", {"top_p": 0.85}), ("T = 2", {"temperature": 2})):
+    varying(f"{name:9}{write(begin, 90, **knobs).replace(chr(10), ' / ')}")
 
 # %% [markdown]
-# It has seen nothing but characters, and no rule: not what a word is, nor that a sentence ends with a full stop. Most
-# words are right, and many sentences are nearly sentences.
+# (A slash is the end of a line.) The model has seen nothing but characters. Nobody told it what a word is, or that a
+# sentence ends with a full stop. Without a knob, most of the words are right; with T = 2, few are.
 #
 # ## Does it matter?
 #
@@ -333,20 +335,20 @@ table(["characters seen", "counts", "GPT, 750 steps", "GPT, 1,500 steps"],
        for reach in (1, 3, 7, 11, 31, 63)])
 
 # %% [markdown]
-# The counts win, by 0.91 against 1.20 bits. Where does the difference come from? With the same 7 characters our GPT
-# has 1.27. So it doesn't lack a longer view: it makes less of what both of them see. A count is exact after the text
-# has been read once, which takes a few seconds. The GPT gets there by small steps, and it is not there yet: halfway, it was
-# at 1.55. (With 1 character it sees less than it was trained for.)
+# The counts win: 0.91 bits against 1.15, each at its best. Where does the difference come from? Compare the row of 7
+# characters, where both see the same. The GPT has 1.27 there. So what it lacks is not a longer view: it makes less of
+# the last 7 characters. A count is there as soon as the text has been read once. The GPT learns by small steps,
+# and it isn't done: halfway, this row was at 1.51.
 #
-# Now go down the columns. The counts get worse beyond 7 characters: most sequences of 12 occur once or never, so the
-# longest counts are the least reliable. The GPT goes on getting better up to 31, because it has no table with a place
-# for each sequence. At 63 it loses a little. An average sentence has 45 characters, so the rest belongs to other
-# sentences; we think that it disturbs more than it tells.
+# Now go down the columns. The counts get worse beyond 7 characters: few sequences of 12 occur often, and our rule
+# trusts the rare ones too much. The GPT gets better up to 31. It has no number for each sequence; all of them share its
+# weights. At 63 it loses a little. A sentence has 45 characters on average, so the rest belongs to others. We think
+# that they disturb more than they tell.
 #
 # Does it win with more training? Our benchmark has trained a larger GPT, the preset `gpt-tiny`, on the pages of this
 # course: 480,000 characters, 28 times over. It needs 1.70 bits per character. Counts with n = 16 and a better rule for
-# falling back need 1.66 ([lab notes 22](lab/22_gpt.py#experiment-2-a-larger-gpt-and-better-counts)). So for a text as small
-# as that, counting is hard to beat.
+# falling back need 1.66 ([lab notes 22](lab/22_gpt.py#experiment-2-a-larger-gpt-and-better-counts)). So on a text as
+# small as that, counting is hard to beat.
 #
 # </details>
 #
@@ -367,7 +369,7 @@ table(["characters seen", "counts", "GPT, 750 steps", "GPT, 1,500 steps"],
 # - In the library: [nn/language_model.py](../scratchformer/nn/language_model.py). It keeps keys and values of what it
 #   has read; our `write` computes the whole window again for each character.
 # - Karpathy's *Let's build GPT* builds the same model in PyTorch in two hours of video, and his *microgpt* does it in
-#   200 lines of plain Python. In both, the backward pass is left to automatic differentiation.
+#   200 lines of plain Python. In both, the backward pass of the model comes from automatic differentiation.
 #
 # Next, train the larger one on your text, let it write, or import weights that others have published ([how
 # to](../docs/using.md#continuing-a-text)):

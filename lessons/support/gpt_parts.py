@@ -59,7 +59,7 @@ def window(backward: bool) -> Drawing:
     drawing = Drawing(740, 270)
     for y, words in (30, "has to predict"), (75, "gives it p"), (240, "reads"):
         drawing.text(165, y, words, "soft", 14, "end")
-    third, role = ("gradient of its score", "gradient") if backward else ("costs", "soft")
+    third, role = ("gradient of its logit", "gradient") if backward else ("costs", "soft")
     drawing.text(165, 107, third, role, 14, "end", italic=backward)
     columns = [245 + 135 * t for t in range(4)]
     for t, x in enumerate(columns):
