@@ -12,8 +12,20 @@ import time
 from functools import partial
 
 import numpy as np
-
 import transformer
+from transformer import (
+    adam,
+    add_and_norm,
+    cross_entropy,
+    differentiable,
+    embed,
+    feed_forward,
+    linear,
+    log_softmax,
+    multi_head_attention,
+    new_model,
+)
+
 from exercises.source import source_of_ours
 from scratchformer.text.tokenizer import BOS, EOS, PAD
 from scratchformer.training.run import load_run
@@ -23,7 +35,8 @@ from support.numeric import numeric_gradient
 
 # %% [markdown]
 # A translator's decoder writes German, one piece after the other. Does it need the English for that? We gave the
-# translator of lesson 20 an empty source, and drew each piece at random with the probabilities of the model:
+# translator of lesson 20 an empty source, three times, and then a sentence. Each piece was drawn at random from the
+# likeliest ones, those that have 80 % of the probability together:
 
 # %% An empty source, and one with a sentence
 translator = load_run(ROOT / "data/tiny_model", dtype="float64")
@@ -34,15 +47,18 @@ for source, seed in ("", 0), ("", 1), ("", 2), ("The dog ate the apple.", 0):
         logits, _ = translator.model.forward(source_ids, np.array([written]))
         p = np.exp(logits[0, -1] - logits.max())
         p[[PAD, BOS]] = 0
+        order = np.argsort(-p)                             # the likeliest first
+        before = np.cumsum(p[order]) - p[order]
+        p[order[before > 0.8 * p.sum()]] = 0
         written.append(int(rng.choice(len(p), p=p / p.sum())))
     [german] = translator.tokenizer.decode([written[1:-1]])
     varying(f"{source or 'nothing':22} -> {german}")
 
 # %% [markdown]
-# With a sentence it writes German, without one it doesn't. It has learned to say what the source says, and here the
-# source says nothing. Could a decoder learn to write from its own words alone? Then it needs no pairs of sentences: any
-# text will do. A model of this kind is a **language model**, and the decoder that becomes one is called **GPT**, a
-# *generative pre-trained Transformer*.
+# With a sentence it writes German, and without one it doesn't. It has learned to say what the source says, and here
+# the source says nothing. Could a decoder learn to write from its own words alone? Then no pairs of sentences would be
+# needed: any text would do. A model of this kind is a **language model**, and the decoder that becomes one is called
+# **GPT**, a *generative pre-trained Transformer*.
 #
 # ## The picture
 #
@@ -101,16 +117,11 @@ show(window(backward=False), "22_window",
 # $$P(x_1 \dots x_n) = \prod_{t=1}^{n} P(x_t \mid x_1 \dots x_{t-1}) \qquad loss = - \frac{1}{n}
 # \sum_{t=1}^{n} \ln P(x_t \mid x_1 \dots x_{t-1})$$
 #
-# **Your turn.** Write a new file, `gpt.py`, beside your `transformer.py`. Copy `decode` into it, cross out, and call it
-# `gpt`. Then do the same with `loss_of`: a window has no padding, and nothing is smoothed. Each function that they call
-# is one that you have written. Then read on; here is ours, with both halves:
+# **Your turn.** Write a new file, `gpt.py`, beside your `transformer.py`. It begins with `from transformer import *`,
+# which fetches all that you have written. Copy `decode` into it, cross out, and call it
+# `gpt`. Then do the same with `loss_of`: a window has no padding, and nothing is smoothed. Ours, with both halves:
 
 # %%
-from transformer import (adam, add_and_norm, cross_entropy, differentiable, embed,
-                         feed_forward, linear, log_softmax, multi_head_attention,
-                         new_model)
-
-
 @differentiable
 def gpt(text, model, P_drop):
     x, embed_backward = embed(text, model.E, P_drop)
@@ -337,8 +348,9 @@ table(["characters seen", "counts", "GPT, 750 steps", "GPT, 1,500 steps"],
 # %% [markdown]
 # The counts win: 0.91 bits against 1.15, each at its best. Where does the difference come from? Compare the row of 7
 # characters, where both see the same. The GPT has 1.27 there. So what it lacks is not a longer view: it makes less of
-# the last 7 characters. A count is there as soon as the text has been read once. The GPT learns by small steps,
-# and it isn't done: halfway, this row was at 1.51.
+# the last 7 characters. A count is there as soon as the text has been read once. Even with a tenth of the text, the
+# counts need only 1.21 ([lab notes 22](lab/22_gpt.py#experiment-1-the-rule-that-falls-back)). The GPT learns by small
+# steps, and it isn't done: halfway, this row was at 1.51.
 #
 # Now go down the columns. The counts get worse beyond 7 characters: few sequences of 12 occur often, and our rule
 # trusts the rare ones too much. The GPT gets better up to 31. It has no number for each sequence; all of them share its
@@ -362,8 +374,8 @@ table(["characters seen", "counts", "GPT, 750 steps", "GPT, 1,500 steps"],
 #
 # ## Paper and code
 #
-# - [Radford et al. (2018)](https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf)
-#   named the model GPT. It learns its positions, and has GELU ([lesson 11](11_feed_forward.py)) in place of ReLU.
+# - Radford et al. (2018), *Improving Language Understanding by Generative Pre-Training*, gave GPT its name. Theirs
+#   learns its positions, and has GELU ([lesson 11](11_feed_forward.py)) in place of ReLU.
 # - In PyTorch: `nn.TransformerEncoder(layer, N)(x, mask=mask, is_causal=True)`, with `mask =
 #   nn.Transformer.generate_square_subsequent_mask(T)`. The encoder with another mask, there too.
 # - In the library: [nn/language_model.py](../scratchformer/nn/language_model.py). It keeps keys and values of what it

@@ -6,7 +6,7 @@ import html
 import re
 from collections import Counter
 
-from support.drawing import Drawing, Role
+from support.drawing import Drawing, Role, number
 
 STRUCK = re.compile(
     r"^ *(?:x, cross_backward|dmemory) = .*|^ *return dmemory|memory, source, |mask, (?=backwards)"
@@ -14,7 +14,7 @@ STRUCK = re.compile(
     r"|, dshare(?= =)|cross_backward\((?=sum)|(?<=\(dx\)\))\)|, dmemory(?= =)|, dmemory \+ dshare",
     re.MULTILINE,
 )
-"""What `decode` needs for a source, and a GPT doesn't."""
+"""Parts of `decode` that need a source."""
 
 COLUMN, LINE = 7.3, 19.0
 """Pixels of a character of code."""
@@ -27,10 +27,9 @@ def rest(source: str) -> str:
 
 def crossed_out(source: str) -> Drawing:
     """The text of decode: what is crossed out in grey under a line, the rest in black."""
-    lines = source.splitlines()
-    drawing = Drawing(740, LINE * len(lines) + 20)
-    for number, line in enumerate(lines):
-        y, at = 18 + LINE * number, 0
+    drawing = Drawing(740, LINE * len(source.splitlines()) + 20)
+    for row, line in enumerate(source.splitlines()):
+        y, at = 18 + LINE * row, 0
         for found in [*STRUCK.finditer(line), None]:
             code(drawing, line, at, found.start() if found else len(line), y, "ink")
             if found:
@@ -50,8 +49,8 @@ def code(drawing: Drawing, line: str, start: int, end: int, y: float, role: Role
         drawing.parts.append(f"<text {place} {look}>{html.escape(text, quote=False)}</text>")
 
 
-READS, WRITES, P = "hell", "ello", ((1, 2), (1, 4), (1, 8), (1, 2))
-"""What the window of the miniature reads and predicts, and the probability of each right letter."""
+READS, WRITES, P = "hell", "ello", (2, 4, 8, 2)
+"""Letters that the window of the miniature reads and predicts, and 1 / probability of each right one."""
 
 
 def window(backward: bool) -> Drawing:
@@ -59,27 +58,22 @@ def window(backward: bool) -> Drawing:
     drawing = Drawing(740, 270)
     for y, words in (30, "has to predict"), (75, "gives it p"), (240, "reads"):
         drawing.text(165, y, words, "soft", 14, "end")
-    third, role = ("gradient of its logit", "gradient") if backward else ("costs", "soft")
-    drawing.text(165, 107, third, role, 14, "end", italic=backward)
+    third = "gradient of its logit" if backward else "costs"
+    drawing.text(165, 107, third, "gradient" if backward else "soft", 14, "end", italic=backward)
     columns = [245 + 135 * t for t in range(4)]
     for t, x in enumerate(columns):
         below = drawing.vector(x, 240, [READS[t]], "key")
         drawing.vector(x, 30, [WRITES[t]])
-        top, bottom = P[t]
-        drawing.text(x, 75, f"{top}/{bottom}", bold=True)
-        bits = bottom.bit_length() - 1
+        part = P[t]
+        drawing.text(x, 75, f"1/{part}", bold=True)
         if backward:
-            loss = (top / bottom - 1) / 4
-            drawing.gradient(x - 22, 107, -loss, f"{loss:.3f}".replace("-", "−"), 14, largest=0.25)
+            loss = (1 / part - 1) / 4
+            drawing.gradient(x - 22, 107, -loss, number(loss), 14, largest=0.25)
         else:
-            drawing.text(x, 107, f"{bits} bit{'s' * (bits > 1)}")
+            drawing.text(x, 107, {2: "1 bit", 4: "2 bits", 8: "3 bits"}[part])
         for s in range(t + 1):
-            shift = 9 * (t - s)
-            start, end = (columns[s] + shift, below.top[1] - 2), (x, 128)
-            if backward:
-                drawing.arrow(end, start, "gradient")
-            else:
-                drawing.arrow(start, end, "key")
+            start, end = (columns[s] + 9 * (t - s), below.top[1] - 2), (x, 128)
+            drawing.arrow(*((end, start, "gradient") if backward else (start, end, "key")))
     return drawing
 
 
