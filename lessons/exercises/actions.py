@@ -16,17 +16,16 @@ from scratchformer.errors import UserError
 from scratchformer.files import replace_text, user_error
 
 TRAINED = "training.json"
+LEARNT = 50
+"""BLEU of a model that has begun to translate."""
+
 HINTS = ("the rule in words", "the formula")
 
 
 def start(directory: Path | None) -> int:
     directory = directory or Path(desk.USUAL)
     print("\n".join(desk.start(directory)))
-    first = next(iter(FUNCTIONS.values()))
-    print(
-        f"begin with lesson {first.lesson} ({page(first.lesson)}): write `{first.name}` in "
-        f"{directory / 'transformer.py'}, then: scratchformer learn check {first.name}"
-    )
+    print(next_step(set(desk.begun(directory))) + f" (in {directory / 'transformer.py'})")
     return 0
 
 
@@ -43,10 +42,8 @@ def where(directory: Path) -> int:
         print("nothing is written yet", flush=True)
     states = {name: answer[0] for name, answer in desk.check(begun, directory, quiet=True)}
     for file, names in FILES.items():
-        passed = [name for name in names if states.get(name) == "passed"]
-        print(f"{file}.py: {len(passed)} of {len(names)} functions are yours" + listed(passed))
-    solved = [name for name in HUNTS if states.get(name) == "passed"]
-    print(f"hunts: {len(solved)} of {len(HUNTS)} solved" + listed(solved))
+        report(f"{file}.py", names, "functions are yours", states)
+    report("hunts", list(HUNTS), "solved", states)
     wrong = [name for name in begun if states[name] != "passed"]
     if wrong:
         print(f"not yet: {', '.join(wrong)}; scratchformer learn check {wrong[0]} says why")
@@ -55,20 +52,29 @@ def where(directory: Path) -> int:
         print(f"last training: {summary(trained)}")
     if all(states.get(name) == "passed" for name in FILES["transformer"]):
         return finish(directory, trained)
-    print(next_step(states))
+    print(next_step({name for name, state in states.items() if state == "passed"}))
     return 0
+
+
+def report(what: str, names: list[str], done: str, states: dict[str, str]) -> None:
+    """Print how many have passed, and which have and have not."""
+    passed = [name for name in names if states.get(name) == "passed"]
+    rest = [name for name in names if name not in passed]
+    print(f"{what}: {len(passed)} of {len(names)} {done}{listed(passed)}")
+    if rest:
+        print(textwrap.fill(", ".join(rest), 100, initial_indent="  to do: ", subsequent_indent="    "))
 
 
 def listed(names: list[str]) -> str:
     return f": {', '.join(names)}" if names else ""
 
 
-def next_step(states: dict[str, str]) -> str:
-    """The next function of the file that has not passed, and what to do."""
+def next_step(done: set[str]) -> str:
+    """The next function of the file that is not done, and what to do."""
     for name in FILES["transformer"]:
-        if states.get(name) != "passed":
+        if name not in done:
             lesson = FUNCTIONS[name].lesson
-            return f"next: {name} (lesson {lesson}, {page(lesson)}), then: scratchformer learn check {name}"
+            return f"next: write {name} (lesson {lesson}, {page(lesson)}), then: scratchformer learn check {name}"
     return "next: scratchformer learn"
 
 
@@ -121,9 +127,7 @@ def check(directory: Path, names: list[str]) -> int:
         states[name] = state
         print(as_text(name, state, message), flush=True)
     if all(state == "passed" for state in states.values()):
-        after = [name for name in FUNCTIONS if name not in desk.begun(directory)]
-        if after:
-            print(f"next: {after[0]} (lesson {FUNCTIONS[after[0]].lesson})")
+        print(next_step(set(desk.begun(directory))))
         return 0
     return 1
 
@@ -191,6 +195,8 @@ def train(directory: Path, steps: int | None) -> int:
         return failed(state, message)
     replace_text(directory / TRAINED, json.dumps(data, indent=1) + "\n")
     print(f"{summary(data)}{listed(data['hers'])}")
+    if steps and data["bleu"] < LEARNT:
+        print(f"{steps} steps are too few to translate: scratchformer learn train, without --steps, takes some minutes")
     print('next: scratchformer learn translate "The dog ate the apple.", or scratchformer learn explore')
     return 0
 

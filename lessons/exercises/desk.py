@@ -105,7 +105,7 @@ def named(name: str) -> list[str]:
     found = [each for each, its in lessons.items() if its == lesson]
     if not found:
         known = [*FUNCTIONS, *HUNTS]
-        raise UserError(f"no function or hunt {stem!r}{nearest(stem, known)}; there are {', '.join(known)}")
+        raise UserError(f"no function or hunt {stem!r}{nearest(stem, known)}; scratchformer learn lists them")
     return found
 
 

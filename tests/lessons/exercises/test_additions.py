@@ -63,15 +63,10 @@ def bootstrap(a, b, references, rng, samples=1000):
         ),
         (
             BOOTSTRAP,
-            BOTH.format("1000", "rng.integers(0, n, n)"),
-            "use of rng is wrong: '1000 times integers(0, n, n)' ",
-        ),
-        (
-            BOOTSTRAP,
             BOTH.format("samples", "rng.integers(0, n, 9 * n)"),
             "use of rng is wrong: '180 times integers(0, n",
         ),
-        (BOOTSTRAP, BOTH.format("samples", "rng.choice(n, n)"), "use of rng, interval right in 4 cases"),
+        (BOOTSTRAP, BOTH.format("samples", "rng.choice(n, n)"), "right in 4 cases"),
     ],
 )
 def test_what_is_said_helps(function, code, told):

@@ -21,9 +21,11 @@ def test_ours_is_right(function):
 @pytest.mark.parametrize(
     "function, mistake",
     [
-        pytest.param(function, mistake, id=f"{function.name}: {mistake.why[:50]}")
+        pytest.param(
+            function, mistake, id=f"{function.name}: {mistake.why[:50]}", marks=[pytest.mark.slow] if number else []
+        )
         for function in FUNCTIONS.values()
-        for mistake in function.mistakes
+        for number, mistake in enumerate(function.mistakes)
     ],
 )
 def test_a_mistake_is_found_and_told_by_its_own_sentence(function, mistake):

@@ -66,7 +66,11 @@ def body_of_ours(name):
 def test_start_writes_our_files_with_empty_functions(cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, said, _ = cli("learn", "start")
-    assert code == 0 and f"{len(FILES['transformer'])} functions to write" in said and "begin with lesson 01" in said
+    assert (
+        code == 0
+        and f"{len(FILES['transformer'])} functions to write" in said
+        and "next: write linear (lesson 01, docs/lessons/01_" in said
+    )
     for file, names in FILES.items():
         text = (tmp_path / desk.USUAL / f"{file}.py").read_text("utf-8")
         compile(text, file, "exec")
@@ -390,7 +394,10 @@ def test_a_lesson_becomes_a_notebook(cli, refused, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["check", "atention"], "no function or hunt 'atention'; did you mean 'attention'?; there are "),
+        (
+            ["check", "atention"],
+            "no function or hunt 'atention'; did you mean 'attention'?; scratchformer learn lists them",
+        ),
         (["hint"], "learn hint: of what? For instance: scratchformer learn hint attention"),
         (["hint", "04"], "04 means several: "),
         (["hint", "attention", "3"], "there are hints 1 and 2, not '3'"),
