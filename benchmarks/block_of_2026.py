@@ -55,6 +55,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     PAPER: {"norm": "post", "feed_forward": "relu", "positions": "sinusoidal"},
     **CHANGES,
     "ALiBi": {"positions": "alibi"},
+    "sinusoids": {"positions": "sinusoidal"},
+    "no positions": {"positions": "none"},
     TOGETHER: {name: value for change in CHANGES.values() for name, value in change.items()}
     | {"attention_bias": False},
 }
