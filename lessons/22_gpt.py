@@ -111,11 +111,11 @@ show(window(backward=False), "22_window",
 #
 # ## In general
 #
-# The probability of a whole text is a product: that of the first character, times that of the second after the first,
-# and so on. The loss is the mean of the negative logarithms, over the $n$ predictions of a window:
+# Let $x_0$ be the first character of a window, and $x_1$ to $x_n$ the others. Their probability is a product: that of
+# $x_1$ after $x_0$, times that of $x_2$ after both, and so on. The loss is the mean of the negative logarithms:
 #
-# $$P(x_1 \dots x_n) = \prod_{t=1}^{n} P(x_t \mid x_1 \dots x_{t-1}) \qquad loss = - \frac{1}{n}
-# \sum_{t=1}^{n} \ln P(x_t \mid x_1 \dots x_{t-1})$$
+# $$P(x_1 \dots x_n \mid x_0) = \prod_{t=1}^{n} P(x_t \mid x_0 \dots x_{t-1}) \qquad loss = - \frac{1}{n}
+# \sum_{t=1}^{n} \ln P(x_t \mid x_0 \dots x_{t-1})$$
 #
 # **Your turn.** Write a new file, `gpt.py`, beside your `transformer.py`. It begins with `from transformer import *`,
 # which fetches all that you have written. Copy `decode` into it, cross out, and call it
@@ -299,14 +299,15 @@ for name, knobs in (("no knob", {}), ("T = 1/2", {"temperature": 0.5}),
     varying(f"{name:9}{write(begin, 90, **knobs).replace(chr(10), ' / ')}")
 
 # %% [markdown]
-# (A slash is the end of a line.) The model has seen nothing but characters. Nobody told it what a word is, or that a
-# sentence ends with a full stop. Without a knob, most of the words are right; with T = 2, few are.
+# A slash is the end of a line. The model has seen nothing but characters: nobody told it what a word is, or that a
+# sentence ends with a full stop. Without a knob, most of the words are right; with T = 2, few are. Now you:
+# `print(write("The dog", 300, top_p=0.85))`.
 #
 # ## Does it matter?
 #
-# Does a text need a Transformer? The oldest language model only counts. After *th*, how often was the next letter an
-# *e*? Such a model of sequences of $n$ characters is an **n-gram model**. Where it has seldom or never seen the last
-# characters, it falls back on shorter ones. (Our rule for that is in [lab notes 22](lab/22_gpt.py).)
+# Does a text need a Transformer? The oldest language model only counts: after *th*, how often was the next letter an
+# *e*? If it counts sequences of $n$ characters, it is an **n-gram model**. Where a sequence was rare, it also asks the
+# shorter ones ([lab notes 22](lab/22_gpt.py#experiment-1-the-rule-that-falls-back) have the rule).
 #
 # - **What goes in:** the same text to learn, once for the counts, 1,500 steps for our GPT.
 # - **What is changed:** how many characters before the next one each model may look at.
@@ -380,8 +381,8 @@ table(["characters seen", "counts", "GPT, 750 steps", "GPT, 1,500 steps"],
 #   nn.Transformer.generate_square_subsequent_mask(T)`. The encoder with another mask, there too.
 # - In the library: [nn/language_model.py](../scratchformer/nn/language_model.py). It keeps keys and values of what it
 #   has read; our `write` computes the whole window again for each character.
-# - Karpathy's *Let's build GPT* builds the same model in PyTorch in two hours of video, and his *microgpt* does it in
-#   200 lines of plain Python. In both, the backward pass of the model comes from automatic differentiation.
+# - Karpathy builds a GPT in two hours of video (*Let's build GPT*) and in 200 lines of plain Python (*microgpt*). In
+#   both, automatic differentiation writes the backward pass.
 #
 # Next, train the larger one on your text, let it write, or import weights that others have published ([how
 # to](../docs/using.md#continuing-a-text)):
@@ -410,7 +411,7 @@ table(["characters seen", "counts", "GPT, 750 steps", "GPT, 1,500 steps"],
 #
 # </details>
 #
-# **Yours:** a file of your own, gpt.py, and a text of your own. Four times as many steps take three minutes. Do you
-# beat the counts?
+# **Yours:** a file of your own, gpt.py, and a text of your own. Four times as many steps take two to three
+# minutes. Do you beat the counts?
 #
 # **Next:** [23 · The block of 2026](23_block_of_2026.py)
