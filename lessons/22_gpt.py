@@ -75,8 +75,8 @@ show(crossed_out(source_of_ours("transformer", "decode")), "22_crossed_out",
      "GPT.")
 
 # %% [markdown]
-# Notice the second half of the function, below `yield`. Each line that is crossed out above takes its own line with it
-# below.
+# Notice the second half of the function, below `yield`. For what is crossed out above, something is crossed out below:
+# the backward pass of a part goes with the part.
 #
 # Look at what is left: self-attention and feed-forward, layer after layer. That is `encode`, but with another mask. In
 # the encoder each word sees the whole sentence. Here each one sees only itself and what stands before it.
@@ -99,7 +99,8 @@ show(window(backward=False), "22_window",
 # %% [markdown]
 # How good are these predictions? A probability of 1/2 is a coin toss, which costs one **bit**; 1/4 is two tosses, two
 # bits; 1/8 three. In general it costs $-\log_2 p$. Our window costs 1 + 2 + 3 + 1 = 7 bits, or 7/4 = 1.75 **bits per
-# character**. That is the loss of [lesson 14](14_label_smoothing.py) in another unit: a bit is ln 2 = 0.693 of it.
+# character**. That is the loss of [lesson 14](14_label_smoothing.py) in another unit: divide it by
+# ln 2 = 0.693.
 #
 # Calculate, then unfold: another model gives the four letters the probabilities 1/4, 1/2, 1/16 and 1/2. Is it better?
 #
@@ -405,7 +406,7 @@ table(["characters seen", "counts", "GPT, 750 steps", "GPT, 1,500 steps"],
 #
 # <details><summary>Answers</summary>
 #
-# 1. Eight predictions. Those after the third to the eighth character have used the third: six.
+# 1. Eight predictions. Six of them, those of the fourth to the ninth character, have read the third.
 # 2. $-\log_2$ of 1/64 is 6 bits.
 # 3. The squares are 4, 1 and 1 sixteenths, so 2/3, 1/6 and 1/6. With k = 2: 2/3, 1/3 and 0.
 #
