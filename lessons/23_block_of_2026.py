@@ -3,10 +3,10 @@
 #
 # **Which changes since GPT-2 make a small language model better?**
 #
-# *Needs [lesson 07](07_many_heads.py) (heads), [lesson 08](08_embeddings.py) (gradients that add up), [lesson
-# 10](10_longer.py) (rotary positions, ALiBi), [lesson 11](11_feed_forward.py) (feed-forward), [lesson
-# 12](12_residual_norm_dropout.py) (LayerNorm, pre-LN), [lesson 15](15_adam_and_warmup.py) (Adam) and lesson 22 (GPT) ·
-# you will compute today's norm, gate, rotation and shared heads, forward and backward, with pencil and paper.*
+# *Needs lessons [07](07_many_heads.py) (heads), [08](08_embeddings.py) (gradients that add up), [10](10_longer.py)
+# (rotary positions), [11](11_feed_forward.py) (feed-forward), [12](12_residual_norm_dropout.py) (LayerNorm),
+# [15](15_adam_and_warmup.py) (Adam) and 22 (GPT) · you will compute today's norm, gate, rotation and shared heads,
+# forward and backward, with pencil and paper.*
 
 # %% Imports
 import math
@@ -19,9 +19,9 @@ from support.lesson import quote, recorded, show, table
 
 # %% [markdown]
 # Two language models have the same number of parameters, and read the same text for 500 steps. The first, `gpt-tiny`
-# from lesson 22, has the block of GPT-2 (2019). The second has the block of many models that are published in 2026. How
-# well do they predict a text that they haven't read? We count **bits per character**. A character that the model gave
-# the probability 1/4 costs 2 bits, and one with 1/2 costs 1 bit. So fewer is better.
+# from lesson 22, has the block of GPT-2 (2019). The second has the block of many models of 2026. How well do they predict
+# a text that they haven't read? We count **bits per character**: 2 bits for one that the model gave the probability 1/4,
+# 1 bit for 1/2. Fewer is better.
 
 # %% The recorded runs
 rows = {row["variant"]: row for row in recorded("block_of_2026")["results"]}
@@ -37,8 +37,7 @@ table(["bits per character", "run 1", "run 2", "run 3"],
        for words, name in (("GPT-2's block", "gpt-tiny"), ("block of 2026", TOGETHER))])
 
 # %% [markdown]
-# The second model saves a quarter of a bit for each character. It differs from the first in five points. Which of them
-# helped?
+# The second model saves a quarter of a bit. It differs from the first in five points. Which of them helped?
 #
 # ## The picture
 
@@ -79,8 +78,8 @@ show(picture, "23_blocks",
 
 # %% [markdown]
 # Changes 1 to 4 are in the block, and change 5 is in the training. One change is older: the paper's norm comes after
-# the sum, and GPT-2's before the sublayer (**pre-norm**). We don't measure it here; [lesson
-# 12](12_residual_norm_dropout.py) did.
+# the sum, and GPT-2's before the sublayer (**pre-norm**). That one is measured in [lesson
+# 12](12_residual_norm_dropout.py).
 #
 # ## 1 · RMSNorm
 #
@@ -100,7 +99,7 @@ show(picture, "23_blocks",
 # $$dx = \frac{dn - n \, \mathrm{mean}(dn \odot n)}{rms}$$
 #
 # Say dn = (5, 0). Then dn ⊙ n = (1, 0), and its mean is 0.5. The numerator is (5, 0) − 0.5 · (0.2, 1.4) = (4.9, −0.7).
-# Divided by 5, that makes dx = (0.98, −0.14). Check: twice as long an x has the same n, so dx must be perpendicular to
+# Divided by 5, that makes dx = (0.98, −0.14). Check: the vector 2x has the same n as x, so dx must be perpendicular to
 # x. Indeed, x · dx = 1 · 0.98 + 7 · (−0.14) = 0. The gradient of γ is dy ⊙ n, summed over all words.
 #
 # **Calculate, then unfold.** What are n and dx for x = (2, 14), if dn = (5, 0) again?
@@ -108,7 +107,7 @@ show(picture, "23_blocks",
 # <details><summary>Answer</summary>
 #
 # The root mean square is 10, and n = (0.2, 1.4) as before. The numerator is the same, too, but it is divided by 10: dx =
-# (0.49, −0.07). Twice the length, half the gradient.
+# (0.49, −0.07).
 #
 # </details>
 #
@@ -121,14 +120,14 @@ quote("rms_norm", file="more")
 # %% [markdown]
 # ## 2 · SwiGLU: a gate and a value
 #
-# In the paper, a hidden unit gives max(0, z): the same number z decides *whether* the unit is on and *how much* it
-# gives. A **gated** unit has two numbers, a gate and a value, each with weights of its own (Shazeer 2020):
+# In the paper, a hidden unit gives max(0, z). A **gated** unit has two numbers instead of z, a gate and a value, each
+# with weights of its own (Shazeer 2020):
 #
 # $$h = \mathrm{silu}(gate) \cdot value, \qquad \mathrm{silu}(z) = z \, \sigma(z), \qquad
 # \sigma(z) = \frac{1}{1 + e^{-z}}$$
 #
-# The function silu is a ReLU with a rounded corner: nearly 0 far below zero, nearly z far above. There are three
-# matrices instead of two, so the network gets two thirds of the hidden units.
+# The function silu is a smooth ReLU: nearly 0 far below zero, nearly z far above. There are three matrices instead of
+# two, so the network gets two thirds of the hidden units.
 #
 # **By hand.** Let the gate be ln 3 = 1.099, and the value 4. Because $e^{-\ln 3}$ = 1/3, σ is 1 / (1 + 1/3) = 3/4. So
 # silu is 3/4 · 1.099 = 0.824, and h = 0.824 · 4 = 3.30. The other rows have other gates, and again the value 4:
@@ -208,9 +207,9 @@ show(picture, "23_rotation",
 # | 1 | (0.54, 1.00, 0.84, 0.01) |
 # | 2 | (−0.42, 1.00, 0.91, 0.02) |
 #
-# The library and the Llama weights on the Hugging Face Hub pair the numbers in this way. Su et al. and lesson 10 pair
-# neighbours, 2i with 2i + 1. A model can learn the same with either. But weights that were trained with one kind need
-# the columns of W_Q and W_K reordered for the other.
+# The library and Llama's weights on the Hugging Face Hub pair the numbers in this way. Su et al. and lesson 10 pair
+# neighbours, 2i with 2i + 1. A model can learn the same with either, but weights trained with one need the columns of
+# W_Q and W_K reordered for the other.
 #
 # **Backward.** Nothing is learned in a rotation, so dx is dy, turned back (figure 2).
 #
@@ -225,8 +224,8 @@ quote("rope", file="more")
 #
 # When a model writes, it keeps the keys and values of all tokens so far, because each new token looks at them again.
 # This **key-value cache** grows with the text. With **grouped-query attention** (Ainslie et al. 2023), several query
-# heads share one head of keys and values. The published model SmolLM2-135M has nine query heads and three heads of keys
-# and values. Its cache for 2,048 tokens in float32, without sharing and with it:
+# heads share one head of keys and values. The published model SmolLM2-135M has nine query heads, and three heads of keys
+# and values. Its cache for 2,048 tokens, without sharing and with it:
 
 # %%
 model = config.preset("smollm2-135m").model
@@ -261,7 +260,7 @@ show(picture, "23_shared_heads",
 
 # %% [markdown]
 # **By hand.** Four query heads need four heads of keys, so each of the two is used twice: [K1, K2] becomes [K1, K1, K2,
-# K2]. With [K1, K2, K1, K2], query heads 1 and 2 wouldn't share. (`np.repeat` and `np.tile` differ in exactly this.)
+# K2]. With [K1, K2, K1, K2], query heads 1 and 2 wouldn't share. (`np.repeat` makes one of these, `np.tile` the other.)
 #
 # **Backward.** What is used twice gets two gradients, and they add up, as for a word that occurs twice ([lesson
 # 08](08_embeddings.py)). In figure 3, a number of K1 gets 3 + (−1) = 2.
@@ -278,15 +277,14 @@ quote("grouped_query_attention", file="more")
 #
 # ## 5 · AdamW and a cosine
 #
-# **Weight decay** pulls weights a little towards 0 at each step, so that the model fits its training text less closely.
-# You might add λ w to the gradient. But Adam divides a gradient by its own typical size ([lesson
-# 15](15_adam_and_warmup.py)), and so the pull is divided, too. **AdamW** (Loshchilov and Hutter 2019) keeps it out of
-# the division.
+# **Weight decay** pulls weights a little towards 0 at each step, against overfitting. You might add λ w to the gradient.
+# But Adam divides a gradient by its own typical size ([lesson 15](15_adam_and_warmup.py)), and so the pull is divided,
+# too. **AdamW** (Loshchilov and Hutter 2019) keeps it out of the division.
 #
 # **By hand.** Let w = 10, its gradient 3, the learning rate 0.1 and λ = 0.1. Adam's first step is 0.1 for any positive
-# gradient. With λ w the gradient is 4 instead of 3, so w becomes 9.9, as without decay. AdamW first takes away 0.1 · λ
-# w = 0.1, which makes 9.9. Then comes Adam's step, to 9.8. Our library does this to matrices and embeddings, but not to
-# norms and biases.
+# gradient. With λ w the gradient is 4 instead of 3, so w becomes 9.9, as without decay. AdamW first takes away the
+# learning rate times λ w, 0.1 · 0.1 · 10 = 0.1, which makes 9.9. Then comes Adam's step, to 9.8. In the library, norms
+# and biases don't decay.
 #
 # The learning rate rises to its peak during a warm-up. Then it falls along half a **cosine** to a tenth of the peak. If
 # s is the share of the remaining steps that are done, it is
@@ -298,12 +296,12 @@ quote("grouped_query_attention", file="more")
 # ## Does it matter?
 #
 # - **What goes in:** the lessons of this course, 500 steps of about 2,000 tokens, three seeds for each row.
-# - **What is changed:** what the row names. `gpt-tiny` has learned positions, Adam without decay, and the paper's
-#   schedule. Also, d_ff (the number of hidden units, 512 in `gpt-tiny`) is chosen in each row so that all models have
-#   the same number of parameters, to 0.1 %. The peak of the learning rate is the same, and was tuned for none.
-# - **What is measured:** bits per character of held-out text, minus those of `gpt-tiny` with the same seed, which read
-#   the same text in the same order. The difference is the mean over three seeds. Other seeds would give another mean.
-#   The **95 % interval** is made so that it contains the mean over very many seeds in 95 of 100 such experiments.
+# - **What is changed:** what the row names. (`gpt-tiny` has learned positions and the paper's schedule.) Also d_ff, the
+#   number of hidden units, which is 512 in `gpt-tiny`: it is chosen so that all models have the same number of
+#   parameters, to 0.1 %. All have the same peak of the learning rate, which was tuned for none.
+# - **What is measured:** bits per character of held-out text, minus those of `gpt-tiny` with the same seed; the mean over
+#   three seeds. Other seeds would give another mean. The **95 % interval** is made so that it contains the mean over very
+#   many seeds in 95 of 100 such experiments.
 #
 # All five together gained 0.25 bits. (a) Each change gives about a fifth of it. (b) SwiGLU and RMSNorm give most. (c)
 # One change gives all of it.
@@ -334,17 +332,17 @@ differences("changed in gpt-tiny", {
     "all five, and no biases in attention": TOGETHER})
 
 # %% [markdown]
-# - **Rotary positions give all of the gain.** All five together aren't better than they are alone.
-# - **RMSNorm and shared heads** were slightly worse with all three seeds, but the difference is too small for three
-#   seeds to show. (Their intervals contain 0.) And they have other merits: RMSNorm is simpler, and two heads of keys and
-#   values halve the cache.
-# - **SwiGLU and AdamW with a cosine** gain very little, if anything. Their intervals end just below 0. We made ten
-#   intervals, and even without any effect one of ten may miss 0. With averaged weights, AdamW with a cosine is worse
-#   than `gpt-tiny` ([lab notes 23](lab/23_block_of_2026.py#every-run)).
+# - **(c): rotary positions alone gain as much** as all five together.
+# - **RMSNorm and shared heads** were slightly worse with all three seeds. But their intervals contain 0: an effect, if
+#   there is one, is too small for three seeds to show. RMSNorm is simpler, and two heads of keys and values halve the
+#   cache.
+# - **SwiGLU and AdamW with a cosine** gain very little, if anything. Their intervals end just below 0. Among so many
+#   intervals, one may miss 0 even if nothing has an effect. And with averaged weights, AdamW with a cosine is worse than
+#   `gpt-tiny` ([lab notes 23](lab/23_block_of_2026.py#every-run)).
 #
 # </details>
 #
-# Why do rotary positions help so much? Here are other ways to tell positions, instead of learned vectors:
+# Why do rotary positions help so much? For comparison, here are other kinds of positions:
 
 # %% The positions
 differences("positions in gpt-tiny", {
@@ -353,10 +351,10 @@ differences("positions in gpt-tiny", {
 
 # %% [markdown]
 # ALiBi turns nothing: it lowers a score by a fixed amount for each step of distance. Yet it gains nearly as much. So
-# turning isn't the point. Both change scores by distance, and both do it *in every layer*. Sinusoids and learned
-# vectors are added once, at the input. Which of the two differences matters, we haven't measured. Without any positions
-# the model is nearly as good as `gpt-tiny`. It isn't blind to them: the causal mask lets the first word see one word,
-# and the tenth see ten.
+# turning isn't needed. Both change the scores by distance, *and* both act in every layer, while sinusoids and learned
+# vectors are added once, at the input. We haven't separated these two differences. Without any positions the model is
+# nearly as good as `gpt-tiny`. But it can still learn something of them, because the causal mask lets the first word see
+# one word, and the tenth see ten.
 #
 # Don't conclude that the other four changes are useless. These models have less than a million parameters and read one
 # text for 500 steps. Larger models or longer training may give other results.
@@ -364,14 +362,13 @@ differences("positions in gpt-tiny", {
 # ## Today
 #
 # The library reads published weights of this kind ([using it](../docs/using.md#the-block-of-2026) says how, and what we
-# couldn't try). Two constants differ: SmolLM2-135M has 100,000 and 1e-5, where your `rope` and `rms_norm` have 10,000
-# and 1e-6.
+# couldn't try), whose constants may differ from yours: SmolLM2-135M has 100,000 in place of the 10,000 in `rope`, and
+# 1e-5 in place of the 1e-6 in `rms_norm`.
 #
 # ## Paper and code
 #
-# - Touvron et al. (2023) put pre-norm with RMSNorm, SwiGLU, RoPE, and AdamW with a cosine together, in LLaMA.
-# - In the library each change is a setting, and the preset `llama-tiny` has all. The layers are in
-#   [nn/llama.py](../scratchformer/nn/llama.py).
+# - Touvron et al. (2023) put all but shared heads together, in LLaMA.
+# - In the library the preset `llama-tiny` has all, and the layers are in [nn/llama.py](../scratchformer/nn/llama.py).
 # - In PyTorch: `torch.nn.RMSNorm(d, eps=1e-6)`, `(F.silu(x @ W_gate) * (x @ W_value)) @ W_outer`,
 #   `F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)`, `torch.optim.AdamW`. It has no function
 #   for RoPE.
@@ -379,7 +376,7 @@ differences("positions in gpt-tiny", {
 # ## What to remember
 #
 # RMSNorm only divides by the root mean square, SwiGLU multiplies a gate and a value, RoPE turns queries and keys, and
-# query heads share keys and values. At our size, only positions that change the scores gave a clear gain.
+# query heads share keys and values. Of the five changes, only rotary positions gave a clear gain at our size.
 #
 # **A question.** A model has 8 query heads and 2 heads of keys and values. By what factor does sharing make the cache
 # smaller? From how many heads does a key get gradients?
