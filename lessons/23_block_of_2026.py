@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 23 · The block of 2026
 #
-# **Which changes since GPT-2 make a small language model better?**
+# **Which of today's five changes make a small language model better?**
 #
 # *Needs lessons [07](07_many_heads.py) (heads), [08](08_embeddings.py) (gradients that add up), [10](10_longer.py)
 # (rotary positions), [11](11_feed_forward.py) (feed-forward), [12](12_residual_norm_dropout.py) (LayerNorm),
@@ -19,9 +19,9 @@ from support.lesson import quote, recorded, show, table
 
 # %% [markdown]
 # Two language models have the same number of parameters, and read the same text for 500 steps. The first, `gpt-tiny`
-# from lesson 22, has the block of GPT-2 (2019). The second has the block of many models of 2026. How well do they predict
-# a text that they haven't read? We count **bits per character**: 2 bits for one that the model gave the probability 1/4,
-# 1 bit for 1/2. Fewer is better.
+# from lesson 22, has the block of GPT-2 (2019). The second has the block of many models of 2026. How well do they
+# predict a text that they haven't read? We count **bits per character**: 2 bits for one that the model gave the
+# probability 1/4, 1 bit for 1/2. Fewer is better.
 
 # %% The recorded runs
 rows = {row["variant"]: row for row in recorded("block_of_2026")["results"]}
@@ -37,7 +37,8 @@ table(["bits per character", "run 1", "run 2", "run 3"],
        for words, name in (("GPT-2's block", "gpt-tiny"), ("block of 2026", TOGETHER))])
 
 # %% [markdown]
-# The second model saves a quarter of a bit. It differs from the first in five points. Which of them helped?
+# The second model saves a quarter of a bit. Apart from biases and sizes, it differs from the first in five points.
+# Which of them helped?
 #
 # ## The picture
 
@@ -60,26 +61,26 @@ def block(drawing, x, sublayers, norm, first, title):
 
 picture = Drawing(760, 535)
 block(picture, 160, ["attention", "linear, GELU, linear"], "LayerNorm",
-      "word + position", "GPT-2, 2019")
+      "word + position", "gpt-tiny, with GPT-2's block")
 block(picture, 510,
       ["attention: turned q, k\nshared keys and values", "gate × value (SwiGLU)"],
-      "RMSNorm", "word", "today, 2026")
+      "RMSNorm", "word", "the block of 2026")
+picture.text(150, 518, "trained as in the paper", "soft", 13, "start")
 for x, y, number in ((662, 423, "1"), (662, 213, "1"), (682, 152, "2"),
                      (682, 348, "3"), (682, 376, "4"), (560, 517, "5")):
     picture.circle(x, y, 12, "ink", words=number)
 picture.text(580, 518, "trained by AdamW, cosine", "soft", 13, "start")
 show(picture, "23_blocks",
      alt="Two blocks, drawn as roads from below to above with two sublayers beside "
-     "them. Left, GPT-2: LayerNorm before attention, and LayerNorm before linear, "
+     "them. Left, gpt-tiny: LayerNorm before attention, LayerNorm before linear, "
      "GELU, linear. Right, 2026: RMSNorm (1) before each sublayer, attention with "
      "turned queries and keys (3) and shared keys and values (4), a gate times a value "
      "(2), and training by AdamW with a cosine (5).",
      caption="The numbers mark the five changes, in the order of this page.")
 
 # %% [markdown]
-# Changes 1 to 4 are in the block, and change 5 is in the training. One change is older: the paper's norm comes after
-# the sum, and GPT-2's before the sublayer (**pre-norm**). That one is measured in [lesson
-# 12](12_residual_norm_dropout.py).
+# Changes 1 to 4 are in the block, and change 5 is in the training. An older change isn't measured here: the paper's
+# norm comes after the sum, GPT-2's before the sublayer (**pre-norm**, [lesson 12](12_residual_norm_dropout.py)).
 #
 # ## 1 · RMSNorm
 #
@@ -92,22 +93,21 @@ show(picture, "23_blocks",
 # **Backward.** Let d be the number of elements of x, and let ⊙ multiply two vectors number by number. The gradient of n
 # is dn = dy ⊙ γ. Each $x_j$ changes n in two ways:
 #
-# - It is divided by rms to make $n_j$. That gives $dn_j / rms$.
+# - Divided by rms, it makes $n_j$. That gives $dn_j / rms$.
 # - It changes rms, with the slope $n_j / d$. And rms changes every $n_i$, with the slope $-n_i / rms$. Together that
 #   gives $-\frac{n_j}{rms} \cdot \frac{1}{d} \sum_i dn_i \, n_i$. The sum divided by d is a mean.
 #
 # $$dx = \frac{dn - n \, \mathrm{mean}(dn \odot n)}{rms}$$
 #
 # Say dn = (5, 0). Then dn ⊙ n = (1, 0), and its mean is 0.5. The numerator is (5, 0) − 0.5 · (0.2, 1.4) = (4.9, −0.7).
-# Divided by 5, that makes dx = (0.98, −0.14). Check: the vector 2x has the same n as x, so dx must be perpendicular to
-# x. Indeed, x · dx = 1 · 0.98 + 7 · (−0.14) = 0. The gradient of γ is dy ⊙ n, summed over all words.
+# Divided by 5, that makes dx = (0.98, −0.14). Check: if only the length of x changes, n stays. So the dot product x ·
+# dx must be 0, and it is: 1 · 0.98 + 7 · (−0.14) = 0. The gradient of γ is dy ⊙ n, summed over all words.
 #
 # **Calculate, then unfold.** What are n and dx for x = (2, 14), if dn = (5, 0) again?
 #
 # <details><summary>Answer</summary>
 #
-# The root mean square is 10, and n = (0.2, 1.4) as before. The numerator is the same, too, but it is divided by 10: dx =
-# (0.49, −0.07).
+# Now rms = 10. Both n and the numerator are as before, so dx = (4.9, −0.7) / 10 = (0.49, −0.07).
 #
 # </details>
 #
@@ -129,8 +129,8 @@ quote("rms_norm", file="more")
 # The function silu is a smooth ReLU: nearly 0 far below zero, nearly z far above. There are three matrices instead of
 # two, so the network gets two thirds of the hidden units.
 #
-# **By hand.** Let the gate be ln 3 = 1.099, and the value 4. Because $e^{-\ln 3}$ = 1/3, σ is 1 / (1 + 1/3) = 3/4. So
-# silu is 3/4 · 1.099 = 0.824, and h = 0.824 · 4 = 3.30. The other rows have other gates, and again the value 4:
+# **By hand.** Let the gate be ln 3 = 1.099, and the value 4. Because $e^{-\ln 3}$ = 1/3, σ is 1 / (1 + 1/3) = 3/4. That
+# gives the first row. The other rows have other gates, and again the value 4:
 #
 # | gate z | silu(z) | h = 4 · silu(z) | slope of silu |
 # |---|---|---|---|
@@ -147,8 +147,8 @@ quote("rms_norm", file="more")
 # In the first row the slope is 3/4 + 1.099 · 3/4 · 1/4 = 0.956. So for dh = 1, dvalue = 0.824 and dgate = 4 · 0.956 =
 # 3.824. In the second row dvalue is 0. But dgate is 4 · 0.5 = 2, so a gate of 0 still learns.
 #
-# **Your turn.** Write `swiglu`, without biases. Both x W_gate and x W_value use x, so dx is the sum of two gradients.
-# Then `scratchformer learn check swiglu`.
+# **Your turn.** Write `swiglu`, without biases, and check it. Both x W_gate and x W_value use x, so dx is the sum of
+# two gradients.
 
 # %%
 quote("swiglu", file="more")
@@ -156,9 +156,9 @@ quote("swiglu", file="more")
 # %% [markdown]
 # ## 3 · Rotary positions
 #
-# `gpt-tiny` learns a vector for each position and adds it to the word. **RoPE** (Su et al. 2021) turns queries and keys
-# instead, by angles that grow with the position. For a given query and key, the score then depends only on their
-# distance ([lesson 10](10_longer.py)).
+# `gpt-tiny` adds a learned vector for each position to the word. **RoPE** (Su et al. 2021) turns queries and keys
+# instead, by angles that grow with the position. So of the two positions, only the distance is left in the score
+# ([lesson 10](10_longer.py)).
 
 # %% Drawing the rotation
 def dial(drawing, x, backward):
@@ -199,7 +199,7 @@ show(picture, "23_rotation",
 # position t, it turns by $t / 10000^{2i/k}$ radians. Both t and i count from 0.
 #
 # **By hand.** Let k be 4. Numbers 0 and 2 make pair 0, which turns by t. Numbers 1 and 3 make pair 1, which turns by
-# t / 100, a hundred times more slowly. So x = (1, 1, 0, 0) becomes (cos t, cos t/100, sin t, sin t/100):
+# only t / 100. So x = (1, 1, 0, 0) becomes (cos t, cos t/100, sin t, sin t/100):
 #
 # | position | turned x |
 # |---|---|
@@ -213,8 +213,8 @@ show(picture, "23_rotation",
 #
 # **Backward.** Nothing is learned in a rotation, so dx is dy, turned back (figure 2).
 #
-# **Your turn.** Write `rope`. Queries or keys x are (b, t, h, k). Give the angles the shape (t, 1, k/2): the 1 stands
-# for the heads, which all turn alike. Then `scratchformer learn check rope`.
+# **Your turn.** Write `rope`, and check it. Queries or keys x are (b, t, h, k). Give the angles the shape (t, 1, k/2):
+# the 1 stands for the heads, which all turn alike.
 
 # %%
 quote("rope", file="more")
@@ -223,9 +223,9 @@ quote("rope", file="more")
 # ## 4 · Shared keys and values
 #
 # When a model writes, it keeps the keys and values of all tokens so far, because each new token looks at them again.
-# This **key-value cache** grows with the text. With **grouped-query attention** (Ainslie et al. 2023), several query
-# heads share one head of keys and values. The published model SmolLM2-135M has nine query heads, and three heads of keys
-# and values. Its cache for 2,048 tokens, without sharing and with it:
+# With **grouped-query attention** (Ainslie et al. 2023), several query heads share one head of keys and values, and
+# this **key-value cache** is smaller. SmolLM2-135M has nine query heads, and three heads of keys and values. Its cache
+# for 2,048 tokens in float32, without sharing and with it:
 
 # %%
 model = config.preset("smollm2-135m").model
@@ -262,11 +262,11 @@ show(picture, "23_shared_heads",
 # **By hand.** Four query heads need four heads of keys, so each of the two is used twice: [K1, K2] becomes [K1, K1, K2,
 # K2]. With [K1, K2, K1, K2], query heads 1 and 2 wouldn't share. (`np.repeat` makes one of these, `np.tile` the other.)
 #
-# **Backward.** What is used twice gets two gradients, and they add up, as for a word that occurs twice ([lesson
-# 08](08_embeddings.py)). In figure 3, a number of K1 gets 3 + (−1) = 2.
+# **Backward.** K1 is used twice, so its two gradients add up, as for a word that occurs twice ([lesson
+# 08](08_embeddings.py)): 3 + (−1) = 2.
 #
-# **Your turn.** Write `grouped_query_attention`. It is your `multi_head_attention`, but W_K and W_V have fewer heads.
-# Then `scratchformer learn check grouped_query_attention`.
+# **Your turn.** Write `grouped_query_attention`, and check it. It is your `multi_head_attention`, but W_K and W_V have
+# fewer heads.
 
 # %%
 quote("grouped_query_attention", file="more")
@@ -277,9 +277,9 @@ quote("grouped_query_attention", file="more")
 #
 # ## 5 · AdamW and a cosine
 #
-# **Weight decay** pulls weights a little towards 0 at each step, against overfitting. You might add λ w to the gradient.
-# But Adam divides a gradient by its own typical size ([lesson 15](15_adam_and_warmup.py)), and so the pull is divided,
-# too. **AdamW** (Loshchilov and Hutter 2019) keeps it out of the division.
+# **Weight decay** pulls weights a little towards 0 at each step, against overfitting. You might add λ w to the
+# gradient. But Adam divides a gradient by its own typical size ([lesson 15](15_adam_and_warmup.py)), and so the pull is
+# divided, too. **AdamW** (Loshchilov and Hutter 2019) keeps it out of the division.
 #
 # **By hand.** Let w = 10, its gradient 3, the learning rate 0.1 and λ = 0.1. Adam's first step is 0.1 for any positive
 # gradient. With λ w the gradient is 4 instead of 3, so w becomes 9.9, as without decay. AdamW first takes away the
@@ -296,12 +296,12 @@ quote("grouped_query_attention", file="more")
 # ## Does it matter?
 #
 # - **What goes in:** the lessons of this course, 500 steps of about 2,000 tokens, three seeds for each row.
-# - **What is changed:** what the row names. (`gpt-tiny` has learned positions and the paper's schedule.) Also d_ff, the
-#   number of hidden units, which is 512 in `gpt-tiny`: it is chosen so that all models have the same number of
-#   parameters, to 0.1 %. All have the same peak of the learning rate, which was tuned for none.
-# - **What is measured:** bits per character of held-out text, minus those of `gpt-tiny` with the same seed; the mean over
-#   three seeds. Other seeds would give another mean. The **95 % interval** is made so that it contains the mean over very
-#   many seeds in 95 of 100 such experiments.
+# - **What is changed:** what the row names. Also d_ff, the number of hidden units (512 in `gpt-tiny`): it is chosen so
+#   that all models have the same number of parameters, to 0.1 %. All have the same peak of the learning rate, which was
+#   tuned for none.
+# - **What is measured:** bits per character of held-out text, minus those of `gpt-tiny` with the same seed; the mean
+#   over three seeds. The **95 % interval** is made so that it contains the mean over very many seeds in 95 of 100 such
+#   experiments.
 #
 # All five together gained 0.25 bits. (a) Each change gives about a fifth of it. (b) SwiGLU and RMSNorm give most. (c)
 # One change gives all of it.
@@ -328,17 +328,16 @@ differences("changed in gpt-tiny", {
     "2 SwiGLU, and no biases in it": "SwiGLU, no biases in it",
     "3 rotary positions": "rotary positions",
     "4 two heads of keys and values, not four": "two heads share keys and values",
-    "5 cosine, weight decay 0.1, β2 0.95, not 0.98": "AdamW, cosine",
+    "5 AdamW (λ = 0.1), cosine, β2 = 0.95, not 0.98": "AdamW, cosine",
     "all five, and no biases in attention": TOGETHER})
 
 # %% [markdown]
 # - **(c): rotary positions alone gain as much** as all five together.
 # - **RMSNorm and shared heads** were slightly worse with all three seeds. But their intervals contain 0: an effect, if
-#   there is one, is too small for three seeds to show. RMSNorm is simpler, and two heads of keys and values halve the
-#   cache.
+#   there is one, is too small for three seeds to show. And two heads of keys and values halve the cache.
 # - **SwiGLU and AdamW with a cosine** gain very little, if anything. Their intervals end just below 0. Among so many
-#   intervals, one may miss 0 even if nothing has an effect. And with averaged weights, AdamW with a cosine is worse than
-#   `gpt-tiny` ([lab notes 23](lab/23_block_of_2026.py#every-run)).
+#   intervals, one may miss 0 even if nothing has an effect. ([Lab notes 23](lab/23_block_of_2026.py#every-run): with
+#   averaged weights, AdamW with a cosine is worse than `gpt-tiny`.)
 #
 # </details>
 #
@@ -351,10 +350,10 @@ differences("positions in gpt-tiny", {
 
 # %% [markdown]
 # ALiBi turns nothing: it lowers a score by a fixed amount for each step of distance. Yet it gains nearly as much. So
-# turning isn't needed. Both change the scores by distance, *and* both act in every layer, while sinusoids and learned
-# vectors are added once, at the input. We haven't separated these two differences. Without any positions the model is
-# nearly as good as `gpt-tiny`. But it can still learn something of them, because the causal mask lets the first word see
-# one word, and the tenth see ten.
+# turning isn't needed. Both change the scores by distance, *and* both act in every layer. Sinusoids and learned vectors
+# are added once, at the input. We haven't separated these two differences. Without any positions the model is nearly as
+# good as `gpt-tiny`. But it isn't blind to order: the causal mask lets the first word see one word, and the tenth see
+# ten.
 #
 # Don't conclude that the other four changes are useless. These models have less than a million parameters and read one
 # text for 500 steps. Larger models or longer training may give other results.
@@ -362,8 +361,8 @@ differences("positions in gpt-tiny", {
 # ## Today
 #
 # The library reads published weights of this kind ([using it](../docs/using.md#the-block-of-2026) says how, and what we
-# couldn't try), whose constants may differ from yours: SmolLM2-135M has 100,000 in place of the 10,000 in `rope`, and
-# 1e-5 in place of the 1e-6 in `rms_norm`.
+# couldn't try), but SmolLM2-135M has 100,000 in place of the 10,000 in your `rope`, and 1e-5 in place of the 1e-6 in
+# your `rms_norm`.
 #
 # ## Paper and code
 #
@@ -375,8 +374,8 @@ differences("positions in gpt-tiny", {
 #
 # ## What to remember
 #
-# RMSNorm only divides by the root mean square, SwiGLU multiplies a gate and a value, RoPE turns queries and keys, and
-# query heads share keys and values. Of the five changes, only rotary positions gave a clear gain at our size.
+# RMSNorm divides by the root mean square, SwiGLU multiplies a gate and a value, RoPE turns queries and keys, and query
+# heads share keys and values. Only rotary positions gave a clear gain at our size.
 #
 # **A question.** A model has 8 query heads and 2 heads of keys and values. By what factor does sharing make the cache
 # smaller? From how many heads does a key get gradients?
