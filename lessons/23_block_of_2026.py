@@ -65,7 +65,7 @@ block(picture, 160, ["attention", "linear, GELU, linear"], "LayerNorm",
 block(picture, 510,
       ["attention: turned q, k\nshared keys and values", "gate × value (SwiGLU)"],
       "RMSNorm", "word", "the block of 2026")
-picture.text(150, 518, "trained as in the paper", "soft", 13, "start")
+picture.text(150, 518, "trained by Adam, as in the paper", "soft", 13, "start")
 for x, y, number in ((662, 423, "1"), (662, 213, "1"), (682, 152, "2"),
                      (682, 348, "3"), (682, 376, "4"), (560, 517, "5")):
     picture.circle(x, y, 12, "ink", words=number)
@@ -223,9 +223,9 @@ quote("rope", file="more")
 # ## 4 · Shared keys and values
 #
 # When a model writes, it keeps the keys and values of all tokens so far, because each new token looks at them again.
-# With **grouped-query attention** (Ainslie et al. 2023), several query heads share one head of keys and values, and
-# this **key-value cache** is smaller. SmolLM2-135M has nine query heads, and three heads of keys and values. Its cache
-# for 2,048 tokens in float32, without sharing and with it:
+# With **grouped-query attention** (Ainslie et al. 2023), several query heads share one head of keys and values, which
+# makes this **key-value cache** smaller. SmolLM2-135M has nine query heads, and three heads of keys and values. Its
+# cache for 2,048 tokens in float32, without sharing and with it:
 
 # %%
 model = config.preset("smollm2-135m").model
@@ -350,13 +350,13 @@ differences("positions in gpt-tiny", {
 
 # %% [markdown]
 # ALiBi turns nothing: it lowers a score by a fixed amount for each step of distance. Yet it gains nearly as much. So
-# turning isn't needed. Both change the scores by distance, *and* both act in every layer. Sinusoids and learned vectors
-# are added once, at the input. We haven't separated these two differences. Without any positions the model is nearly as
-# good as `gpt-tiny`. But it isn't blind to order: the causal mask lets the first word see one word, and the tenth see
-# ten.
+# turning isn't needed. RoPE and ALiBi change the scores by distance, *and* act in every layer. Sinusoids and learned
+# vectors are added once, at the input. We haven't separated these two differences. Without any positions the model is
+# nearly as good as `gpt-tiny`. But it isn't blind to order: the causal mask lets the first word see one word, and the
+# tenth see ten.
 #
-# Don't conclude that the other four changes are useless. These models have less than a million parameters and read one
-# text for 500 steps. Larger models or longer training may give other results.
+# Don't conclude that the other four changes are useless. Models with more than our 940,000 parameters, or after more
+# than 500 steps, may give other results.
 #
 # ## Today
 #

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Lab notes 23 · The block of 2026
 #
-# What [lesson 23](../23_block_of_2026.py) rests on: the sums by hand, computed again; every run of the table, with the
-# last and with averaged weights; and positions that are not in the scores, as a control.
+# What [lesson 23](../23_block_of_2026.py) rests on: the sums by hand, computed again; the gradients; and every run, with
+# the last and with averaged weights.
 
 # %% Imports
 import course  # noqa: F401  finds lessons/support
@@ -136,11 +136,10 @@ table(["changed in gpt-tiny", "seed 0", "seed 1", "seed 2", "averaged: differenc
        for name in rows])
 
 # %% [markdown]
-# Two comparisons of the page that have no row of their own, with the same seeds: mean and 95 % interval.
+# A comparison of the page that has no row of its own, with the same seeds: mean and 95 % interval.
 
-# %% Two more differences
-for name, other in (("all five together", "rotary positions"),
-                    ("the paper's block", "sinusoids")):
-    low, high = ttest_rel(bits(name), bits(other)).confidence_interval()
-    print(f"{name} − {other}: {np.mean(bits(name)) - np.mean(bits(other)):+.3f}, "
-          f"{low:+.3f} to {high:+.3f}")
+# %% One more difference
+together, rotary = bits("all five together"), bits("rotary positions")
+low, high = ttest_rel(together, rotary).confidence_interval()
+print(f"all five together − rotary positions: "
+      f"{np.mean(together) - np.mean(rotary):+.3f}, {low:+.3f} to {high:+.3f}")
