@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Lab notes 23 · The block of 2026
 #
-# What [lesson 23](../23_block_of_2026.py) rests on: the sums by hand, computed again; the gradients; and every run, with
-# the last and with averaged weights.
+# What [lesson 23](../23_block_of_2026.py) rests on: the sums by hand, computed again; the gradients; and every run,
+# with the last and with averaged weights.
 
 # %% Imports
 import course  # noqa: F401  finds lessons/support
