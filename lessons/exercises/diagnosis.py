@@ -144,12 +144,12 @@ def causes(comparisons: list[Comparison], wrong: list[Comparison]) -> Iterator[s
     yield from wrong_shape(wrong)
     yield from not_finite(comparisons, wrong)
     yield from cut_off(wrong)
+    yield from close(wrong)
     if wrong[0].truth.dtype.kind == "f":
         yield from multiples(wrong)
     yield from parts(wrong)
     yield from axes(wrong)
     yield from sometimes_right(comparisons, wrong)
-    yield from close(wrong)
     yield "everywhere, and like no mistake that is known here: take one element and write out the sum that makes it"
 
 
@@ -312,15 +312,16 @@ def sometimes_right(comparisons: list[Comparison], wrong: list[Comparison]) -> I
 
 def close(wrong: list[Comparison]) -> Iterator[str]:
     worst = max(one.error for one in wrong)
-    if worst < CLOSE:
+    if worst < CLOSE and any(one.yours.any() for one in wrong):
         yield f"close, but {worst:.0e} off: computed in float32 somewhere, or with a small constant too many?"
 
 
 # An error -------------------------------------------------------------------------------------------------------------
 
 CLUES = {
-    r"SimpleNamespace|[Ee]instein sum .*(contains too many|correct number of indices)": (
-        "a weight has two arrays, data and grad: calculate with W.data"
+    r"SimpleNamespace|has 0, gufunc": "a weight has two arrays, data and grad: calculate with W.data",
+    r"[Ee]instein sum .*(contains too many|correct number of indices)": (
+        "einsum has another number of letters than of axes. If it is given a weight W: calculate with W.data"
     ),
     r"inhomogeneous shape|'tuple'|can't multiply sequence|tuple indices": (
         "a tuple is used as an array. A differentiable function gives two things, y and backward; the backward of some "
@@ -392,7 +393,9 @@ def block(array: np.ndarray, place: list[int], digits: int = 4) -> tuple[list[st
     part = array[(*leading, *(slice(end.start, end.stop) for end in ends))]
     rows = np.atleast_2d(part) if part.size else ()
     names = [*map(str, leading), *(f"{end.start}:{end.stop}" for end in ends)]
-    return [" ".join(figure(number, digits) for number in row) for row in rows], f"[{', '.join(names)}]" if names else ""
+    return [" ".join(figure(number, digits) for number in row) for row in rows], (
+        f"[{', '.join(names)}]" if names else ""
+    )
 
 
 def figure(number: Any, digits: int = 4) -> str:

@@ -56,6 +56,10 @@ LINEAR = Function(
             ("einsum(letters, x, W.data)", "x @ W.data"),
         ),
         Mistake(
+            "the letters are fixed; heads have others, so take them from the argument `letters`",
+            ("einsum(letters, x, W.data)", 'einsum("btd,df->btf", x, W.data)'),
+        ),
+        Mistake(
             "dW is a product of matrices that have one row for each position of each sentence; .T reverses all three "
             "axes of x or dy. Flatten the rows first, or sum over b and t by einsum",
             ('einsum(f"{of_x},{of_y}->{of_W}", x, dy)', "x.T @ dy"),
@@ -159,9 +163,12 @@ SOFTMAX = Function(
                 "p = np.exp(log_softmax(np.where(mask, scores, -np.inf).swapaxes(-1, -2))).swapaxes(-1, -2)",
             ),
         ),
-        Mistake(
-            "mask is the wrong way round: True means that a position may be seen",
-            ("np.where(mask, scores, -np.inf)", "np.where(mask, -np.inf, scores)"),
+        *(
+            Mistake(
+                "mask is the wrong way round: True means that a position may be seen",
+                ("np.where(mask, scores, -np.inf)", f"np.where(mask, {low}, scores)"),
+            )
+            for low in ("-np.inf", "-1e9")
         ),
         Mistake(
             "a hidden score is set to 0, but exp(0) is 1: set it to minus infinity, whose exp is 0",
@@ -171,10 +178,17 @@ SOFTMAX = Function(
             "mask is not used: where it is False, the score becomes minus infinity",
             ("np.where(mask, scores, -np.inf)", "scores"),
         ),
-        Mistake(
-            "something small is added to the sum below the fraction; exp of the largest score is 1, so the sum is never "
-            "0: leave it out",
-            (OURS_FORWARD, "e = np.exp(log_softmax(np.where(mask, scores, -np.inf)))\n    p = e / (1 + 1e-6)"),
+        *(
+            Mistake(
+                "something small is added to the sum below the fraction; exp of the largest score is 1, so the sum is "
+                "never 0: leave it out",
+                (
+                    OURS_FORWARD,
+                    "x = np.where(mask, scores, -np.inf)\n    e = np.exp(x - x.max(axis=-1, keepdims=True))\n"
+                    f"    p = e / (total(e) + {small})",
+                ),
+            )
+            for small in ("1e-6", "1e-8", "1e-9")
         ),
         Mistake(
             "hidden positions become 0 after the division, so the rest sums to less than 1: hide them before the sum "
@@ -367,8 +381,8 @@ MULTI_HEAD_ATTENTION = Function(
             (OURS_HEADS, RESHAPED + OURS_HEADS),
         ),
         Mistake(
-            "the heads are put together in the wrong order: what `attention` returns has the axes b t h k, so h and k "
-            "already stand side by side, and no axes need be swapped",
+            "the heads are put together in the wrong order: an array b h t k is reshaped, and a reshape keeps the order of "
+            "the numbers. Its axes must be b t h k before, as `attention` returns them",
             (OURS_HEADS, OURS_HEADS + MIXED),
         ),
         Mistake(
@@ -495,7 +509,7 @@ EMBED = Function(
             ("keep * dy * d_model**0.5)", "dropout(dy, P_drop) * dy * d_model**0.5)"),
         ),
         Mistake(
-            "`dropout` is not differentiable and gives one thing, what to multiply x with: multiply dy by the same",
+            "`dropout` gives one thing, what to multiply x with, and no backward: multiply dy by the same",
             ("keep = dropout(x, P_drop)", "keep, _ = dropout(x, P_drop)"),
         ),
         Mistake(
@@ -844,7 +858,8 @@ ADD_AND_NORM = Function(
             ("return dsum + dx, *dothers", "return (dsum + dx,)"),
         ),
         Mistake(
-            "`dropout` is not differentiable and gives one thing, what to multiply with: multiply by it on the way back",
+            "`dropout` gives one thing, what to multiply the update with, and no backward: multiply its gradient by the "
+            "same",
             ("keep = dropout(update, P_drop)", "keep, _ = dropout(update, P_drop)"),
         ),
         Mistake(

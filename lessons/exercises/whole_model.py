@@ -101,9 +101,7 @@ DROPOUT = Function(
         ),
         Mistake(ONE_FOR_EACH_POSITION, ("rng.random(x.shape)", "rng.random((*x.shape[:-1], 1))")),
         Mistake(ONE_FOR_ALL[0], ("rng.random(x.shape)", "np.tile(rng.random((1, *x.shape[1:])), (len(x), 1, 1))")),
-        Mistake(
-            ONE_FOR_ALL[1], ("(rng.random(x.shape)", "(np.ones(x.shape) * rng.random((len(x), 1, x.shape[-1]))")
-        ),
+        Mistake(ONE_FOR_ALL[1], ("(rng.random(x.shape)", "(np.ones(x.shape) * rng.random((len(x), 1, x.shape[-1]))")),
         Mistake(X_ITSELF, ("return (", "return x * (")),
         Mistake(SAME_AGAIN, ("rng.random(x.shape)", "np.random.default_rng(0).random(x.shape)")),
         Mistake(NOT_BY_RNG, ("rng.random(x.shape)", "np.random.default_rng().random(x.shape)")),
@@ -238,10 +236,13 @@ CROSS_ENTROPY = Function(
             "it is the sum over the predictions; divide by their number n",
             ("log_p).sum() / len(words)", "log_p).sum()"),
         ),
-        Mistake(
-            "predictions whose right word has id 0 are left out; here 0 is a word like any other: `loss_of` leaves "
-            "padding out",
-            ("-(q * log_p).sum() / len(words)", "-(q * log_p)[words != 0].sum() / (words != 0).sum()"),
+        *(
+            Mistake(
+                "predictions whose right word has id 0 are left out; here 0 is a word like any other: `loss_of` leaves "
+                "padding out",
+                ("-(q * log_p).sum() / len(words)", f"-(q * log_p)[words != 0].sum() / {n}"),
+            )
+            for n in ("len(words)", "(words != 0).sum()")
         ),
         Mistake(
             "every prediction gets the right words of all predictions: q[n, words] is one word for each",
