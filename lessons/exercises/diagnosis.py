@@ -328,7 +328,7 @@ CLUES = {
         "returns a tuple, too: unpack it"
     ),
     r"truth value of an array": (
-        "max, min, if, and, or decide about one number; for each number of an array there are np.maximum, np.where, &, |"
+        "max, if, and, or decide about one number; for all numbers of an array there are np.maximum, np.where, &, |"
     ),
     r"non-broadcastable output operand": (
         "what is added by += has more axes than the array on its left: sum over those along which forward used one "

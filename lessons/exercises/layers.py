@@ -376,13 +376,13 @@ MULTI_HEAD_ATTENTION = Function(
             ('"bsd,dhk->bshk", memory, W_V', '"bsd,dhk->bshk", x, W_V'),
         ),
         Mistake(
-            "a reshape alone splits the heads; it keeps the order of the numbers and does not bring the heads before the "
-            "positions: swap the two axes",
+            "a reshape alone splits the heads; it keeps the order of the numbers and does not bring the heads before "
+            "the positions: swap the two axes",
             (OURS_HEADS, RESHAPED + OURS_HEADS),
         ),
         Mistake(
-            "the heads are put together in the wrong order: an array b h t k is reshaped, and a reshape keeps the order of "
-            "the numbers. Its axes must be b t h k before, as `attention` returns them",
+            "the heads are put together in the wrong order: an array b h t k is reshaped, and a reshape keeps the "
+            "order of the numbers. Its axes must be b t h k before, as `attention` returns them",
             (OURS_HEADS, OURS_HEADS + MIXED),
         ),
         Mistake(
@@ -504,8 +504,8 @@ EMBED = Function(
             ("keep * dy * d_model**0.5)", "keep * dy)"),
         ),
         Mistake(
-            "dropout is drawn a second time on the way back; what forward has dropped has no gradient, so multiply dy by "
-            "the same array as x",
+            "dropout is drawn a second time on the way back; what forward has dropped has no gradient, so multiply dy "
+            "by the same array as x",
             ("keep * dy * d_model**0.5)", "dropout(dy, P_drop) * dy * d_model**0.5)"),
         ),
         Mistake(
@@ -808,8 +808,8 @@ ADD_AND_NORM = Function(
     name="add_and_norm",
     lesson="12",
     shapes={"x": "btd", "memory": "bsd", "gamma": "d", "beta": "d", "y": "btd"},
-    note="sublayer(x, *others, **weights) gives its y and its backward; others is empty, or memory and mask. Its backward "
-    "returns the tuple (dx,), or (dx, dmemory); return such a tuple, too",
+    note="sublayer(x, *others, **weights) gives its y and its backward; others is empty, or memory and mask. Its "
+    "backward returns the tuple (dx,), or (dx, dmemory); return such a tuple, too",
     cases={
         "attention to another sentence": around_attention,
         "one sentence of one word, feed-forward": around_feed_forward(1, 1, 4, 3, P_drop=0.0),
@@ -858,8 +858,8 @@ ADD_AND_NORM = Function(
             ("return dsum + dx, *dothers", "return (dsum + dx,)"),
         ),
         Mistake(
-            "`dropout` gives one thing, what to multiply the update with, and no backward: multiply its gradient by the "
-            "same",
+            "`dropout` gives one thing, what to multiply the update with, and no backward: multiply its gradient by "
+            "the same",
             ("keep = dropout(update, P_drop)", "keep, _ = dropout(update, P_drop)"),
         ),
         Mistake(

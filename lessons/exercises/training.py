@@ -167,8 +167,8 @@ def observe_check(module: ModuleType, function: Function, call: Call, seed: int)
 CHECK = Function(
     name="check",
     lesson="01",
-    note="first adds random numbers to all weights, because gamma 1 and beta 0 hide mistakes; prints the largest error of "
-    "each weight; an AssertionError if one is not below 1e-6 of the largest gradient",
+    note="first adds random numbers to all weights, because gamma 1 and beta 0 hide mistakes; prints the largest error "
+    "of each weight; an AssertionError if one is not below 1e-6 of the largest gradient",
     cases={"a small model": lambda random, file: Call()},
     observe=observe_check,
     hints=(
@@ -706,12 +706,11 @@ def searched(n: int = 12, **settings: float) -> Callable:
 BEAM_SEARCH = Function(
     name="beam_search",
     lesson="20",
-    note="returns a list of ids without BOS and EOS; PAD and BOS are never written. Each round: of all continuations of the sentences alive keep the "
-    "2 * beam likeliest; those that end are finished, with the score log p / ((5 + words) / 6) ** alpha, EOS "
-    "counted as a "
-    "word; the `beam` likeliest others stay alive. Stop when no sentence alive can score more than the best "
-    "finished one, "
-    "or after source.size + longer rounds; if none is finished, return the likeliest alive",
+    note="returns a list of ids without BOS and EOS; PAD and BOS are never written. Each round: of all continuations "
+    "of the sentences alive keep the 2 * beam likeliest; those that end are finished, with the score log p / ((5 "
+    "+ words) / 6) ** alpha, EOS counted as a word; the `beam` likeliest others stay alive. Stop when no sentence"
+    " alive can score more than the best finished one, or after source.size + longer rounds; if none is finished,"
+    " return the likeliest alive",
     cases={
         "beam 4": searched(longer=6),
         "beam 1, alpha 0": searched(beam=1, alpha=0.0, longer=6),
@@ -727,8 +726,8 @@ BEAM_SEARCH = Function(
         "each sentence and a column for each word: look for the largest in the whole table.",
         "log p of V words: log_softmax(x[:, -1] E^T). Place i of the flat table is sentence i // V, word i % V. "
         "The score of a "
-        "sentence alive is at most log p / penalty of the longest length, because log p is negative. PAD and BOS are never "
-        "written: their log p is -inf.",
+        "sentence alive is at most log p / penalty of the longest length, because log p is negative. PAD and BOS are "
+        "never written: their log p is -inf.",
     ),
     mistakes=(
         Mistake(
@@ -782,7 +781,7 @@ BEAM_SEARCH = Function(
             ("if ids[-1] != EOS][:beam]", "if ids[-1] != EOS][:1]"),
         ),
         Mistake(
-            "this is greedy search: only the likeliest word is taken in each round; keep the `beam` likeliest sentences",
+            "this is greedy search: each round takes only the likeliest word; keep the `beam` likeliest sentences",
             ("[: 2 * beam]", "[:1]"),
             ("if finished and max(finished)[0] >= alive[0][0] / penalty[-1]:", "if finished:"),
         ),

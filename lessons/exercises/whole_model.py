@@ -508,7 +508,7 @@ class Loss(Halves):
     def forward(self, module: ModuleType, function: Function, call: Call, seed: int) -> tuple[Any, Any]:
         def dropout(x: np.ndarray, P_drop: float) -> Any:
             b, t, d = x.shape
-            keep = module.rng.random((b, LONGEST, d)) >= P_drop  # type: ignore[attr-defined]
+            keep = module.rng.random((b, LONGEST, d)) >= P_drop
             return keep[:, :t] / (1 - P_drop)
 
         module.dropout = dropout  # type: ignore[attr-defined]
