@@ -29,7 +29,7 @@ ONE_FOR_ALL = {
     1: "all positions lose the same elements; each element of x is dropped by itself: draw numbers of the shape of x",
     2: ONE_FOR_EACH_POSITION,
 }
-"""What is wrong if what is dropped is the same all along an axis."""
+"""Messages by the axis along which the same elements are dropped."""
 SAME_AGAIN = "two calls drop the same elements: draw from rng, which is made once, at the top of the file"
 NOT_BY_RNG = "what is dropped does not follow from rng: draw from it, so that `check` can repeat the same dropout"
 X_ITSELF = "x after dropout is returned; return only what x is multiplied with, which backward needs, too"
