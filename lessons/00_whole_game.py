@@ -115,10 +115,9 @@ show(
 #
 # ## By hand: the two tools
 #
-# **Attention is a weighted average.** Take the vectors (4, 0) and (0, 8), and the weights 0.75 and 0.25, which add up
-# to
-# 1. The average is 0.75 · (4, 0) + 0.25 · (0, 8) = (3, 2), closer to the first vector. The model computes new weights
-# for each sentence ([lesson 04](04_soft_lookup.py)).
+# **Attention is a weighted average.** Take the vectors (4, 0) and (0, 8), with the weights 0.75 and 0.25 (their sum is
+# always 1). The average is 0.75 · (4, 0) + 0.25 · (0, 8) = (3, 2), closer to the first vector. The model computes new
+# weights for each sentence ([lesson 04](04_soft_lookup.py)).
 #
 # **Softmax makes such weights, or probabilities, out of any scores.** Take three tokens with the logits 0, 0.69 and
 # 1.61.
@@ -217,7 +216,7 @@ show(
 
 # %% [markdown]
 # Of the English, the model reads mostly *too* and *tired*, and hardly *it* or a noun. Of the German it reads the two
-# articles, *Das* and *die*. Remember this row: we come back to it.
+# articles, *Das* and *die*. Remember this: we come back to it.
 #
 # To write a whole sentence, take the likeliest token, write it down, and ask again, until the answer is `</s>`. This is
 # **greedy search**. A model that reads its own output in this way is **autoregressive**.
@@ -343,19 +342,21 @@ assert 0.05 < apart[8] < 0.065 and apart[11] > 1
 # %% [markdown]
 # Three surprises:
 #
-# - ***it* does nothing.** The two sentences mean different things by it, but its two vectors differ by only 6 % of
-#   their length. So the encoder never resolved *it*. No head of the encoder points from *it* to its noun more often
-#   than chance, either: 48 to 51 % of 240 test sentences.
+# - ***it* does nothing.** It stands for another noun in each sentence, but its two vectors differ by only 6 % of their
+#   length. So the encoder never resolved *it*. In 240 test sentences, we asked whether a head of the encoder looks from
+#   *it* more at the right noun than at the other one. All eight heads do so in 48 to 51 % of the sentences: chance.
 # - **The word *narrow* is enough.** Its vector from "It is too narrow." has never met a horse or a street, and still
 #   the model switches to *sie*.
 # - **Without an adjective, the model writes *es* in both sentences.** So it takes the first noun by default.
 #
-# Is this one lucky sentence? We have 240 such test sentences. With the adjective's vector of the other sentence of its
-# pair, the pronoun changes in 237. With the adjective's vector left out, the model takes the first noun in 193. In half
-# of the sentences the adjective of the *other* sentence means the second noun. With its vector, from a sentence without
-# nouns, the model takes the second noun in 101 of these 120; with none, in 24. In the other half, an adjective that
-# means the first noun changes less: 112 of 120, and 97 with none ([lab notes
-# 00](lab/00_whole_game.py#experiment-1-which-vector-decides-the-pronoun)).
+# Is this one lucky pair? The 240 test sentences are 120 such pairs ([lab notes
+# 00](lab/00_whole_game.py#experiment-1-which-vector-decides-the-pronoun)):
+#
+# - With the adjective's vector of the other sentence in the pair, the pronoun changes in 237 of 240 sentences.
+# - Without the adjective's vector, the model takes the first noun in 193 of 240.
+# - A word like *narrow*, with its vector from a sentence without nouns, brings the second noun in 101 of 120. Without
+#   it, the model takes the second noun in 24.
+# - A word like *tired* changes much less: with it the first noun in 112 of 120, without it in 97.
 #
 # </details>
 #
@@ -379,7 +380,8 @@ print(translator.translate(["The street leaves the horse because it is too tired
 
 # %% [markdown]
 # In German, this says that the *street* is tired! With the nouns of all 240 test sentences exchanged, the pronoun
-# fits the noun that makes sense in 13 sentences. In 225 it goes by the order ([lab notes
+# fits the noun that makes sense in 13. In 225 it goes by the order of the nouns, and that is their order in the German:
+# if we exchange them only in the English, 235 of 240 pronouns still go by the German ([lab notes
 # 00](lab/00_whole_game.py#experiment-2-where-the-gender-comes-from)).
 #
 # And why shouldn't it? In the training sentences with two nouns, "too tired" was always said of the first one (112
