@@ -22,8 +22,8 @@ from transformer import linear
 # sentence. Then it says what kind of sentence it is: a question, a passive, a date, and so on, 22 kinds in all.
 #
 # Training repeats three steps. Measure how bad the answers are (the **loss**). Compute how fast the loss grows with
-# each weight (its **gradient**). Move each weight a little, so that the loss falls. Both runs start from the same
-# weights and learn from the same 500 sentences. But in run B, one line of the code for the gradient is wrong.
+# each weight (its **gradient**). Move each weight a little, so that the loss falls. Both runs are the same, with the
+# same 500 sentences, but in run B one line of the code for the gradient is wrong.
 
 # %% Two runs
 sentences = as_counts(labelled("val"), labelled("test"))
@@ -240,13 +240,12 @@ show(network(backward=True), "01_backward",
 #
 # ## In general
 #
-# The backward pass of a linear map is two matrix products. You could guess them from the shapes, but there is a way to
-# read them off. Write forward with letters: $y_{bj} = \sum_i x_{bi} W_{ij}$ means "multiply x[b, i] by W[i, j], and add
-# up over i". NumPy takes these letters as they are: `np.einsum("bi,ij->bj", x, W)` is x @ W.
+# In code, a weight meets all sentences at once. Write forward with letters: $y_{nj} = \sum_i x_{ni} W_{ij}$ means "for
+# sentence n and class j, multiply x[n, i] by W[i, j], and add up over i". NumPy takes the letters as they are:
+# `np.einsum("ni,ij->nj", x, W)` is x @ W.
 #
-# Now take one weight, W[i, j]. In sentence b, x[b, i] goes in and dy[b, j] comes back. Their product, added up over all
-# sentences, is dW[i, j]. For dx[b, i], the routes through all classes j add up. (Shapes alone can't tell a sum from a
-# mean. The check below can.)
+# Now go back. In sentence n, x[n, i] goes into the weight W[i, j], and dy[n, j] comes back. Their product, added up
+# over all sentences, is dW[i, j]. And dx[n, i] adds up the routes through all classes j.
 #
 # **Your turn.** Write dW and dx with letters, on paper. Then write `linear` in `my_transformer/transformer.py`
 # (`scratchformer learn start` makes it): `letters` are those of forward, x is an array, `W.data` the weight, and the
@@ -259,14 +258,8 @@ quote("linear")
 # %% [markdown]
 # <details><summary>The same as matrix products</summary>
 #
-# | rule | shapes | in figure 2 |
-# |---|---|---|
-# | dy = p − q | (B, J) | (1/8, −6/8, 5/8) |
-# | dW = xᵀ dy | (I, B) (B, J) → (I, J) | 2 · (−6/8) |
-# | dx = dy Wᵀ | (B, J) (J, I) → (B, I) | 2 · 1/8 + 1 · (−6/8) + 0 · 5/8 |
-# | db = sum of the rows of dy | (B, J) → (J,) | one row, so db = dy |
-#
-# The two products hold for *any* matrices, weights or not. If y = a c, then da = dy cᵀ and dc = aᵀ dy.
+# dW = xᵀ dy · dx = dy Wᵀ · db = the sum of the rows of dy. They hold for *any* matrices: if y = a c, then da = dy cᵀ
+# and dc = aᵀ dy. A check of the shapes: x is (B, I) and dy is (B, J), so xᵀ dy is (I, J), as W.
 #
 # </details>
 #
@@ -278,7 +271,7 @@ def weight(array):
 
 
 W = weight(W)
-y, backward = linear("bi,ij->bj", x, W)
+y, backward = linear("ni,ij->nj", x, W)
 L, p = loss_of_logits(y + b, q)
 dy = p - q
 dx = backward(dy)                               # this adds to W.grad, too
@@ -291,7 +284,7 @@ print(f"L {L:.3f} -> {after:.3f}, p of passive {p[0, 1]:.0%} -> {p_after[0, 1]:.
 assert np.allclose(8 * dy, [[1, -6, 5]]) and np.allclose(8 * dx, [[-4, 4]])
 assert np.allclose(8 * W.grad, [[1, -6, 5], [2, -12, 10]])
 two, two_q = weight(W.data), np.array([[0, 1, 0], [1, 0, 0]])
-two_y, two_backward = linear("bi,ij->bj", np.vstack([x, [0, 1]]), two)
+two_y, two_backward = linear("ni,ij->nj", np.vstack([x, [0, 1]]), two)
 two_dy = loss_of_logits(two_y + b, two_q)[1] - two_q
 two_backward(two_dy)
 assert np.allclose(8 * two_dy, [[1, -6, 5], [-7, 2, 5]])
@@ -354,7 +347,8 @@ show(one_layer_more(), "01_deeper",
 # %% [markdown]
 # So h = (0, 1), the counts of the second sentence, and p is the same again. Let the right class be *passive*. Then −4/8
 # and 4/8 come back to h, as in figure 2. At −2, the slope of ReLU is 0, so the first u gets 0: this route is cut. At 1,
-# the slope is 1, so the second u gets 4/8.
+# the slope is 1, so the second u gets 4/8. The weights and the input follow as before: what went in times what comes
+# back, and the sum of two routes.
 #
 # **Now in matrices**, for B sentences: u = x W₁, h = ReLU(u), y = h W₂ + b, dy = p − q. On paper, write dW₂, dh, du,
 # dW₁ and dx, each in one line, and put in the numbers of figure 3. Then unfold.
@@ -369,17 +363,17 @@ show(one_layer_more(), "01_deeper",
 # | dW₁ = xᵀ du | 2 · (0, 4/8) = (0, 1) |
 # | dx = du W₁ᵀ | (−1) · 0 + 0.5 · 4/8 = 2/8 |
 #
-# Nothing new happens at the second layer: its dy is called du. With a hundred layers it would be the same two lines a
-# hundred times.
+# Nothing new happens in the first layer: du takes the place of dy. With a hundred layers it is the same a hundred
+# times.
 #
 # </details>
 
 # %% The two layers
 def two_layers(x, W_1, W_2, b, q):
     """-> L and backward, which fills W_1.grad and W_2.grad and returns dx, du"""
-    u, u_backward = linear("bi,ij->bj", x, W_1)
+    u, u_backward = linear("ni,ij->nj", x, W_1)
     h = np.maximum(0, u)
-    y, y_backward = linear("bi,ij->bj", h, W_2)
+    y, y_backward = linear("ni,ij->nj", h, W_2)
     L, p = loss_of_logits(y + b, q)
 
     def backward():
@@ -420,10 +414,10 @@ table(["δ", "loss at weight δ", "loss at weight −δ", "difference / 2δ"], r
 #
 # Training with it would need two forward passes for *every* weight. So we use it only to check the fast way.
 #
-# **Your turn.** Write `check` in `transformer.py`. It runs forward twice for each number of each weight of a tiny
-# model, and compares the differences with `w.grad`. The **relative error** is the largest difference between the two,
-# divided by the largest central difference. What you haven't written yet is ours. Run `scratchformer learn check
-# check`.
+# **Your turn.** Write `check` in `transformer.py`. It moves each number of each weight of a tiny model up and down by
+# `step` (our δ), and compares the central difference with `w.grad`. The **relative error** of a weight is the largest
+# difference between the two, divided by the largest central difference. What you haven't written yet is ours. Run
+# `scratchformer learn check check`.
 
 # %%
 quote("check")

@@ -67,15 +67,14 @@ measure("page's set: right without any bias − bias averaged",
         no_bias.right.mean() - runs["bias averaged"].right.mean(), -0.004, 0.004)
 
 # %% [markdown]
-# Each cell gives the training loss after 300 steps and the share of the 500 test sentences
-# that come out right; the last two columns count the test sentences that only one of two runs gets right. The gradient
-# that reaches the right class only (run B of the lesson) costs 14 to 19 points on all five sets. The averaged bias
-# costs 2.2 points (11 sentences) on the page's set; on the others it costs between 1.4 points and nothing, and once it
-# gains 0.2. On the page's set that is 18 : 7 among the sentences that only one of the two gets right (p = 0.04 in a
-# two-sided sign test), on the others 16 : 17, 15 : 15, 13 : 9 and 22 : 15. So there may be a small loss. It is too
-# small to make anybody look for a bug. A network
-# *without* a bias is as good as the one with the averaged bias: divided by 500 twice, the bias hardly moves, and this
-# network hardly needs one.
+# Each cell gives the training loss after 300 steps and the share of the 500 test sentences that come out right; the
+# last two columns count the test sentences that only one of two runs gets right. The gradient that reaches the right
+# class only (run B of the lesson) costs 14 to 19 points on all five sets. The averaged bias costs 2.2 points (11
+# sentences) on the page's set; on the others it costs between 1.4 points and nothing, and once it gains 0.2. On the
+# page's set that is 18 : 7 among the sentences that only one of the two gets right (p = 0.04 in a two-sided sign test),
+# on the others 16 : 17, 15 : 15, 13 : 9 and 22 : 15. So there may be a small loss. It is too small to make anybody look
+# for a bug. A network *without* a bias is as good as the one with the averaged bias: divided by 500 twice, the bias
+# hardly moves, and this network hardly needs one.
 #
 # Does run B only need more time? Hardly:
 
