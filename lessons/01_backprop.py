@@ -10,12 +10,12 @@
 from types import SimpleNamespace
 
 import numpy as np
+from transformer import linear
 
 from support.constructions import as_counts, labelled, train
 from support.drawing import Drawing
 from support.lesson import quote, same, show, table
 from support.numeric import numeric_gradient
-from transformer import linear
 
 # %% [markdown]
 # Here are two training runs of the same small network. It counts how often each of 762 words occurs in an English
@@ -43,7 +43,7 @@ table(["", "loss at the start", "loss after 300 steps", "right on 500 new senten
 
 # %% [markdown]
 # In run B, nothing crashed, and the loss fell to less than a tenth. But it has 18 points less on new sentences. Would
-# you notice without run A? So how do we find the right gradient, and how can we be sure?
+# you notice without run A? How do we find the right gradient, and how can we be sure?
 #
 # ## The picture
 #
@@ -227,22 +227,16 @@ show(network(backward=True), "01_backward",
 # %% [markdown]
 # The largest gradient, −12/8, belongs to a weight that is 0.
 #
-# ## Two sentences
-#
-# All sentences of a batch share W and b. The second one is "Where is the teacher?": no *was*, one *the*. Its logits are
-# (−1, ln 2 − 1, ln 5 − 1). Each is 1 less than before. This divides the exponentials and their sum by e, so p is (1/8,
-# 2/8, 5/8) once more. But the right class is *question*, so p − q = (−7/8, 2/8, 5/8).
-#
-# Each weight and each bias is used twice, once for each sentence. So its gradient is the sum of both:
-#
-# - The bias of *passive* gets −6/8 + 2/8 = −4/8.
-# - The weight from *the* to *passive* gets 2 · (−6/8) + 1 · 2/8 = −10/8.
-#
 # ## In general
 #
-# In code, a weight meets all sentences at once. Write forward with letters: $y_{nj} = \sum_i x_{ni} W_{ij}$ means "for
-# sentence n and class j, multiply x[n, i] by W[i, j], and add up over i". NumPy takes the letters as they are:
-# `np.einsum("ni,ij->nj", x, W)` is x @ W.
+# All sentences of a batch share W and b. Take a second sentence, "Where is the teacher?": no *was*, one *the*. Each
+# logit is 1 less than before. This divides the exponentials and their sum by e, so p is (1/8, 2/8, 5/8) once more. But
+# the right class is *question*, so dy = p − q = (−7/8, 2/8, 5/8). The weight from *the* to *passive* is used twice,
+# once for each sentence, and the effects add up: 2 · (−6/8) + 1 · 2/8 = −10/8.
+#
+# In code, this happens for all weights and sentences at once. Write forward with letters: $y_{nj} = \sum_i x_{ni}
+# W_{ij}$ means "for sentence n and class j, multiply x[n, i] by W[i, j], and add up over i". NumPy takes the letters as
+# they are: `np.einsum("ni,ij->nj", x, W)` is x @ W.
 #
 # Now go back. In sentence n, x[n, i] goes into the weight W[i, j], and dy[n, j] comes back. Their product, added up
 # over all sentences, is dW[i, j]. And dx[n, i] adds up the routes through all classes j.
@@ -347,8 +341,7 @@ show(one_layer_more(), "01_deeper",
 # %% [markdown]
 # So h = (0, 1), the counts of the second sentence, and p is the same again. Let the right class be *passive*. Then −4/8
 # and 4/8 come back to h, as in figure 2. At −2, the slope of ReLU is 0, so the first u gets 0: this route is cut. At 1,
-# the slope is 1, so the second u gets 4/8. The weights and the input follow as before: what went in times what comes
-# back, and the sum of two routes.
+# the slope is 1, so the second u gets 4/8.
 #
 # **Now in matrices**, for B sentences: u = x W₁, h = ReLU(u), y = h W₂ + b, dy = p − q. On paper, write dW₂, dh, du,
 # dW₁ and dx, each in one line, and put in the numbers of figure 3. Then unfold.
@@ -408,11 +401,10 @@ for nudge in 0.1, 0.01, 0.00001:
 table(["δ", "loss at weight δ", "loss at weight −δ", "difference / 2δ"], rows)
 
 # %% [markdown]
-# This is a **central difference**. In the second row, δ is ten times smaller than in the first, and the error is a
-# hundred times smaller. In the last row, all digits are right. (Why not smaller still? [Lab notes 01, experiment
-# 2](lab/01_backprop.py#experiment-2-which-step).)
-#
-# Training with it would need two forward passes for *every* weight. So we use it only to check the fast way.
+# This is a **central difference**. When δ gets ten times smaller, the error gets a hundred times smaller. In the last
+# row, all digits are right. (Why not smaller still? [Lab notes 01, experiment
+# 2](lab/01_backprop.py#experiment-2-which-step).) But it takes two forward passes for *every* weight. So we don't train
+# with it, we only check.
 #
 # **Your turn.** Write `check` in `transformer.py`. It moves each number of each weight of a tiny model up and down by
 # `step` (our δ), and compares the central difference with `w.grad`. The **relative error** of a weight is the largest
@@ -452,12 +444,12 @@ same("dx, dW₁, dW₂: backward and central differences", ours,
 #
 # ## Does it matter?
 #
-# Let's repeat the training from the top of the page with three wrong gradients. Everything else stays the same.
+# Let's repeat the training from the top of the page with three wrong gradients:
 #
 # - **right class only** (run B): p − q for the right class, 0 for the others. In figure 2, dy would be (0, −6/8, 0).
 #   You get this if you forget that the wrong classes are in the sum 8, too.
-# - **bias averaged**: db is the *mean* of the rows of dy, not the sum. Training takes the mean loss, so it divides all
-#   gradients by 500. This db was divided by 500 before, so the biases learn 500 times too slowly.
+# - **bias averaged**: db is the *mean* of the rows of dy, not the sum. Training divides all gradients by the number of
+#   sentences, 500. So this db is divided by 500 twice, and the biases learn 500 times too slowly.
 # - **sign flipped**: dy = q − p.
 #
 # Which of these bugs would you notice in the loss? Which ones does the check find?
@@ -504,7 +496,7 @@ table(["gradient", "loss after 300 steps", "right on new sentences",
 # Is it bad luck that run B loses 18 points? No: with four other sets of 500 training sentences it loses 14 to 19. The
 # averaged bias loses 2 points here, on the other sets between 1.4 points and nothing, and once it even gains 0.2. So
 # you would never find this bug by looking at results ([lab notes 01, experiment
-# 1](lab/01_backprop.py#experiment-1-five-gradients-on-five-training-sets)).
+# 1](lab/01_backprop.py#experiment-1-four-gradients-on-five-training-sets)).
 #
 # </details>
 #
@@ -513,10 +505,9 @@ table(["gradient", "loss after 300 steps", "right on new sentences",
 #
 # ## Today
 #
-# Hardly anybody derives gradients by hand any more. PyTorch and JAX record the steps of forward and run their known
-# backwards in reverse order: **automatic differentiation**. It does what you did on this page, step by step. Those who
-# write new steps still need it by hand: the fast attention kernels of today have a hand-written backward, and it is
-# tested with central differences or against a slower version.
+# PyTorch and JAX record the steps of forward and run their backwards in reverse order, as you did on this page:
+# **automatic differentiation**. Each step still needs a backward that somebody wrote. The fast attention kernels of
+# today have one that was derived by hand.
 #
 # ## Paper and code
 #
