@@ -137,7 +137,7 @@ show(network(), "01_forward",
 # - A wire multiplies what it carries by its **weight**, the blue number.
 # - A box adds up what arrives and its own **bias** b. The three sums y are the **logits**, one score for each class.
 # - **Softmax** turns the logits into probabilities p.
-# - The **loss** L says how bad these probabilities are. (q marks the right class.)
+# - The **loss** L gets smaller if the right class, which q marks, gets a larger probability.
 #
 # ## Forward, by hand
 #
@@ -225,8 +225,6 @@ show(network(backward=True), "01_backward",
      "the triangle.")
 
 # %% [markdown]
-# The largest gradient, −12/8, belongs to a weight that is 0.
-#
 # ## In general
 #
 # All sentences of a batch share W and b. Take a second sentence, "Where is the teacher?": no *was*, one *the*. Each
@@ -387,9 +385,9 @@ assert np.allclose(8 * W_2.grad, [[0, 0, 0], [1, -6, 5]])
 # %% [markdown]
 # ## How do we know that it is right?
 #
-# Code and pencil agree, but the same wrong idea could be in both. So here is a test that knows nothing of our
-# derivation. Take the weight from *the* to *passive* in figure 2, which is 0. Run forward with the weight δ instead,
-# then with −δ. Divide the difference of the two losses by 2δ. That is the slope of the loss. It should be −12/8 = −1.5.
+# Code and pencil agree, but the same wrong idea could be in both. Here is a test that needs forward only. Take the
+# weight from *the* to *passive* in figure 2, which is 0. Run forward with the weight δ instead, then with −δ. Divide
+# the difference of the two losses by 2δ. That is the slope of the loss. It should be −12/8 = −1.5.
 
 # %% Two nudges and a tiny one
 rows = []
@@ -439,8 +437,8 @@ same("dx, dW₁, dW₂: backward and central differences", ours,
      numeric_gradient(loss_of, numbers), 1e-8)
 
 # %% [markdown]
-# The check has passed. But it compares backward with *our* forward. Suppose that we had counted each *was* twice.
-# Backward is right for these wrong counts, and the check passes. ([Lab notes 01, experiment
+# The check has passed. But it compares backward with *our* forward. If we had counted each *was* twice, it would pass
+# as well: backward is right for the wrong counts. ([Lab notes 01, experiment
 # 3](lab/01_backprop.py#experiment-3-what-gradient-checks-cannot-see) counts such bugs in public code.)
 #
 # ## Does it matter?
@@ -494,10 +492,9 @@ table(["gradient", "loss after 300 steps", "right on new sentences",
 # The flipped sign is obvious. The other two losses look like healthy training. The check finds all three bugs without
 # any training.
 #
-# Is it bad luck that run B loses 18 points? No: with four other sets of 500 training sentences it loses 14 to 19. The
-# averaged bias loses 2 points here, on the other sets between 1.4 points and nothing, and once it even gains 0.2. So
-# you would never find this bug by looking at results ([lab notes 01, experiment
-# 1](lab/01_backprop.py#experiment-1-four-gradients-on-five-training-sets)).
+# Is that bad luck? With four other sets of 500 training sentences, run B loses 14 to 19 points, too. The averaged bias
+# loses 2 points here, on the other sets at most 1.4, and once it gains 0.2. So you would never find this bug by looking
+# at results ([lab notes 01, experiment 1](lab/01_backprop.py#experiment-1-four-gradients-on-five-training-sets)).
 #
 # </details>
 #
