@@ -30,16 +30,12 @@ def of_runs(pairs, smoothing, name):
     return np.array([run[name] for run in runs[pairs, smoothing]])      # (3,)
 
 
-def of_errors(pairs, smoothing):
-    return np.array([run["calibration"]["error"] for run in runs[pairs, smoothing]])
-
-
 COLUMNS = {"nats": "loss", "accuracy": "accuracy", "confidence": "confidence",
            "bleu": "BLEU"}
-table(["pairs", "smoothing", *COLUMNS.values(), "calibration error"],
+table(["pairs", "smoothing", *COLUMNS.values()],
       [[f"{pairs:,}", smoothing,
-        *(f"{of_runs(pairs, smoothing, name).mean():.3f}" for name in COLUMNS),
-        f"{of_errors(pairs, smoothing).mean():.3f}"] for pairs, smoothing in runs])
+        *(f"{of_runs(pairs, smoothing, name).mean():.3f}" for name in COLUMNS)]
+       for pairs, smoothing in runs])
 
 
 def differences(pairs, smoothing, name):
