@@ -12,7 +12,6 @@ from support import (
     constructions,
     embedding_factor,
     latest_name,
-    length_batches,
     next_word,
     noun_lookup,
     one_key,
@@ -327,11 +326,6 @@ def test_half_a_bug_can_be_planted():
     with planted_bugs.planted("scaled by d_model", slice(1)):
         assert Ops.masked_softmax is not planted_bugs.soft
         assert Ops.masked_softmax_backward is planted_bugs.soft_back
-
-
-def test_batches_are_taken_until_they_hold_enough_tokens():
-    batches, lengths = [np.array([0, 1]), np.array([2]), np.array([3])], np.array([3, 4, 5, 6])
-    assert [len(length_batches.up_to(batches, lengths, n)) for n in (1, 7, 8, 12, 13, 100)] == [1, 1, 2, 2, 3, 3]
 
 
 def test_a_run_stops_where_it_is_told_to():
