@@ -3,8 +3,8 @@
 #
 # **How do we fill batches with words instead of padding, and what is the loss of a step divided by?**
 #
-# *Needs [lesson 06](06_masks.py) (padding) and [lesson 14](14_label_smoothing.py) (the loss of a batch) · you will write
-# `batches`, and catch a wrong mean that no error message reports.*
+# *Needs [lesson 06](06_masks.py) (padding) and [lesson 14](14_label_smoothing.py) (the loss of a batch) · you will
+# write `batches`, and catch a wrong mean that no error message reports.*
 
 # %% Imports
 from itertools import islice

@@ -41,12 +41,12 @@ def add_up(model, batches, smoothing=0.1):
 # %% [markdown]
 # ## What a step of one length costs
 #
-# In the library a step has one bucket only (pairs of similar length), with its micro-batches. The gradient of a step is an average over the pairs that happened
-# to be in it. Its *variance* is the mean square of its distance from $G$, the gradient of the whole corpus, summed over
-# all parameters. If the pairs of a step were drawn independently of each other, the variance of their mean would fall
-# with their number: with $\sigma^2$ for one token, $n$ tokens would have $\frac{\sigma^2}{n}$. But if sentences of one
-# length have a gradient of their own, a part $\beta$ of the variance belongs to the bucket, and no number of its pairs
-# averages it away:
+# In the library a step has one bucket only (pairs of similar length), with its micro-batches. The gradient of a step is
+# an average over the pairs that happened to be in it. Its *variance* is the mean square of its distance from $G$, the
+# gradient of the whole corpus, summed over all parameters. If the pairs of a step were drawn independently of each
+# other, the variance of their mean would fall with their number: with $\sigma^2$ for one token, $n$ tokens would have
+# $\frac{\sigma^2}{n}$. But if sentences of one length have a gradient of their own, a part $\beta$ of the variance
+# belongs to the bucket, and no number of its pairs averages it away:
 #
 # $$\text{variance of a step of } n \text{ tokens from one bucket} = \frac{\sigma^2}{n} + \beta$$
 #
@@ -164,7 +164,7 @@ measure("never divided: the long third changes by, mean",
 
 # %% [markdown]
 # For the library's micro-batches, which hold about as many tokens each, the gradient of the claim is off by some four
-# per cent. It is off by more than a tenth if sorted pairs are cut by number, and by about a third if the rest is a
+# per cent. It is off by more than a tenth if sorted pairs are cut by number, and by four tenths if the rest is a
 # micro-batch of one pair. In training, tokens of long sentences count less, and the long third is worse in every run;
 # the control hardly moves it. The effect is small, but no error message and no gradient check of one batch shows it.
 #
