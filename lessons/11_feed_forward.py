@@ -3,29 +3,29 @@
 #
 # **Attention brings words together. What computes with what it has brought?**
 #
-# *Needs [lesson 01](01_backprop.py) (linear maps and their gradients), [lesson 04](04_soft_lookup.py) (attention) and
-# [lesson 06](06_masks.py) (the flow test) · you will compute a feed-forward network and its gradient with pencil and
-# paper.*
+# *Needs [lesson 01](01_backprop.py) (linear maps and their gradients) and [lesson 04](04_soft_lookup.py) (attention) ·
+# you will compute a feed-forward network and its gradient with pencil and paper.*
 
 # %% Imports
+from types import SimpleNamespace
+
 import matplotlib.pyplot as plt
 import numpy as np
+import transformer
 
-from scratchformer.doctor.flow_probes import dependence_of
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.layers import FeedForward, Linear
-from scratchformer.nn.transformer import Transformer
 from scratchformer.text.bundled import read
 from scratchformer.training.run import load_run
 from support.agreement import Judge, sentences, trained
-from support.drawing import Drawing
-from support.hidden_units import hidden_units
-from support.lesson import QUICK, ROOT, measure, recorded, same, show, table
+from support.drawing import Drawing, number
+from support.hidden_units import Units
+from support.lesson import QUICK, ROOT, measure, quote, same, show, table
 from support.numeric import numeric_gradient
 
 # %% [markdown]
-# *The goat sleeps* and *the goats sleep* are right. *The goats sleeps* and *the goat sleep* are wrong. Neither the
-# noun nor the verb tells you which, only the two together do. Can attention find out?
+# *The goat sleeps* and *the goats sleep* are right. *The goats sleeps* and *the goat sleep* are wrong. Neither the noun
+# nor the verb tells you which, only the two together do. Can attention find out?
 #
 # Let a query, the word `?`, look at the three words with one head, and let a linear map turn what it gets into two
 # scores, *right* and *wrong*. Between head and scores we put nothing, or two linear maps, or a **feed-forward
@@ -49,23 +49,25 @@ for name, middle in MIDDLES.items():
             min(shares) if worst else max(shares), *((0.9, 1) if worst else (lo, hi)))
 
 # %% [markdown]
-# With the ReLU the task is learned. Without it no run judges more than three of four sentences rightly. Training
-# longer can't help, and here is why. One head returns a weighted mean, and a linear map of a mean is a mean of linear
-# maps. So **each word has one vote, whatever the other words are**. Say the votes for "right" are $f$ for the noun
-# and $g$ for the verb. (Softmax divides all votes by the same positive sum, so the sign of their total decides.) Then
+# With the ReLU the task is learned. Without it no run judges more than three of four sentences rightly. Training longer
+# can't help, and here is why. One head returns a weighted mean of the values. A linear map of it adds up what each word
+# contributes. So **each word has one vote, whatever the other words are**. Let $f$ be the vote of a noun for "right",
+# and $g$ that of a verb. (*the* and the biases vote, too, but alike in all sentences. They are added to both sides
+# below and cancel. And softmax divides all votes of a sentence by one positive number, which doesn't change the sign of
+# their sum.) Then
 #
 # $$(f_{goat} + g_{sleeps}) + (f_{goats} + g_{sleep}) = (f_{goat} + g_{sleep}) + (f_{goats} + g_{sleeps})$$
 #
 # On the left are two right sentences, so both brackets should be positive. On the right are two wrong ones, so both
-# should be negative. But both sides are equal. So at least one sentence of the four is judged wrongly. (This holds
-# for one head with a query that is the same in every sentence. Two heads can do more: [lab notes 11, experiment
-# 1](lab/11_feed_forward.py#experiment-1-two-heads-without-a-feed-forward-network).)
+# should be negative. But both sides are equal. So at least one of the four is judged wrongly. (This holds for one head
+# whose query is the same in every sentence. Two heads can do more: [lab notes
+# 11](lab/11_feed_forward.py#two-heads-without-a-feed-forward-network).)
 #
 # ## The picture
 #
 # Let attention have brought two numbers: is the noun plural, and is the verb? Equal numbers are right, different ones
-# are wrong. Two hidden units are enough. One looks for a noun that is more plural than the verb, the other one for
-# the opposite.
+# are wrong. Two hidden units are enough. One looks for a noun that is more plural than the verb, the other one for the
+# opposite.
 
 # %% The figure
 x = np.array([[0, 0], [1, 1], [0, 1], [1, 0]])  # two right sentences, two wrong ones
@@ -109,8 +111,8 @@ show(figure, "11_fold",
      "in the middle. The ReLU bends that line, and now a straight cut separates them.")
 
 # %% [markdown]
-# No further linear map could separate the points in the middle panel: what lies between two points stays between
-# them. The ReLU **bends** the line, and that is the whole trick.
+# No further linear map could separate the points in the middle panel, because what lies between two points stays
+# between them. The ReLU **bends** the line.
 #
 # ## By hand
 #
@@ -121,16 +123,24 @@ show(figure, "11_fold",
 # %% Drawing the network
 def network_picture(backward):
     """Figures 2 and 3: one sentence, without and with its gradients."""
-    drawing = Drawing(720, 190 if backward else 110)
-    steps = [("x", (0, 1), (2, -2), "noun, verb"), ("z", (-1, 1), (0, -2), "two units"),
-             ("active", (0, 1), (-2, -2), "after the ReLU"),
-             ("y", (-1,), (1,), "verdict")]
+    drawing = Drawing(760, 190 if backward else 110)
+    steps = [("x", (0, 1), (-2, 2), "noun, verb"), ("z", (-1, 1), (0, 2), "two units"),
+             ("active", (0, 1), (2, 2), "after the ReLU"),
+             ("y", (-1,), (-1,), "verdict")]
     boxes, back = [], []
     for i, (name, numbers, gradient, below) in enumerate(steps):
-        x = 75 + 190 * i
+        x = 80 + 195 * i
         boxes.append(drawing.vector(x, 60, numbers, above=name, below=below))
         if backward:
-            back.append(drawing.vector(x, 150, gradient, "gradient", below="d" + name))
+            cells = [[""] * len(gradient)]
+            back.append(drawing.matrix(x, 150, cells, "gradient", 54, below="d" + name))
+            for j, value in enumerate(gradient):
+                at = back[-1].cell(j)
+                if value:
+                    words = number(value, sign=True)
+                    drawing.gradient(at.x - 8, at.y, -value, words, largest=2)
+                else:
+                    drawing.text(at.x, at.y, "0", "gradient", italic=True)
     for i, step in enumerate(("W_1, b_1", "max(0, ·)", "W_2, b_2")):
         drawing.arrow(boxes[i].right, boxes[i + 1].left, label=step)
         if backward:
@@ -142,10 +152,19 @@ show(network_picture(backward=False), "11_by_hand",
      alt="From left to right: x is 0, 1; z is minus 1, 1; active is 0, 1; y is minus "
      "1.",
      caption="The sentence “the goat sleep” on its way through the network.")
-measure("y of the right sentences, lowest", y[:2].min(), 1, 1)
-measure("y of the wrong sentences, highest", y[2:].max(), -1, -1)
-measure("without the ReLU: range of the four", np.ptp(z @ W_2 + b_2), 0, 0)
+assert y.tolist() == [1, 1, -1, -1]
+assert np.ptp(z @ W_2 + b_2) == 0                       # without the ReLU all are equal
 
+# %% [markdown]
+# Now *the goats sleeps*, $x = (1, 0)$. And what would $y$ be without the ReLU?
+#
+# <details><summary>Calculate, then unfold</summary>
+#
+# The units are 1 and −1, after the ReLU 1 and 0, so $y = 1 - 2 - 0 = -1$: *wrong*, too. Without the ReLU it would be
+# $1 - 2 \cdot 1 - 2 \cdot (-1) = 1$. So it is for all four sentences, because the two units always cancel.
+#
+# </details>
+#
 # %% [markdown]
 # ## In general
 #
@@ -166,67 +185,40 @@ measure("without the ReLU: range of the four", np.ptp(z @ W_2 + b_2), 0, 0)
 # $$y = b_2 + \sum_{j=1}^{F} \max(0, x \cdot W_{1,:j} + b_{1,j}) \, W_{2,j:}$$
 #
 # Each unit compares $x$ with a pattern, its column of $W_1$. In proportion to the match it adds a vector, its row of
-# $W_2$. That resembles attention, $y = \sum_s w_s v_s$, with the columns as keys and the rows as values. But these
-# keys and values are weights of the model, the same in every sentence. And each match goes through a ReLU of its own
-# and not through a common softmax, so any number of units may answer, or none.
+# $W_2$. That resembles attention, $y = \sum_s w_s v_s$, with the columns as keys and the rows as values. But these keys
+# and values are weights of the model, the same in every sentence. And each match goes through a ReLU of its own and not
+# through a common softmax, so any number of units may answer, or none.
 #
-# **Your turn.** Write this for all words at once. Our solution:
-
-# %% Our solution
-def feed_forward(x, W_1, b_1, W_2, b_2):
-    """x (..., D) -> y (..., D), and what backward needs"""
-    active = np.maximum(0, x @ W_1 + b_1)                      # (..., F)
-    return active @ W_2 + b_2, active
-
-
-B, T, D, F = 2, 5, 6, 9
-random = np.random.default_rng(11)
-layer = FeedForward(D, F, random, "float64")
-parameters = layer.parameters().values()
-for parameter in parameters:                 # biases, too: new ones are 0 and hide bugs
-    parameter.data[...] = random.normal(size=parameter.shape)
-weights = W_1, b_1, W_2, b_2 = [parameter.data for parameter in parameters]
-x = random.normal(size=(B, T, D))
-y, active = feed_forward(x, *weights)
-same("y: this page and the library", y, layer.forward(x)[0])
-units = sum(np.maximum(0, x @ W_1[:, j] + b_1[j])[..., None] * W_2[j] for j in range(F))
-same("y as a sum over units", units + b_2, y)
-flow = dependence_of(lambda x: feed_forward(x, *weights)[0], x).any(axis=(0, 2))
-others = flow & ~np.eye(T, dtype=bool)                         # (T, T)
-measure("outputs that depend on another position", others.sum(), 0, 0)
-order = random.permutation(T)
-same("positions reordered before or after", feed_forward(x[:, order], *weights)[0],
-     y[:, order])
-
-# %% [markdown]
-# The network is **position-wise**: no position looks at another one, and all are treated by the same weights. (The
-# paper also calls it "two convolutions with kernel size 1".) So in a Transformer layer attention moves information
-# between positions, and the feed-forward network works at each position on what has arrived.
+# The network is **position-wise**: no position looks at another one, and all share the same weights. So in a
+# Transformer layer attention moves information between positions, and the feed-forward network works at each position
+# on what has arrived.
+#
+# **Your turn.** Write `feed_forward(x, W_1, b_1, W_2, b_2)` in `transformer.py`. The two products are calls of
+# `linear`, which adds to `W_1.grad` and `W_2.grad` on the way back. What is left for you: the biases, the ReLU, and the
+# order of the steps. Backward comes now.
 #
 # ## Backward
 #
-# Back to figure 2. The gradient that arrives at $y = -1$ is 1. Which of the two inputs should grow, which should
-# shrink, and does the first unit have a say?
-#
-# <details><summary>Make a guess, then unfold: figure 3</summary>
+# Back to figure 2. Let $dy = -1$: the loss falls if $y$ grows, so training wants the verdict nearer to *right*. Which
+# of the two inputs should grow, and which should shrink? Does the first unit have a say?
 
 # %% Drawing the way back
 show(network_picture(backward=True), "11_by_hand_backward",
-     alt="The same drawing with gradients: dy is 1, the gradient at active is minus 2, "
-     "minus 2, dz is 0, minus 2, and dx is 2, minus 2.",
+     alt="The same drawing with gradients: dy is minus 1, the gradient at active is 2, "
+     "2, dz is 0, 2, and dx is minus 2, 2. Triangles show that the number of the noun "
+     "will grow and that of the verb will fall.",
      caption="The same sentence, backward. The first unit is off, so the gradient "
-     "stops there.")
+     "stops there. Triangles show where training moves a number: against its gradient.")
 
 # %% [markdown]
-# Both units would get −2, since each subtracts twice its activity. But the first unit is *off*: its $z$ is −1, and a
-# small change of it changes nothing. So $dz = (0, -2)$. The second unit computes verb − noun, so the noun gets +2 and
-# the verb −2. That is right: the sentence gets better if the noun becomes more plural, or the verb less so.
+# Each unit subtracts twice its activity, so both would get +2. But the first unit is *off*: its $z$ is −1, and a small
+# change of it changes nothing. So $dz = (0, +2)$. The second unit computes verb − noun, so the noun gets −2 and the
+# verb +2. Training goes against the gradient: the noun becomes more plural and the verb less so. That is right, because
+# then they agree.
 #
-# </details>
-#
-# **The general rule.** Follow one number $x_{ti}$, component $i$ at position $t$. It goes to every $z_{tj}$ of its
-# own position, with the factor $W_{1,ij}$. If $z_{tj}$ is positive, it goes on to $a_{tj}$ unchanged, otherwise it
-# ends there. From $a_{tj}$ it goes to every $y_{tm}$ with the factor $W_{2,jm}$. So, from the loss back:
+# **The general rule.** Follow one number $x_{ti}$, component $i$ at position $t$. It goes to every $z_{tj}$ of its own
+# position, with the factor $W_{1,ij}$. If $z_{tj}$ is positive, it goes on to $a_{tj}$ unchanged, otherwise it ends
+# there. From $a_{tj}$ it goes to every $y_{tm}$ with the factor $W_{2,jm}$. So, from the loss back:
 #
 # 1. $da_{tj} = \sum_m dy_{tm} W_{2,jm}$, in matrices $dy \, W_2^T$.
 # 2. Through the ReLU: $dz_{tj} = da_{tj}$ where $z_{tj}$ is positive, and 0 elsewhere.
@@ -236,137 +228,122 @@ show(network_picture(backward=True), "11_by_hand_backward",
 # a_{tj} dy_{tm}$ and $dW_{1,ij} = \sum_t x_{ti} dz_{tj}$, where $t$ runs through the whole batch. The biases are
 # multiplied by 1: $db_2 = \sum_t dy_t$ and $db_1 = \sum_t dz_t$.
 #
-# Look at $dW_1$ and $dW_2$ for one unit. Where $a_{tj} = 0$, position $t$ adds nothing to either. **A unit learns
-# only from the words that switch it on.** A unit that no word of the training data switches on has gradient 0 in all
-# its weights. It is called *dead*.
+# Look at $dW_1$ and $dW_2$ for one unit. Where $a_{tj} = 0$, position $t$ adds nothing to either. **A unit learns only
+# from the words that switch it on.** A unit that no word of the training data switches on has gradient 0 in all its
+# weights. It is called *dead*.
 #
-# At $z = 0$ exactly, the slope is 0 on the left and 1 on the right, and there is no derivative. The library takes 0.
-# It looks at `active > 0`, which is true exactly where $z > 0$, so $z$ need not be kept. (A central difference across
-# such a kink calls a right gradient wrong: [lab notes 11, experiment
-# 2](lab/11_feed_forward.py#experiment-2-checks-across-a-kink).)
-#
-# **Your turn.** Write `feed_forward` in `transformer.py`, forward and backward, and run `scratchformer learn check
-# feed_forward`. There the two products are calls of `linear`, which adds to `W_1.grad` and `W_2.grad`, so that only dx
-# is returned. Our solution, with the check:
+# At $z = 0$ exactly there is no derivative. We take 0: `active > 0` is true exactly where $z > 0$. Now finish
+# `feed_forward`, and run `scratchformer learn check feed_forward`.
 
-# %% Our solution
-def feed_forward_backward(dy, x, active, W_1, W_2):
-    """dy, x (B, T, D), active (B, T, F)
-    -> dx (B, T, D), dW_1 (D, F), db_1 (F,), dW_2 (F, D), db_2 (D,)"""
-    dactive = dy @ W_2.T                                       # (B, T, F)
-    dz = dactive * (active > 0)                                # (B, T, F)
-    dW_1 = np.einsum("bti,btj->ij", x, dz)
-    dW_2 = np.einsum("btj,btm->jm", active, dy)
-    return dz @ W_1.T, dW_1, dz.sum(axis=(0, 1)), dW_2, dy.sum(axis=(0, 1))
+# %%
+quote("feed_forward")
+
+# %% The check, and the line of PyTorch
+random = np.random.default_rng(11)
 
 
-dy = random.normal(size=y.shape)
-gradients = feed_forward_backward(dy, x, active, W_1, W_2)
-arrays, NAMES = [x, *weights], ["dx", "dW_1", "db_1", "dW_2", "db_2"]
-layer.zero_grad()
-dx = layer.backward(dy, layer.forward(x)[1])
-library = [dx, *(parameter.grad for parameter in layer.parameters().values())]
-for i, name in enumerate(NAMES):
-    numeric = numeric_gradient(
-        lambda array: (feed_forward(*arrays[:i], array, *arrays[i + 1:])[0] * dy).sum(),
-        arrays[i])
-    same(f"{name} and central differences", gradients[i], numeric, 1e-8)
-    assert np.abs(gradients[i] - library[i]).max() < 1e-12
+def weight(*shape):
+    data = random.normal(size=shape)
+    return SimpleNamespace(data=data, grad=0 * data)
+
+
+NAMES = "W_1", "b_1", "W_2", "b_2"
+weights = [weight(*shape) for shape in ((6, 9), (9,), (9, 6), (6,))]
+x, dy = random.normal(size=(2, 2, 5, 6))                        # (B, T, D) both
+y, backward = transformer.feed_forward(x, *weights)
+gradients = [*backward(dy), *(each.grad for each in weights)]
+numbers = [x, *(each.data for each in weights)]
+
+
+def loss_of(i):
+    """The loss as a function of the i-th array"""
+    def loss(array):
+        moved = [*numbers[:i], array, *numbers[i + 1:]]
+        others = [SimpleNamespace(data=data) for data in moved[1:]]
+        return (transformer.feed_forward(moved[0], *others)[0] * dy).sum()
+    return loss
+
+
+errors = [np.abs(ours - numeric).max() / np.abs(numeric).max() for ours, numeric in
+          zip(gradients, (numeric_gradient(loss_of(i), numbers[i]) for i in range(5)))]
+same("dx and all gradients, and finite differences", max(errors), 0, 1e-8)
+try:
+    import torch
+except ImportError:
+    torch = None
+if torch:
+    F = torch.nn.functional
+    W_1, b_1, W_2, b_2 = (torch.tensor(each.data, requires_grad=True)
+                          for each in weights)
+    theirs = F.linear(F.relu(F.linear(torch.tensor(x), W_1.T, b_1)), W_2.T, b_2)
+    theirs.backward(torch.tensor(dy))
+    assert np.allclose(theirs.detach(), y) and np.allclose(W_1.grad, weights[0].grad)
 
 # %% [markdown]
-# The library's `FeedForward` gives the same numbers.
-#
 # ## Does it matter?
 #
-# Small translators ($D = 64$, two layers in encoder and decoder) learn from the bundled corpus for 300 steps, three
-# seeds each (recorded). Some have no feed-forward network at all. Leaving it out takes weights away, and any weights
-# might help, so there is a control: *no ReLU* has all the weights of the paper's network, and computes two linear
-# maps. Where between *no network* and the paper's will *no ReLU* end?
+# In small recorded translators it does: with the network the loss ends at 1.39, without it at 1.75. How much of that is
+# the ReLU, and what else the box brings, is in the [lab notes](lab/11_feed_forward.py#the-recorded-translators). Here
+# we ask something else. **Does a unit compare with a pattern that a person can read?**
 #
-# <details><summary>Make a guess, then unfold: figure 4</summary>
+# - **What goes in:** the translator of [lesson 00](00_whole_game.py) reads 300 English test sentences and their German
+#   translations. It has 4 networks of 256 units.
+# - **What is measured:** which words switch a unit on, and which words its row of $W_2$ favours. (The score of a word
+#   is a dot product with its row of $E$, [lesson 08](08_embeddings.py). So we score the row of the unit like an
+#   output.)
+# - **What is changed, and the control:** one unit is switched off. If the pattern is what the model uses, then what it
+#   predicts after these words should change, and more than by switching off any of 20 other units.
+#
+# Here is unit 129 of the first decoder layer, chosen because it reads so well:
 
-# %% The figure
-result = recorded("feed_forward")
-rows = {(row["variant"], row["peak_learning_rate"]): row for row in result["results"]}
-
-
-def losses(variant, peak=0.004):
-    """-> final losses of the three seeds, (3,)"""
-    return np.array([run["final_loss"] for run in rows[variant, peak]["runs"]])
-
-
-figure, axes = plt.subplots(figsize=(7.5, 3.6), layout="constrained")
-variants = ["none", "d_model", "2 d_model", "4 d_model", "8 d_model",
-            "4 d_model, no ReLU"]
-for place, variant in enumerate(variants):
-    hollow, mean = variant in ("none", "4 d_model, no ReLU"), losses(variant).mean()
-    axes.plot([place] * 3, losses(variant), "s" if hollow else "o", ms=8,
-              color=ACCENT if hollow else DARK, mfc="none" if hollow else DARK)
-    axes.text(place + 0.12, mean, f"{mean:.2f}", va="center")
-labels = ["no network", *(f"d_ff =\n{name}" for name in variants[1:5]),
-          "4 d_model,\nno ReLU"]
-axes.set_xticks(range(len(variants)), labels)
-axes.set(ylabel="validation loss, nats per token", xlim=(-0.4, 5.6))
-show(figure, "11_width",
-     alt="Validation loss of three runs each: without a feed-forward network about "
-     "1.75 nats, with one as wide as d_model or twice as wide about 1.54, four times "
-     "1.39, eight times 1.36; four times without its ReLU 1.53, as high as the narrow "
-     "ones with it.",
-     caption="Validation loss after 300 steps (three runs and their mean). A good half "
-     "of what the network gains comes without its ReLU.")
-none, linear, paper = (losses(variant).mean()
-                       for variant in ("none", "4 d_model, no ReLU", "4 d_model"))
-measure("share of the gap that “no ReLU” closes", (none - linear) / (none - paper),
-        0.5, 0.7)
+# %% One unit
+units = Units(load_run(ROOT / "data/tiny_model"), read("test")[:300], layer=2)
+ARTICLES = ["▁der", "▁das", "▁dem", "▁die", "▁Das", "▁Der"]
+table(["word read", "unit 129 is on"],
+      [[word.strip("▁"), f"{units.share_on(129, [word]):.0%}"] for word in ARTICLES]
+      + [["all words", f"{units.share_on(129):.0%}"]])
+favoured = [word.strip("▁") for word in units.favoured(129, 12)]
+print("its row favours:", ", ".join(favoured))
 
 # %% [markdown]
-# - **Without feed-forward networks** the loss is 0.36 higher, and higher in every seed.
-# - **Two linear maps close 61 % of that gap**, although together they are one linear map. We hadn't expected it. The
-#   sublayer brings more than its ReLU: more weights, and a box "Add & Norm" of its own ([lesson
-#   12](12_residual_norm_dropout.py)). We haven't tested which of them helps.
-# - **The ReLU closes the rest.** With it, a network as narrow as $d_{model}$ does as well as one of 4 $d_{model}$
-#   without.
-# - **Width**: 4 is better than 1 and 2 in every seed. Between 4 and 8 the seeds disagree.
-#
-# </details>
-#
-# All of this is about the first 300 steps, where the loss still falls fast. What the ReLU gains, the model without it
-# may reach some sixteen steps later. ([Lab notes 11, experiment
-# 3](lab/11_feed_forward.py#experiment-3-the-recorded-translators-seed-by-seed))
-#
-# ## How many units work at a time?
-#
-# The translator of [lesson 00](00_whole_game.py) ($D = 128$, $F = 256$) reads 300 English test sentences and writes
-# the German ones. Which share of its hidden units is active for a word, before training and after?
+# It is on at articles, and its row favours adjectives that end in *-e*, as they do after *der*, *die* and *das*. That
+# looks like a rule of German grammar. What happens to the probability of these adjectives if the unit is switched off?
+# (a) it falls to nearly 0, (b) by half, (c) by a few hundredths.
 #
 # <details><summary>Make a guess, then unfold</summary>
 
-# %% Watching the networks
-translator, examples = load_run(ROOT / "data/tiny_model"), read("test")[:300]
-new, after = ([(hidden > 0).mean() for _, hidden in hidden_units(
-    model, translator.tokenizer, examples)]
-    for model in (Transformer(translator.model.config, seed=0), translator.model))
-names = [f"{stack}, layer {i}" for stack in ("encoder", "decoder") for i in (1, 2)]
-table(["share of active units", "before training", "after"],
-      [[name, f"{share:.2f}", f"{later:.3f}"]
-       for name, share, later in zip(names, new, after)])
+# %% Switching units off
+ADJECTIVES = ["▁" + word for word in "alte glückliche schöne große kranke kleine junge "
+              "traurige".split()]
+before = units.probability(ADJECTIVES, ARTICLES)
+others = np.random.default_rng(0).choice(256, 20, replace=False)
+off = units.probability(ADJECTIVES, ARTICLES, off=129)
+changes = [units.probability(ADJECTIVES, ARTICLES, off=unit) / before - 1
+           for unit in others[:5 if QUICK else 20]]
+table(["switched off", "change of the probability of these adjectives"],
+      [["unit 129", f"{off / before - 1:+.1%}"],
+       ["20 other units: the largest fall", f"{min(changes):+.1%}"]])
+assert off / before - 1 < min(changes)
 
 # %% [markdown]
-# A new network has about half of its units active, as one expects from random weights. In the trained one a word
-# switches on about one in sixteen in the encoder and one in five in the decoder.
-#
 # </details>
 #
-# (Li et al. 2023, *The Lazy Neuron Phenomenon*, report such sparse activity of much larger Transformers. What holds
-# the units down? Not the biases: [lab notes 11, experiment
-# 4](lab/11_feed_forward.py#experiment-4-what-holds-the-units-down).)
+# The unit does what its pattern says, and more than other units. But it is a small effect, so most of the rule must be
+# somewhere else. We think that it is spread over many units. A unit that reads well is a hint at what a network has
+# learned. It is not the only place where it is stored. (Geva et al. 2021, *Transformer Feed-Forward Layers Are
+# Key-Value Memories*, read many units in this way.)
+#
+# **Today.** Most large models have replaced the ReLU: first by **GELU**, a smooth version of it (GPT-2, BERT), then by
+# **SwiGLU** (Shazeer 2020; Llama), in which two linear maps of $x$ are multiplied, so that one decides how much of the
+# other passes. Very large models hold many such networks in a layer, and each word is sent to a few of them (**mixture
+# of experts**).
 #
 # ## Paper and code
 #
 # - §3.3, equation 2. "While the linear transformations are the same across different positions, they use different
 #   parameters from layer to layer." The paper gives no reason for the factor 4 of $d_{ff}$.
-# - Table 3, rows (C), English to German, newstest2013; each row changes $d_{ff}$ alone. (Perplexity is $e$ to the
-#   mean loss in nats: lower is better.) Wider is better there, and the parameters grow with it.
+# - Table 3, rows (C), English to German, newstest2013; each row changes $d_{ff}$ alone. (Perplexity is $e$ to the mean
+#   loss in nats: lower is better.) Wider is better there, and the parameters grow with it.
 #
 # | $d_{ff}$ | 1024 | 2048 (base) | 4096 |
 # | --- | --- | --- | --- |
@@ -374,28 +351,35 @@ table(["share of active units", "before training", "after"],
 # | BLEU | 25.4 | 25.8 | 26.2 |
 # | parameters | 53M | 65M | 90M |
 #
-# - In the library: `FeedForward` in [nn/layers.py](../scratchformer/nn/layers.py), `relu` and `relu_backward` in
-#   [nn/ops.py](../scratchformer/nn/ops.py).
+# - PyTorch: `F.linear(F.relu(F.linear(x, W_1.T, b_1)), W_2.T, b_2)` (compared above), or two `nn.Linear` with a
+#   `nn.ReLU` between.
+# - In the library: `FeedForward` in [nn/layers.py](../scratchformer/nn/layers.py).
 #
 # ## What to remember
 #
-# Attention mixes, and with one head and a fixed query it only adds up votes. The feed-forward network combines: at
-# each position by itself, every unit compares the vector with a pattern, and where the match is positive it adds a
-# vector of its own. On the way back only the units that are on pass a gradient, and only they learn.
+# Attention mixes, and with one head and a fixed query it only adds up votes. The feed-forward network combines: at each
+# position by itself, every unit compares the vector with a pattern, and where the match is positive it adds a vector of
+# its own. On the way back only the units that are on pass a gradient, and only they learn.
 #
-# **Yours:** `feed_forward` · `scratchformer learn check feed_forward`
+# **Three questions.**
 #
-# **A puzzle.** You exchange two hidden units, their columns of $W_1$, their numbers in $b_1$ and their rows of $W_2$.
-# What becomes of the output? And if you double a unit's column and its $b_1$ and halve its row?
+# 1. The base model has $D = 512$ and $F = 2048$. How many numbers do the two matrices of one network have?
+# 2. You exchange two units: their columns of $W_1$, their numbers in $b_1$ and their rows of $W_2$. What becomes of the
+#    output?
+# 3. In the example let $b_1 = (0.5, 0.5)$. What is $y$ for *the goat sleeps*, $x = (0, 0)$?
 #
-# <details><summary>Answer</summary>
+# <details><summary>Answers</summary>
 #
-# The output stays the same, both times. It is a sum over units, and a sum has no order. And $\max(0, 2z) = 2 \max(0,
-# z)$, so the factors 2 and one half cancel. (For a factor below 0 this fails.) So "unit 7" of one model has nothing
-# to do with unit 7 of another.
+# 1. 2 · 512 · 2048 = 2.1 million.
+# 2. It stays the same. The output is a sum over units, and a sum has no order. So "unit 129" of one model has nothing
+#    to do with unit 129 of another.
+# 3. Both units are now on with 0.5, so $y = 1 - 2 \cdot 0.5 - 2 \cdot 0.5 = -1$. A bias is a threshold: these units now
+#    switch on too early.
 #
 # </details>
 #
-# **Next:** [12 · Residual connections, LayerNorm and dropout](12_residual_norm_dropout.py). By itself a feed-forward
-# network *replaces* its input. Six layers of attention and feed-forward networks would replace it twelve times. How
-# badly does such a stack learn?
+# **Yours:** `feed_forward` · `scratchformer learn check feed_forward`
+#
+# **Next:** [12 · Residual connections and LayerNorm](12_residual_norm_dropout.py). By itself a feed-forward network
+# *replaces* its input. Six layers of attention and feed-forward networks would replace it twelve times. How badly does
+# such a stack learn?

@@ -1,68 +1,53 @@
 # %% [markdown]
-# # 12 · Residual connections, LayerNorm and dropout
+# # 12 · Residual connections and LayerNorm
 #
 # **Why does every sublayer of the paper stand in a box "Add & Norm"?**
 #
-# *Needs [lesson 01](01_backprop.py) (chain rule, numeric check), [lesson 04](04_soft_lookup.py) (attention) and
-# [lesson 11](11_feed_forward.py) (feed-forward network) · you will compute LayerNorm and its gradient with pencil and
-# paper.*
+# *Needs [lesson 01](01_backprop.py) (chain rule, numeric check) and [lesson 11](11_feed_forward.py) (feed-forward
+# network) · you will compute LayerNorm and its gradient with pencil and paper.*
 
 # %% Imports
-import matplotlib.pyplot as plt
-import numpy as np
+from types import SimpleNamespace
 
-from scratchformer.config import ModelConfig
-from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
-from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.layers import FeedForward
-from scratchformer.nn.residual import PostNorm
-from support.drawing import Drawing
-from support.lesson import QUICK, measure, quote, recorded, same, show, table
+import numpy as np
+import transformer
+
+from support.drawing import Drawing, number
+from support.lesson import quote, recorded, same, show, table
 from support.numeric import numeric_gradient
-from support.stacks import Passage
 
 # %% [markdown]
 # Take the sentences of lesson 01, as bags of words, each with one of 22 constructions to find. One linear map learns
-# that well. Now put feed-forward networks (lesson 11) between the words and the scores, one after the other. We call
-# each of them a **sublayer**, because a layer of the paper's model is made of two or three of them. The task hasn't
-# become harder, since the stack could simply pass on what it reads. All of them are trained for 400 steps of plain
-# gradient descent, at the best of several learning rates. (The result is recorded, and so are the others of this page
-# that take minutes.)
+# that well. Now put twelve feed-forward networks (lesson 11) between the words and the scores. We call each of them a
+# **sublayer**, because a layer of the paper's model is made of two or three of them. The task hasn't become harder: the
+# stack could simply pass on what it reads. Here is what plain gradient descent makes of it in 400 steps:
 
 # %% The shares of new sentences
-result = recorded("stacks")
-RESULTS = {(row["way"], row["depth"]): row for row in result["results"]}
+RESULTS = {(row["way"], row["depth"]): row for row in recorded("stacks")["results"]}
 
 
-def curves_of(way, depth):
-    """At the best rate. -> steps (n,), share of new sentences put right (seeds, n)"""
+def right(way, depth):
+    """At the best learning rate, mean of three runs. -> share of new sentences"""
     row = RESULTS[way, depth]
     [runs] = [entry["runs"] for entry in row["rates"]
               if entry["rate"] == row["best_rate"]]
-    curves = np.array([run["curve"] for run in runs])       # (seeds, n, 3)
-    return curves[0, :, 0], curves[:, :, 1]
-
-
-def reached(way, depth):
-    return curves_of(way, depth)[1][:, -1].mean()
+    return f"{np.mean([run['curve'][-1][1] for run in runs]):.2f}"
 
 
 table(["between words and scores", "new sentences put right"],
-      [["nothing", f"{reached('no stack', 0):.2f}"],
-       ["12 sublayers, bare", f"{reached('bare', 12):.2f}"],
+      [["nothing", right("no stack", 0)], ["12 sublayers", right("bare", 12)],
        ["(always the most common construction)", "0.12"]])
 
 # %% [markdown]
 # With nothing in between, three of four new sentences are put right. Through twelve sublayers it is not even one in
-# four. Gradient descent doesn't find out how to pass something on. And the paper's model has thirty sublayers: two in
-# each of six encoder layers, three in each of six decoder layers.
+# four. And the paper's model has thirty sublayers. What does it do about this?
 #
 # ## The picture
 #
-# The way out is not to ask a sublayer to pass on what it reads. Carry it *around* the sublayer, and let the sublayer
-# **add** what it has to say. This is the **residual connection** (He et al. 2015). But adding makes numbers grow, so
-# somewhere they must be brought back to one size. That is what **layer normalization** does, LayerNorm for short (Ba
-# et al. 2016). It can stand in two places:
+# Don't ask a sublayer to pass on what it reads. Carry it *around* the sublayer, and let the sublayer **add** what it
+# has to say, its **update**. This is a **residual connection** (He et al. 2015). But adding makes numbers grow, so
+# something must bring them back to one size: **layer normalization**, LayerNorm for short (Ba et al. 2016). It can
+# stand in two places:
 
 # %% Drawing a road with side streets
 def road(drawing, y, way, words):
@@ -82,12 +67,12 @@ def road(drawing, y, way, words):
         drawing.arrow((plus[0], y + 62), (plus[0], y + 12))
         drawing.circle(*plus, 10, "paper", 1)
         drawing.circle(*plus, 10, "forward", words="+")
-        norm(drawing, *((x + 26, y + 62) if first else (x + 164, y)))
+        draw_norm(drawing, *((x + 26, y + 62) if first else (x + 164, y)))
     if first:
-        norm(drawing, 735, y)
+        draw_norm(drawing, 735, y)
 
 
-def norm(drawing, x, y):
+def draw_norm(drawing, x, y):
     drawing.rectangle(x, y, 42, 28, "paper", 1)
     drawing.box(x, y, "norm", "plain", 42, 28, 13)
 
@@ -106,417 +91,362 @@ show(picture, "12_road",
      "pre-LN the road is free, and only what enters a side street is normalized.")
 
 # %% [markdown]
-# **The paper is post-LN** (§3.1 and its Figure 1): it normalizes the sum, and that is what the next sublayer reads.
-# **Pre-LN** normalizes what the sublayer reads, and leaves the road alone. The authors' own public code changed to
-# pre-LN four months after the paper. This lesson builds the paper's box and measures both.
+# **The paper is post-LN** (§3.1): it normalizes the sum, and that is what the next sublayer reads. **Pre-LN**
+# normalizes what the sublayer reads, and leaves the road alone. With $f$ for the sublayer, the paper's box computes
 #
-# With $f$ for the sublayer, $u$ for its update and $z$ for the sum, the paper's box is (§3.1 and §5.4)
+# $$u = f(x) \qquad z = x + u \qquad y = \mathrm{LayerNorm}(z)$$
 #
-# $$u = f(x) \qquad z = x + \mathrm{dropout}(u) \qquad y = \mathrm{LayerNorm}(z)$$
+# (The paper also applies dropout to $u$. That is lesson 14; here nothing is dropped.)
 #
-# ## LayerNorm by hand
+# ## By hand
 #
-# Take the vector of one word, $z = (1, 1, 5, 5)$. Its mean is 3. Subtract it: (−2, −2, 2, 2). Now divide by the size
-# of these numbers, the root of the mean of their squares, which is 2: **(−1, −1, 1, 1)**. That's all. The mean is now
-# 0 and the variance 1.
+# **Adding.** Let $x$ be one number, and let every sublayer halve it: $f(x) = x / 2$. Twelve such sublayers make $x /
+# 4096$ out of $x$. Now add: each box makes $x + x / 2 = 1.5 \, x$, and twelve of them make $130 \, x$. With 48 it is
+# 280 million times $x$. The same factors multiply the gradient on its way back. So without the road the gradient
+# **vanishes**. With the road it **explodes**, unless each sum is brought back to one size.
 #
-# Two things about the vector are lost: its mean and its size. (10, 10, 50, 50) has the same result, and so has (101,
-# 101, 105, 105).
+# **LayerNorm.** Let a box read $x = (1, 0, 4, 3)$, and let its update be $u = (0, 1, 1, 2)$. The sum is $z = (1, 1, 5,
+# 5)$. Its mean is 3; subtract it: (−2, −2, 2, 2). Divide by the size of these numbers, the root of the mean of their
+# squares, which is 2. The result is **n = (−1, −1, 1, 1)**. Its mean is 0, and its numbers have size 1.
 
 # %% Drawing LayerNorm
-Z, DN = np.array([1.0, 1, 5, 5]), np.array([1.0, 0, 0, 0])
+X, U = np.array([1.0, 0, 4, 3]), np.array([0.0, 1, 1, 2])
+Z, DN = X + U, np.array([1.0, 0, 0, 0])
 C, S = Z - Z.mean(), 2.0                                    # deviations, their size
 N = C / S
 DC = (DN - N * (DN * N).mean()) / S
 DZ = DC - DC.mean()
 
 
-def norm_picture(backward):
-    """Figures 2 and 3: one row, without and with its gradients."""
-    drawing, heights = Drawing(720, 250), [40, 125, 210]
+def box_picture(backward):
+    """Figures 2 and 3: one row in its box, without and with its gradients."""
+    drawing, heights = Drawing(740, 345), [30, 80, 145, 230, 315]
+    names = "x", "u = f(x)", "z = x + u", "z − mean", "n"
     forward, back = [], []
-    for y, words, numbers, gradient in zip(heights, ("z", "z − mean", "n"), (Z, C, N),
-                                           (DZ, DC, DN)):
-        drawing.text(20, y, words, anchor="start", bold=True)
+    for y, words, numbers, gradient in zip(heights, names, (X, U, Z, C, N),
+                                           (None, DZ, DZ, DC, DN)):
+        drawing.text(14, y, words, anchor="start", bold=True)
         forward.append(drawing.vector(200, y, numbers, cell=48))
-        if backward:
-            back.append(drawing.vector(440, y, gradient, "gradient", 58))
-    why = ("subtract the mean: the row's position is forgotten",
-           "divide by the size: the row's size is forgotten")
-    for i, step in enumerate(("− 3", "÷ 2")):
+        if backward and gradient is not None:
+            back.append(drawing.matrix(500, y, [[""] * 4], "gradient", 86))
+            for i, value in enumerate(gradient):
+                x = back[-1].cell(i).x
+                if value:
+                    words = number(value, sign=True)
+                    drawing.gradient(x - 14, y, -value, words, 14, 0.5)
+                else:
+                    drawing.text(x, y, "0", "gradient", 14, italic=True)
+    drawing.text(200, 55, "+", size=17)
+    drawing.arrow(forward[1].bottom, forward[2].top)
+    for i, step in (2, "− 3"), (3, "÷ 2"):
         drawing.arrow(forward[i].bottom, forward[i + 1].top, label=step)
-        if not backward:
-            drawing.text(330, heights[i] + 42, why[i], "soft", 14, "start")
     if backward:
-        drawing.text(570, 210, "arrives at n", "gradient", 14, "start", italic=True)
-        for i, step in (2, "take out the part along n, ÷ 2"), (1, "take out the mean"):
+        drawing.text(500, 30, "dz + what f sends back", "gradient", 14, italic=True)
+        for i, step in ((3, "take out the part along n, ÷ 2"),
+                        (2, "take out the mean"), (1, "the same to u and to x")):
             drawing.arrow(back[i].top, back[i - 1].bottom, "gradient", step, bend=-0.01)
+    else:
+        for y, why in (187, "its mean is lost"), (272, "its size is lost"):
+            drawing.text(270, y, why, "soft", 14, "start")
     return drawing
 
 
-show(norm_picture(backward=False), "12_norm",
-     alt="One vector in three steps: z is 1, 1, 5, 5; minus its mean 3 it is minus 2, "
-     "minus 2, 2, 2; divided by 2 it is n, minus 1, minus 1, 1, 1.",
-     caption="LayerNorm of one vector: subtract the mean, then divide by the size.")
+show(box_picture(backward=False), "12_norm",
+     alt="One vector in its box: x is 1, 0, 4, 3, the update u is 0, 1, 1, 2, their "
+     "sum z is 1, 1, 5, 5; minus its mean 3 it is minus 2, minus 2, 2, 2; divided by "
+     "2 it is n, minus 1, minus 1, 1, 1.",
+     caption="One box: add, subtract the mean, divide by the size.")
 
 # %% [markdown]
-# The paper gives no formula. For one row $z_1, \dots, z_D$, the vector of one position, with two learned vectors
-# $\gamma$ and $\beta$:
+# Now your turn with the pencil: what is LayerNorm of (10, 10, 50, 50), and of (101, 101, 105, 105)?
 #
-# $$\mu = \frac{1}{D} \sum_j z_j \qquad \sigma^2 = \frac{1}{D} \sum_j (z_j - \mu)^2$$
+# <details><summary>Calculate, then unfold</summary>
 #
-# $$s = \sqrt{\sigma^2 + \varepsilon} \qquad n_j = \frac{z_j - \mu}{s} \qquad y_j = \gamma_j n_j + \beta_j$$
-#
-# Why normalize and then stretch and shift again? The mean and the size are each row's own. $\gamma$ and $\beta$ are
-# the same for all rows. They can make one *column* weigh more than another, but they can't bring back the size of a
-# single row. $\varepsilon = 10^{-6}$ is there for a row of equal numbers, whose variance is 0. It belongs inside the
-# root, and the variance is divided by $D$ and not by $D - 1$.
-#
-# Each row is treated alone, so neither the batch nor the other positions have a say. (The older **batch
-# normalization** takes mean and variance over the batch. There the result for a sentence depends on the other
-# sentences and on the padding, and inference needs averages that were stored during training.)
-#
-# **Dropout**, the last part of the box, sets every number of the update to 0 with probability $P$ in training, and
-# divides the others by $1 - P$:
-#
-# $$\mathrm{dropout}(u)_j = \frac{k_j u_j}{1 - P}, \qquad k_j = 0 \text{ with probability } P, \text{ else } 1$$
-#
-# At inference nothing is dropped and nothing is divided. With the division a sum of many numbers is the same on
-# average in both cases. Without it, it would be $1 - P$ times as large in training.
-#
-# **Your turn.** Write dropout forward and backward. (Hint for backward: what was multiplied by 0 had no influence. In
-# `transformer.py`, `dropout` returns the factors alone; you write it in lesson 14, until then it is ours.) Our solution
-# of the whole box, forward:
-
-# %% Our solution
-EPS = 1e-6
-
-
-def layer_norm(z, gamma, beta):
-    """z (..., D), gamma and beta (D,) -> y (..., D), and n (..., D), s (..., 1)"""
-    mu = z.mean(axis=-1, keepdims=True)
-    s = np.sqrt(((z - mu) ** 2).mean(axis=-1, keepdims=True) + EPS)
-    n = (z - mu) / s
-    return gamma * n + beta, (n, s)
-
-
-def dropout(u, kept, P_drop):
-    """u (..., D), kept (..., D) bool -> (..., D)"""
-    return u * kept / (1 - P_drop)
-
-
-def post_norm(x, f, gamma, beta, kept, P_drop):
-    """x (..., D), f a layer of the library -> y (..., D), what backward needs"""
-    u, f_cache = f.forward(x)
-    y, norm_cache = layer_norm(x + dropout(u, kept, P_drop), gamma, beta)
-    return y, (f_cache, norm_cache)
-
-
-random, P = np.random.default_rng(12), 0.25
-same("the row of figure 2", layer_norm(Z, 1, 0)[0], N, 1e-6)
-row = random.normal(2, 1, 6)
-dropped = dropout(row, random.random((10_000, 6)) >= P, P)
-measure("10,000 masks: mean of the row's sum, over its value without",
-        dropped.sum(axis=1).mean() / row.sum(), 0.98, 1.02)
-
-# %% [markdown]
-# ## Backward: the residual connection and dropout
-#
-# Follow one number $x_i$ to the sum $z = x + \mathrm{dropout}(f(x))$. It goes two ways.
-#
-# - **Along the road.** $x_i$ is one of the two terms of $z_i$, with the factor 1. So $dz_i$ comes back as it is.
-# - **Through the side street.** The other term is the update after dropout. Dropout is a multiplication by numbers
-#   that don't depend on $u$, so its backward is the same multiplication with the *same* mask: $du =
-#   \mathrm{dropout}(dz)$. Then the sublayer's own backward turns $du$ into the gradient of what it read. Call it
-#   $\mathrm{back}_f(du)$.
-#
-# Both ways add up:
-#
-# $$dx = dz + \mathrm{back}_f(du)$$
-#
-# One term reaches the input *whatever the sublayer is*. In a bare stack the gradient is handed from one
-# $\mathrm{back}_f$ to the next. If each of twelve halves it, 1/4,096 is left.
-#
-# ## Backward: LayerNorm
-#
-# First with the numbers of figure 2. Suppose the gradient that arrives at $n$ is $dn = (1, 0, 0, 0)$: the loss grows
-# with the first number of $n$ and doesn't care about the others. What is the gradient of the four numbers of $z = (1,
-# 1, 5, 5)$? Remember what LayerNorm loses, and decide for each number: positive, negative or 0?
-#
-# <details><summary>Make a guess, then unfold: figure 3</summary>
-
-# %% Drawing the way back
-show(norm_picture(backward=True), "12_norm_backward",
-     alt="The same drawing, with gradients beside it, read upwards: 1, 0, 0, 0 arrives "
-     "at n; 0.375, minus 0.125, 0.125, 0.125 at z minus mean; 0.25, minus 0.25, 0, 0 "
-     "at z.",
-     caption="The way back, from below to above. What reaches z has no part in the two "
-     "directions that LayerNorm ignores.")
-
-# %% [markdown]
-# The result is $dz = (0.25, -0.25, 0, 0)$. The first number should rise against the second one. The others get
-# *exactly* 0 here, although they take part in mean and size.
-#
-# Step by step. **The size.** $n = (-1, -1, 1, 1)$ points in the direction in which a row is stretched. Stretching is
-# undone by LayerNorm, so that part of $dn$ has no effect and is taken out. How large is it? The mean of $dn \cdot n$
-# is −1/4, so the part is −1/4 · (−1, −1, 1, 1), and $dn$ minus that is (0.75, −0.25, 0.25, 0.25). Divide by 2 as
-# forward did: (0.375, −0.125, 0.125, 0.125). **The mean.** Shifting is undone as well, so take out the mean, 0.125:
-# (0.25, −0.25, 0, 0).
+# Both times (−1, −1, 1, 1). The first vector is (1, 1, 5, 5) **stretched** by 10, the second is (1, 1, 5, 5)
+# **shifted** by 100. LayerNorm undoes both.
 #
 # </details>
 #
-# **The general rule.** $\gamma$ and $\beta$ are used in every row, so their gradients are sums over all rows. Each
-# $n_j$ has one way on:
+# ## In general
+#
+# For one row $z_1, \dots, z_D$, the vector of one position, with two learned vectors $\gamma$ and $\beta$:
+#
+# $$c_j = z_j - \mathrm{mean}(z) \qquad s = \sqrt{\mathrm{mean}(c^2) + \varepsilon}$$
+#
+# $$n_j = c_j / s \qquad y_j = \gamma_j n_j + \beta_j$$
+#
+# The means run over the $D$ numbers of the row, so no other position and no other sentence has a say. $\varepsilon =
+# 10^{-6}$ is there for a row of equal numbers, where $c$ is 0. In the file all rows are computed at once: $z$ is (B, T,
+# D), $s$ is (B, T, 1), $\gamma$ and $\beta$ are (D,).
+#
+# **Why normalize, and then scale and shift again?** After the division all columns have about the same size, in every
+# row. So each counts equally in the next sum, and the length of $y$ is always $\sqrt{D}$. The model may want it
+# otherwise. With $\gamma_j$ it can make column $j$ count more or less, for all words alike. With the $\gamma$ of the
+# last norm it decides how large the scores of the words can get, so how sure it can be. That doesn't bring back what
+# was lost: the size of a *single row* stays lost, because $\gamma$ and $\beta$ are the same for all rows. In a small
+# translator the last $\gamma$ grew from 1 to about 1.6. Without $\gamma$ and $\beta$ its loss ended at 0.66 instead of
+# 0.55 ([lab notes 12](lab/12_residual_norm_dropout.py#without-gamma-and-beta)).
+#
+# **Your turn.** Write `layer_norm(x, gamma, beta)` and `add_and_norm(P_drop, sublayer, x, *others, gamma, beta,
+# **weights)` in `transformer.py`. The second one calls the sublayer, adds and calls the first. Put `keep =
+# dropout(update, P_drop)` between; `dropout` is ours until lesson 14. The rules for the second halves come now.
+#
+# ## Backward
+#
+# In figure 2, let the loss grow with the first number of $n$, and not depend on the others: $dn = (1, 0, 0, 0)$. So
+# training wants to lower the first number of $n$. What will it do to the four numbers of $z = (1, 1, 5, 5)$: lower,
+# raise or leave alone? Remember what LayerNorm loses, and decide before you look.
+
+# %% Drawing the way back
+show(box_picture(backward=True), "12_norm_backward",
+     alt="The same drawing, with gradients beside it, read upwards: 1, 0, 0, 0 arrives "
+     "at n; 0.375, minus 0.125, 0.125, 0.125 at z minus mean; 0.25, minus 0.25, 0, 0 "
+     "at z, and the same at u. Triangles show that training lowers the first number "
+     "and raises the second. At x arrives dz and what f sends back.",
+     caption="The way back, from below to above. Triangles show where training moves a "
+     "number: against its gradient.")
+
+# %% [markdown]
+# The result is $dz = (+0.25, -0.25, 0, 0)$. Training lowers the first number and raises the second. The other two get
+# *exactly* 0 here, although they take part in mean and size. Step by step:
+#
+# - **The size.** If all numbers of $c$ = (−2, −2, 2, 2) are stretched alike, $n$ stays as it is. So the part of $dn$
+#   that points along $n$ can have no effect, and it is taken out. The mean of $dn \cdot n$ is −1/4, so this part is
+#   −1/4 · (−1, −1, 1, 1). What is left is (0.75, −0.25, 0.25, 0.25). Divide by 2, as forward did: (0.375, −0.125,
+#   0.125, 0.125).
+# - **The mean.** If all numbers of $z$ are shifted alike, $c$ stays as it is. So take out the mean, 0.125: (0.25,
+#   −0.25, 0, 0).
+# - **The sum.** $z = x + u$, so $dz$ goes to both unchanged. From $u$ it goes on through the sublayer, whose own
+#   backward turns it into a second share of $dx$.
+#
+# **The rules in general.** $\gamma$ and $\beta$ are used in every row, so their gradients are sums over all rows:
 #
 # $$d\beta_j = \sum_{\mathrm{rows}} dy_j \qquad d\gamma_j = \sum_{\mathrm{rows}} dy_j n_j \qquad dn_j = \gamma_j dy_j$$
 #
-# Now $z_i$, in one row. It reaches $n$ in three ways.
+# Then the size. $c_i$ reaches $n_i = c_i / s$ directly, and it reaches *every* $n_j$ through $s$. Since $s^2 =
+# \mathrm{mean}(c^2) + \varepsilon$, we have $2 s \, \partial s = \frac{2}{D} c_i \, \partial c_i$, so $s$ grows by $n_i
+# / D$ times as much as $c_i$. And if $s$ grows, $n_j$ falls by $n_j / s$ times as much. Both ways together:
 #
-# **Directly.** It stands above the fraction bar of its own $n_i$: $\frac{1}{s} dn_i$.
+# $$dc_i = \frac{1}{s} \left( dn_i - n_i \, \mathrm{mean}(dn \cdot n) \right)$$
 #
-# **Through the mean.** If $z_i$ grows a little, $\mu$ grows by $\frac{1}{D}$ of that, and *every* $n_j$ falls by
-# $\frac{1}{D s}$ of it. Over all $j$: $-\frac{1}{s} \cdot \frac{1}{D} \sum_j dn_j$.
+# Last the mean. $z_i$ reaches $c_i$ directly, and every $c_j$ through the mean, by $-1/D$. So $dz_i = dc_i -
+# \mathrm{mean}(dc)$. Because $n$ has mean 0, the two steps can be written as one:
 #
-# **Through the size.** How much does $s$ grow? The derivative of $\sigma^2$ is $\frac{2}{D}(z_i - \mu)$. (That $\mu$
-# moves, too, adds $-\frac{2}{D} \cdot \frac{1}{D} \sum_k (z_k - \mu)$, which is 0, since deviations from the mean sum
-# to zero.) The root brings $\frac{1}{2s}$, so
+# $$dz_i = \frac{1}{s} \left( dn_i - \mathrm{mean}(dn) - n_i \, \mathrm{mean}(dn \cdot n) \right)$$
 #
-# $$\frac{\partial s}{\partial z_i} = \frac{1}{2s} \cdot \frac{2}{D} (z_i - \mu) = \frac{n_i}{D}$$
+# $$dx = dz + \mathrm{back}_f(dz)$$
 #
-# And if $s$ grows, every $n_j$ shrinks in proportion, by $\frac{n_j}{s}$. Over all $j$: $-\frac{1}{s} \cdot n_i \cdot
-# \frac{1}{D} \sum_j dn_j n_j$. Together, with "mean" for the mean over the $D$ numbers of the row:
-#
-# $$dz_i = \frac{1}{s} \left( dn_i - \mathrm{mean}(dn) - n_i \cdot \mathrm{mean}(dn \, n) \right)$$
-#
-# These are the two parts of figure 3. (They can be taken out in either order, since $n$ has mean 0.) And what is left
-# is divided by $s$, so a row of large numbers gets a small gradient.
-#
-# **Your turn.** Write `layer_norm` in `transformer.py`, then `add_and_norm` for the whole box, and run `scratchformer
-# learn check layer_norm add_and_norm`. It names a term that you forget. There gamma and beta are weights, whose
-# gradients are added up in `.grad`. Our solution on this page:
-
-# %% Our solution
-def layer_norm_backward(dy, cache, gamma):
-    """dy (..., D) -> dz (..., D), dgamma (D,), dbeta (D,)"""
-    n, s = cache
-    rows = tuple(range(dy.ndim - 1))
-    dn = gamma * dy
-    mean_dn = dn.mean(axis=-1, keepdims=True)
-    mean_dn_n = (dn * n).mean(axis=-1, keepdims=True)
-    dz = (dn - mean_dn - n * mean_dn_n) / s
-    return dz, (dy * n).sum(axis=rows), dy.sum(axis=rows)
-
-
-def post_norm_backward(dy, cache, f, gamma, kept, P_drop):
-    """dy (..., D) -> dx (..., D), dgamma, dbeta (D,)
-    f adds to the gradients of its own weights"""
-    f_cache, norm_cache = cache
-    dz, dgamma, dbeta = layer_norm_backward(dy, norm_cache, gamma)
-    du = dropout(dz, kept, P_drop)
-    return dz + f.backward(du, f_cache), dgamma, dbeta
-
-
-_, of_figure_2 = layer_norm(Z, 1, 0)
-same("the gradient of figure 3", layer_norm_backward(DN, of_figure_2, 1)[0], DZ, 1e-6)
-f = FeedForward(6, 10, np.random.default_rng(0), "float64")
-gamma, beta = random.normal(1, 0.5, 6), random.normal(0, 0.5, 6)
-key = DropoutKey(seed=0, step=1)                # the same key, the same mask each time
-x, dy = random.normal(size=(2, 2, 3, 6))                                # (B, T, D) both
-kept = key.child(1).keep(x.shape, P)
-y, cache = post_norm(x, f, gamma, beta, kept, P)
-dx, dgamma, dbeta = post_norm_backward(dy, cache, f, gamma, kept, P)
-
-
-def loss(x, gamma, beta):
-    return (post_norm(x, f, gamma, beta, kept, P)[0] * dy).sum()
-
-
-same("dx and central differences", dx,
-     numeric_gradient(lambda x: loss(x, gamma, beta), x), 1e-7)
-same("dgamma", dgamma,
-     numeric_gradient(lambda gamma: loss(x, gamma, beta), gamma), 1e-7)
-same("dbeta", dbeta, numeric_gradient(lambda beta: loss(x, gamma, beta), beta), 1e-7)
-theirs = PostNorm(f, ModelConfig(d_model=6, d_ff=10, h=1, P_drop=P), "float64")
-theirs.norm.gamma.data[...], theirs.norm.beta.data[...] = gamma, beta
-their_y, their_cache = theirs.forward(x, rng=key)
-same("dx: this page and the library", dx, theirs.backward(dy, their_cache))
-
-# %% [markdown]
-# The same in the file:
+# where $\mathrm{back}_f$ is the backward of the sublayer. Now finish both functions, and run `scratchformer learn check
+# layer_norm add_and_norm`. It names a term that you forget.
 
 # %%
 quote("layer_norm", "add_and_norm")
 
+# %% The check, and the line of PyTorch
+random = np.random.default_rng(12)
+
+
+def weight(*shape):
+    data = random.normal(size=shape)
+    return SimpleNamespace(data=data, grad=0 * data)
+
+
+def network():
+    """Weights of a feed-forward network, d_model 6 and d_ff 10"""
+    shapes = {"W_1": (6, 10), "b_1": (10,), "W_2": (10, 6), "b_2": (6,)}
+    return {name: weight(*shape) for name, shape in shapes.items()}
+
+
+def of_box(x):
+    return transformer.add_and_norm(0.0, transformer.feed_forward, x, **weights, **norm)
+
+
+weights, norm = network(), {"gamma": weight(6), "beta": weight(6)}
+x, dy = random.normal(size=(2, 2, 3, 6))                                # (B, T, D) both
+y, backward = of_box(x)
+dx, = backward(dy)
+same("dx of a box, and finite differences", dx,
+     numeric_gradient(lambda x: (of_box(x)[0] * dy).sum(), x), 1e-7)
+gamma, start = norm["gamma"], norm["gamma"].data
+
+
+def moved(data):
+    gamma.data = data
+    loss = (of_box(x)[0] * dy).sum()
+    gamma.data = start
+    return loss
+
+
+same("dgamma", gamma.grad, numeric_gradient(moved, start), 1e-7)
+try:
+    import torch
+except ImportError:
+    torch = None
+if torch:
+    z = torch.tensor(x, requires_grad=True)
+    theirs = torch.nn.functional.layer_norm(
+        z, [6], torch.tensor(gamma.data), torch.tensor(norm["beta"].data), 1e-6)
+    theirs.backward(torch.tensor(dy))
+    ours, backward = transformer.layer_norm(x, **norm)
+    assert np.allclose(ours, theirs.detach()) and np.allclose(backward(dy), z.grad)
+
 # %% [markdown]
-# The check uses a random $\gamma$ and has dropout switched on, and both are needed. One public NumPy Transformer
-# multiplies by $\gamma$ *after* the two means are taken out. As long as $\gamma$ is 1 everywhere, as at the start of
-# training, that makes no difference, so a check of a freshly made layer finds nothing. ([Lab notes 12, experiment
-# 4](lab/12_residual_norm_dropout.py#experiment-4-what-a-check-of-layernorm-must-contain))
+# (The check uses a random $\gamma$. One public NumPy Transformer multiplies by $\gamma$ *after* the two means are taken
+# out. With $\gamma = 1$, as at the start of training, a check doesn't find that.)
 #
 # ## Does it matter?
 #
-# Five ways to stack the same sublayers. *Norm only* and *residual only* are the controls: if one part did all the
-# work, we'd see it there.
+# - **What goes in:** the task of the opening, now with 48 sublayers. $D = F = 32$.
+# - **What is changed:** what a box computes. *Norm only* and *residual only* have one part of the box each.
+# - **What is measured before training:** a random gradient of length 1 is sent back through the boxes; how long is what
+#   arrives? And 64 random inputs are sent forward; how alike do two of them come out (mean cosine)? With 1, the last
+#   layer can't tell any of them apart.
+# - **What is measured after training:** which share of new sentences is put right, after 400 steps of plain gradient
+#   descent without warm-up, each way at its best learning rate (mean of three runs).
+# - **Control:** all this also depends on how large the weights are at the start. So two rows are repeated with another
+#   start. For *bare*, $W_2$ is √2 times as large. For *residual only*, $W_2$ is divided by √48.
 #
-# | way | what a box writes |
-# |---|---|
-# | bare | $f(x)$ |
-# | norm only | $\mathrm{LayerNorm}(f(x))$ |
-# | residual only | $x + f(x)$ |
-# | post-LN, the paper | $\mathrm{LayerNorm}(x + f(x))$ |
-# | pre-LN | $x + f(\mathrm{LayerNorm}(x))$, and one more LayerNorm after the last box |
-#
-# The task is that of the opening. All are trained for the same 400 steps, each at the best of three or four learning
-# rates (the one with the lowest *training* loss), with three seeds. Which ways will learn with 12 sublayers? And with
-# 48?
-#
-# <details><summary>Make a guess, then unfold: figure 4</summary>
+# The boxes are made of the functions of our file. Here are all five kinds:
 
-# %% The learning curves
-STYLES = {"bare": ("#888888", ":"), "norm only": ("black", (0, (1, 1, 4, 1))),
-          "residual only": (LIGHT, "-"), "post-LN": (DARK, "-"),
-          "pre-LN": (ACCENT, "--")}
-figure, panels = plt.subplots(1, 2, figsize=(8, 3.6), sharey=True, layout="constrained")
-for depth, axes in zip((12, 48), panels):
-    for way, (colour, style) in STYLES.items():
-        if (way, depth) in RESULTS:
-            at, curves = curves_of(way, depth)
-            axes.plot(at, curves.mean(axis=0), ls=style, color=colour, lw=2, label=way)
-            axes.fill_between(at, curves.min(axis=0), curves.max(axis=0), color=colour,
-                              alpha=0.15, lw=0)
-    axes.axhline(0.12, color="#888888", lw=0.8)
-    axes.set(title=f"{depth} sublayers", xlabel="step", ylim=(0, 0.85))
-panels[0].set_ylabel("new sentences put right")
-lines, names = panels[0].get_legend_handles_labels()
-figure.legend(lines, names, loc="outside lower center", ncols=5)
-show(figure, "12_five_ways",
-     alt="Share of new sentences put right over 400 steps, two panels. With 12 "
-     "sublayers bare ends near 0.24, norm only at 0.45, residual only at 0.63, post-LN "
-     "and pre-LN at 0.7. With 48 sublayers norm only and residual only stay near the "
-     "0.12 of always naming the most common construction, post-LN climbs slowly to "
-     "0.40, pre-LN climbs to 0.71.",
-     caption="New sentences put right during training (mean and range of three seeds; "
-     "the grey line is always naming the most common construction). With 48 sublayers "
-     "it takes both parts, and post-LN learns much more slowly than pre-LN.")
-for depth, way, lo, hi in [
-        (12, "norm only", 0.44, 0.46), (12, "residual only", 0.62, 0.64),
-        (12, "post-LN", 0.69, 0.7), (12, "pre-LN", 0.69, 0.71),
-        (48, "post-LN", 0.4, 0.41), (48, "pre-LN", 0.7, 0.72)]:
-    measure(f"{depth} sublayers, {way}: after 400 steps", reached(way, depth), lo, hi)
+# %%
+def box(way, x, weights, norm):
+    """-> y, and backward: dy -> dx"""
+    if way == "post-LN":                                     # the paper
+        y, back = transformer.add_and_norm(
+            0.0, transformer.feed_forward, x, **weights, **norm)
+        return y, lambda dy: back(dy)[0]
+    read, first = transformer.layer_norm(x, **norm) if way == "pre-LN" else (x, None)
+    u, back = transformer.feed_forward(read, **weights)
+    if way == "bare":
+        return u, lambda dy: back(dy)[0]
+    if way == "norm only":
+        y, last = transformer.layer_norm(u, **norm)
+        return y, lambda dy: back(last(dy))[0]
+    if way == "residual only":
+        return x + u, lambda dy: dy + back(dy)[0]
+    return x + u, lambda dy: dy + first(back(dy)[0])         # pre-LN
+
+
+# %% Sending a gradient through 48 boxes
+def glorot(factor=1.0):
+    """The start of the trained stacks: uniform within ±√(6 / (32 + 32))"""
+    data = factor * random.uniform(-1, 1, (32, 32)) * (6 / 64) ** 0.5
+    return SimpleNamespace(data=data, grad=0 * data)
+
+
+def vector(value):
+    return SimpleNamespace(data=np.full(32, value), grad=np.zeros(32))
+
+
+def passage(way, factor=1.0, n=48):
+    """-> length of the gradient that arrives, mean cosine of two outputs"""
+    x, dy = random.normal(size=(2, 8, 8, 32))
+    dy, backs, y = dy / np.linalg.norm(dy), [], x
+    for _ in range(n):
+        weights = {"W_1": glorot(), "b_1": vector(0.0),
+                   "W_2": glorot(factor), "b_2": vector(0.0)}
+        y, back = box(way, y, weights, {"gamma": vector(1.0), "beta": vector(0.0)})
+        backs.append(back)
+    if way == "pre-LN":                                 # one more after the last box
+        y, back = transformer.layer_norm(y, vector(1.0), vector(0.0))
+        backs.append(back)
+    for back in reversed(backs):
+        dy = back(dy)
+    rows = y.reshape(64, 32)
+    rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    alike = (rows @ rows.T)[~np.eye(64, dtype=bool)].mean()
+    return np.linalg.norm(dy), alike
+
 
 # %% [markdown]
-# - **Norm only** learns with 12 sublayers, but late, and with 48 not at all.
-# - **Residual only** learns well with 12. With 48 it stays at chance level. Only tiny learning rates work at all
-#   there: at 0.0001 the loss overflows.
-# - **With both** parts, 12 sublayers learn nearly as well as no stack (0.75). (The task needs no depth.) With 48,
-#   **pre-LN** learns as if the stack weren't there. **Post-LN** learns, too, but slowly: 0.25 after 80 steps and 0.40
-#   after 400, and its loss is still falling.
+# Which two rows will learn best?
+#
+# <details><summary>Make a guess, then unfold</summary>
+
+# %% The table
+WAYS = [("bare", "bare", "f(x)", 1.0),
+        ("bare", "bare, larger W_2", "f(x), larger W₂", 2**0.5),
+        ("norm only", "norm only", "norm only: LN(f(x))", 1.0),
+        ("residual only", "residual only", "residual only: x + f(x)", 1.0),
+        ("residual only", "residual only, smaller W_2", "x + f(x), smaller W₂",
+         48**-0.5),
+        ("post-LN", "post-LN", "post-LN, the paper: LN(x + f(x))", 1.0),
+        ("pre-LN", "pre-LN", "pre-LN: x + f(LN(x))", 1.0)]
+
+
+def shown(length):
+    """One digit: 20,000 or 0.2 or 1e-08"""
+    return f"{float(f'{length:.1g}'):,.0f}" if length > 10 else f"{length:.1g}"
+
+
+found = {name: np.array([passage(way, factor) for _ in range(8)])
+         for way, name, _, factor in WAYS}
+arriving = {name: np.exp(np.log(each[:, 0]).mean()) for name, each in found.items()}
+alike = {name: each[:, 1].mean() for name, each in found.items()}
+table(["a box computes", "gradient that arrives", "two outputs alike", "put right"],
+      [[words, shown(arriving[name]), f"{alike[name]:.2f}", right(name, 48)]
+       for _, name, words, _ in WAYS])
+
+# %% [markdown]
+# - **Bare:** next to nothing arrives. A larger start mends the length, and still little is learned.
+# - **Norm only** keeps the length, too, and stays at chance level (0.12). The third column shows what these three rows
+#   have in common: all inputs come out alike. What told them apart is lost on the way.
+# - **Residual only** explodes. With a smaller start neither the gradient nor the likeness is a problem, and the stack
+#   learns without any norm.
+# - **Both parts:** both learn with the weights as they are. Pre-LN learns nearly as well as no stack at all (0.75).
+#   Post-LN is slow: its inputs come out rather alike, and its loss is still falling at the end.
 #
 # </details>
 #
-# So it takes both: the way around lets a stack begin to learn, and the norm keeps that true when the stack gets deep.
-# The paper's order has a price: at equal steps the deep stack learns more slowly. (All rates and seeds are in [lab
-# notes 12, experiment 1](lab/12_residual_norm_dropout.py#experiment-1-five-ways-at-equal-steps).)
+# So deep stacks need the road, which carries on what tells inputs apart. And the sums on the road must stay small. A
+# norm sees to that, whatever the weights are. A small start can do it, too, without any norm: that is the idea of
+# **Fixup** (Zhang et al. 2019), and GPT-2 starts its residual layers smaller in the same way. The paper's order has a
+# price: on its road the gradient crosses a norm at every box, and under plain gradient descent the deep stack learns
+# more slowly. (With 12 boxes, and all rates and seeds: [lab notes
+# 12](lab/12_residual_norm_dropout.py#all-rates-and-seeds). What warm-up changes: [lesson 15](15_adam_and_warmup.py).)
 #
-# ## Where does the gradient go?
-#
-# Why do the stacks behave so differently? Let's look at one before training. Now it has 48 real sublayers,
-# self-attention and feed-forward in turn. We put a random gradient of length 1 at its output and see what arrives
-# further down.
-
-# %% The gradient in 48 sublayers
-SEEDS = range(4 if QUICK else 8)
-
-
-def typical(quantity, way, **settings):
-    """The geometric mean over the seeds."""
-    found = [getattr(Passage(way, seed, **settings), quantity) for seed in SEEDS]
-    return np.exp(np.log(found).mean(axis=0))
-
-
-figure, axes = plt.subplots(figsize=(7.5, 3.8), layout="constrained")
-arriving = {way: typical("gradients", way) for way in STYLES}
-for way, (colour, style) in STYLES.items():
-    axes.semilogy(np.arange(1, 49), arriving[way], ls=style, color=colour, lw=2)
-for way, y, words in (("bare", 1e-7, "bare"), ("residual only", 2e5, "residual only"),
-                      ("pre-LN", 20, "pre-LN, post-LN, norm only")):
-    axes.text(12 if way != "residual only" else 21, y, words)
-axes.set(xlabel="sublayer, from the input", ylabel="length of gradient", xlim=(0, 49))
-show(figure, "12_gradient_by_depth",
-     alt="Length of the gradient before each of 48 sublayers, on a logarithmic axis, "
-     "from 1 at the output on the right. Bare, it falls steadily to about 1e-11 at the "
-     "input on the left. With residual connections only it climbs to about 1e7. Norm "
-     "only, post-LN and pre-LN stay near 1.",
-     caption="A gradient of length 1 starts at the output, on the right, and travels "
-     "to the input, on the left. Bare it vanishes, and with residual connections alone "
-     "it explodes. With a norm it keeps its size.")
-growth = typical("sizes", "residual only")[-1]
-fixed = typical("gradients", "residual only", fixed_weights=True)[0]
-measure("bare: length that arrives at the input", arriving["bare"][0], 1e-12, 1e-9)
-measure("residual only: length that arrives", arriving["residual only"][0], 1e6, 1e8)
-measure("residual only: size of the output (the input's is 1)", growth, 700, 4000)
-measure("residual only: gradient, weights of attention fixed", fixed, 500, 3500)
-measure("post-LN: length that arrives", arriving["post-LN"][0], 0.1, 1.2)
-measure("pre-LN: length that arrives", arriving["pre-LN"][0], 0.4, 2)
-
-# %% [markdown]
-# - **Bare**, each sublayer makes the gradient a little smaller, and after 48 of them $10^{-11}$ is left.
-# - **Residual only**: the gradient grows by a factor of about 8 million. Part of it is easy to explain. Every
-#   addition makes the sum larger, the next sublayer reads the larger sum, and so on: the output is about 1,700 times
-#   as large as the input, and a gradient on its way back grows alike. The rest comes from the scores of attention. A
-#   score is a product of two vectors, and here *both* have grown. The control is in the table: if backward takes the
-#   attention weights for constants, so that nothing flows back through the scores, the gradient grows about 1,300
-#   times, like the sum.
-# - **With both** parts, what arrives is of about the length that was sent.
-# - **Norm only** keeps the length of the gradient, too, and still learns badly. So the length isn't everything.
-#
-# The stacks that we trained had feed-forward networks alone. In those, *residual only* makes the gradient about 770
-# times as long, again about as much as the sum grows.
-#
-# ([Lab notes 12, experiments 2](lab/12_residual_norm_dropout.py#experiment-2-why-the-gradient-grows-without-a-norm)
-# and [3](lab/12_residual_norm_dropout.py#experiment-3-what-is-left-of-the-input): stacks of one kind of sublayer, and
-# what is left of the input on the way up.)
+# **Today.** Nearly all large models are pre-LN: the road is free from the first layer to the last. And most have
+# replaced LayerNorm by **RMSNorm** (Zhang and Sennrich 2019): $y_j = \gamma_j x_j / \sqrt{\mathrm{mean}(x^2) +
+# \varepsilon}$. It subtracts no mean and has no $\beta$, which is less work, and models learn as well. Its backward is
+# ours without the term for the mean. Some models normalize the update once more before it is added (Gemma 2).
 #
 # ## Paper and code
 #
-# - Residual connections and LayerNorm: §3.1. Dropout: §5.4, on each sublayer's output and on the sum of embeddings
-#   and positions, with $P_{drop} = 0.1$ in the base model. It is there for sentences that the model hasn't seen:
-#   without it BLEU falls from 25.8 to 24.6 (Table 3, row D and base).
-# - The paper raises the learning rate slowly over the first steps (**warm-up**). What post-LN and pre-LN do without
-#   it is measured in [lab notes 15](lab/15_adam_and_warmup.py).
-# - In the library: `layer_norm`, `dropout`, `add_norm` with their backwards in
-#   [nn/ops.py](../scratchformer/nn/ops.py), `PostNorm` and `PreNorm` (`norm="pre"`) in
-#   [nn/residual.py](../scratchformer/nn/residual.py), the keys of the masks in
-#   [nn/dropout.py](../scratchformer/nn/dropout.py).
-# - *Others differ:* the Annotated Transformer divides the variance by $D - 1$ and adds $\varepsilon$ outside the
-#   root. That trains as well, but the weights of one program can't be used in the other.
+# - §3.1: residual connections and LayerNorm, around each sublayer. The paper gives no formula for LayerNorm.
+# - PyTorch: `F.layer_norm(z, [D], gamma, beta, eps=1e-6)` (compared above, also its gradient). The default there is
+#   $\varepsilon = 10^{-5}$.
+# - In the library: `layer_norm` and its backward in [nn/ops.py](../scratchformer/nn/ops.py), `PostNorm` and `PreNorm`
+#   (`norm="pre"`) in [nn/residual.py](../scratchformer/nn/residual.py).
+# - *Others differ:* the Annotated Transformer divides the variance by $D - 1$ and adds $\varepsilon$ outside the root.
+#   That trains as well, but the weights of one program can't be used in the other.
 #
 # ## What to remember
 #
-# A residual connection carries the input around a sublayer, so the sublayer only adds what it has to say, and the
-# gradient has a way past it. The sum would grow, so LayerNorm brings every row back to mean 0 and size 1. On the way
-# back it takes out the two directions it ignores, the shift and the stretch, and divides by the size.
+# A residual connection carries the input around a sublayer, so the sublayer only adds what it has to say. LayerNorm
+# brings each row back to mean 0 and size 1. On the way back it takes out the two directions that it ignores, shift and
+# stretch, and divides by the size.
+#
+# **Three questions.**
+#
+# 1. What is LayerNorm of (2, 4, 4, 6, 6, 8, 8, 10), without $\gamma$ and $\beta$? (The mean of the squares of the
+#    deviations is 6.)
+# 2. $z = (1, 1, 5, 5)$, as on this page, and $dn = (-1, -1, 1, 1)$. What is $dz$?
+# 3. Each sublayer computes $f(x) = x / 48$. How much does the gradient grow through 48 boxes with a residual connection
+#    and without a norm?
+#
+# <details><summary>Answers</summary>
+#
+# 1. The mean is 6, and the deviations are (−4, −2, −2, 0, 0, 2, 2, 4), divided by √6 = 2.45: (−1.63, −0.82, −0.82, 0,
+#    0, 0.82, 0.82, 1.63).
+# 2. Zero. This $dn$ is $n$ itself, so it asks for a row that is stretched more, and LayerNorm undoes that.
+# 3. $(1 + 1/48)^{48}$ = 2.69 times, nearly $e$. With $f(x) = x / 2$ it was 280 million.
+#
+# </details>
 #
 # **Yours:** `layer_norm`, `add_and_norm`, and the hunt `broken_norm` (a LayerNorm with five bugs; each runs, and each
 # could train) · `scratchformer learn check layer_norm add_and_norm`
 #
-# **Two puzzles.**
-#
-# 1. A LayerNorm over rows of *two* numbers, with $\varepsilon = 0$. What is $dz$?
-# 2. A program draws the mask in training, and at inference it drops nothing but still divides by $1 - P$. With $P =
-#    0.1$ and a post-LN block, is the output wrong by 11 per cent?
-#
-# <details><summary>Answers</summary>
-#
-# 1. Zero. Two directions are taken out, and there are only two. Forward says the same: $n$ is $(1, -1)$ or $(-1, 1)$,
-#    and no small change of $z$ changes that.
-# 2. The update is 1.11 times too large. The output isn't: LayerNorm takes out the size of the sum. What is left is
-#    that the update weighs 11 per cent more against $x$ than it should. This is a real bug of a public
-#    implementation.
-#
-# </details>
-#
 # **Next:** [13 · The whole model](13_whole_model.py). You now have every part of a layer. The sources: [He et al.
-# 2015](https://arxiv.org/abs/1512.03385), [Ba et al. 2016](https://arxiv.org/abs/1607.06450), [Srivastava et al.
-# 2014](https://jmlr.org/papers/v15/srivastava14a.html) on dropout, [Xiong et al.
-# 2020](https://arxiv.org/abs/2002.04745) on where the norm stands.
+# 2015](https://arxiv.org/abs/1512.03385), [Ba et al. 2016](https://arxiv.org/abs/1607.06450), [Zhang et al.
+# 2019](https://arxiv.org/abs/1901.09321) on Fixup, [Xiong et al. 2020](https://arxiv.org/abs/2002.04745) on where the
+# norm stands.

@@ -186,7 +186,7 @@ for word in "▁für", "▁Zoë":
     print(word, "is", [piece.encode("latin-1").hex(" ") for piece in pieces])
 
 # %% [markdown]
-# The mark "▁" is three bytes, E2 96 81, and was merged at once, because every word has it. *ë* stays two tokens, but it
+# The mark "▁" is three bytes, E2 96 81, and was merged at once, because nearly every word has it. *ë* stays two tokens, but it
 # can be written.
 #
 # **Splitting first.** We counted pairs inside words only. What if whole sentences are counted, with spaces like any
@@ -204,10 +204,10 @@ print(f"not split first: {len(across)} of {n} pieces run across words or end in 
 print(*sorted(across, key=len)[-6:], sep="   ")
 
 # %% [markdown]
-# Without splitting, pieces swallow the space behind a word, or the full stop and the start of the next word. *dog* then
-# gets one piece before a full stop and another one inside a sentence, and each of them learns its own vector. So
-# tokenizers split first, by a pattern: letters, digits and other signs apart, the space in front of its word. Many also
-# cut numbers into groups of at most three digits, so that 944 and 1944 share a piece.
+# Without splitting, pieces run over several words and swallow the space behind them. *dog* is then cut in one way before
+# a space and in another before a full stop, and the model must learn both. So tokenizers split first, by a pattern:
+# letters, digits and other signs apart, the space in front of its word. Many also cut numbers into groups of at most
+# three digits, so that about 1,100 pieces can write every number.
 #
 # ## No gradient, and pieces that nobody uses
 #

@@ -1,178 +1,149 @@
 """A Transformer that reverses words, and eight bugs to plant in it (lesson 16).
 
-A word is 2 to 5 random letters out of 8. With `<pad>`, `</s>` and `<s>` that makes V = 11 symbols. Fresh words never
-end, so nothing can be memorised. A bug replaces one or two functions of the library as long as it is planted. Each is a
-mistake that public implementations or many beginners have made; docs/correctness.md says where each was found.
-Shapes: B batch, S source, T target.
+A word is 2 to 5 random letters out of 8. With padding, </s> and <s> that makes V = 11 symbols. Each batch has new
+words, so none can be memorised. A bug is a copy of lessons/transformer.py in which a few characters of one function
+differ. Each is a mistake that public implementations or many beginners have made.
+Shapes: b sentences, s and t positions, v symbols.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from itertools import islice
-from typing import Any, Literal
-from unittest.mock import patch
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from scratchformer.config import ModelConfig
-from scratchformer.nn import transformer
-from scratchformer.nn.attention import Mask
-from scratchformer.nn.layers import Embedding, Linear
-from scratchformer.nn.loss import batch_loss_backward
-from scratchformer.nn.ops import Ops
-from scratchformer.nn.optim import Adam, noam
-from scratchformer.nn.parameter import Array, Parameter
-from scratchformer.nn.transformer import Decoder, Transformer
-from scratchformer.text.tokenizer import BOS, EOS, PAD
+from exercises.hunts import variant
+from scratchformer.nn.parameter import Array
 from support.training import padded
 
+PAD, EOS, BOS = range(3)
 V = 11
-"""Symbols: `<pad>`, `</s>`, `<s>` and eight letters."""
-
-PEAK_FACTOR = 0.35
-"""The paper's schedule times this."""
+Batch = tuple[Array, Array]
+"""source (b, s): the letters and </s>; target (b, t + 1): <s>, the letters backwards and </s>"""
 
 # The task -------------------------------------------------------------------------------------------------------------
 
 
-def words(random: np.random.Generator, n: int) -> list[Array]:
-    return [random.integers(3, V, random.integers(2, 6)) for _ in range(n)]
+def words(random: np.random.Generator, n: int) -> list[list[int]]:
+    return [random.integers(3, V, random.integers(2, 6)).tolist() for _ in range(n)]
 
 
-class Batch:
-    """Ids that the encoder reads (B, S), that the decoder reads and that it should write (B, T)."""
-
-    def __init__(self, some_words: list[Array]) -> None:
-        self.source = padded([[*word, EOS] for word in some_words])
-        self.write = padded([[*word[::-1], EOS] for word in some_words])
-        self.read = self.shifted(self.write)
-
-    @staticmethod
-    def shifted(write: Array) -> Array:
-        """One position to the right, <s> in front; </s> is never read (lesson 06)."""
-        before = np.where(write[:, 1:] != PAD, write[:, :-1], PAD)
-        return np.concatenate([np.full_like(write[:, :1], BOS), before], axis=1)
+def batch_of(some_words: list[list[int]]) -> Batch:
+    return padded([[*word, EOS] for word in some_words]), padded([[BOS, *word[::-1], EOS] for word in some_words])
 
 
-def fresh(seed: int) -> Iterator[Batch]:
-    """Batches of 32 new words, without end."""
+def fresh(seed: int, n: int = 32) -> Iterator[Batch]:
+    """Batches of new words, without end."""
     random = np.random.default_rng(seed)
     while True:
-        yield Batch(words(random, 32))
-
-
-# Model and training ---------------------------------------------------------------------------------------------------
-
-
-def new_model(seed: int, tied: Literal["all", "none"] = "all") -> Transformer:
-    return Transformer(ModelConfig(vocab_size=V, N=1, d_model=32, d_ff=64, h=2, P_drop=0.0, tied=tied), seed, "float64")
-
-
-def train(
-    model: Transformer, batches: Iterable[Batch], steps: int, until: float = 0.0, factor: float = PEAK_FACTOR
-) -> list[float]:
-    """-> the loss of each step, in nats per symbol, up to the first one below `until`"""
-    optimizer, losses = Adam(model), []
-    for step, batch in enumerate(islice(batches, steps), 1):
-        model.zero_grad()
-        loss_sum, n = batch_loss_backward(model, (batch.source, batch.read), batch.write)
-        model.store.grad /= n
-        model.store.hold(model.store.data, model.store.grad)  # or Adam would refuse a gradient that is cut loose
-        optimizer.step(noam(step, d_model=32, warmup=50, factor=factor))
-        losses.append(loss_sum / n)
-        if losses[-1] < until:
-            break
-    return losses
-
-
-# What a model guesses and writes --------------------------------------------------------------------------------------
-
-
-def guessed(model: Transformer, batch: Batch) -> Array:
-    """The likeliest symbols, each after the right symbols before it (teacher forcing) -> ids (B, T)"""
-    return model.forward(batch.source, batch.read)[0].argmax(axis=-1)
-
-
-def accuracy(model: Transformer, batch: Batch) -> float:
-    """The share of symbols guessed right."""
-    return (guessed(model, batch) == batch.write)[batch.write != PAD].mean()
-
-
-def written(model: Transformer, batch: Batch) -> Array:
-    """The model's own writing, each symbol after its own symbols before it -> ids (B, T)"""
-    source, ids = batch.source, np.full((len(batch.source), 1), BOS)
-    for _ in range(batch.write.shape[1]):
-        likeliest = model.forward(source, ids)[0][:, -1].argmax(axis=-1)
-        ids = np.concatenate([ids, likeliest[:, None]], axis=1)
-    return ids[:, 1:]
-
-
-def words_right(ids: Array, batch: Batch) -> float:
-    """The share of whole words that are right, </s> included."""
-    return 1 - ((ids != batch.write) & (batch.write != PAD)).any(axis=1).mean()
+        yield batch_of(words(random, n))
 
 
 # The bugs -------------------------------------------------------------------------------------------------------------
 
-soft, soft_back = Ops.masked_softmax, Ops.masked_softmax_backward
-decode, linear_back = Decoder.forward, Linear.backward
-
-
-def overwriting(self: Ops, dx: Array, ids: Array, scale: float, dE: Array) -> None:
-    """Of an id that is read twice, only one gradient arrives."""
-    real = ids != PAD
-    dE[ids[real]] += dx[real] * scale
-
-
-def cut_loose(self: Linear, dy: Array, cache: Any) -> Any:
-    """The gradient goes into a new array, and the optimizer reads the old one."""
-    for parameter in filter(None, (self.weight, self.bias)):
-        parameter.grad = parameter.grad.copy()
-    return linear_back(self, dy, cache)
-
-
-def by_d_model(scores: Array, factor: float) -> float:
-    """1 / sqrt(h d_k) in place of 1 / sqrt(d_k)."""
-    return factor / math.sqrt(scores.shape[1])
-
-
-def seeing_padding(self: Decoder, x: Array, memory: Array, mask: Mask = Mask(causal=True), *rest: Any, rng: Any = None):
-    return decode(self, x, memory, mask, rng=rng)
-
-
-def wide_embedding(V: int, D: int, init: np.random.Generator, dtype: Any) -> Parameter:
-    return Parameter(init.normal(0, 1, (V, D)).astype(dtype))
-
-
-BUGS: dict[str, list[tuple[Any, str, Any]]] = {
-    "target not shifted": [(Batch, "shifted", staticmethod(lambda write: write))],
-    "no causal mask": [(transformer, "Mask", lambda key_lengths=None, causal=False: Mask(key_lengths))],
-    "padding seen": [(Decoder, "forward", seeing_padding)],
-    "repeats overwrite": [(Ops, "embedding_backward", overwriting)],
-    "softmax / batch": [
-        (Ops, "masked_softmax_backward", lambda self, dw, w, factor: soft_back(self, dw, w, factor / len(w)))
-    ],
-    "gradient cut loose": [(Linear, "backward", cut_loose)],
-    "embedding too large": [(Embedding, "new_weight", staticmethod(wide_embedding))],
-    "scaled by d_model": [
-        (
-            Ops,
-            "masked_softmax",
-            lambda self, scores, factor, *mask: soft(self, scores, by_d_model(scores, factor), *mask),
-        ),
-        (Ops, "masked_softmax_backward", lambda self, dw, w, factor: soft_back(self, dw, w, by_d_model(w, factor))),
-    ],
+BUGS: dict[str, dict[str, tuple[tuple[str, str], ...]]] = {
+    "target not shifted": {"loss_of": (("decode(target[:, :-1]", "decode(target[:, 1:]"),)},
+    "no causal mask": {"decode": (("np.tri(target.shape[1], dtype=bool)", "np.True_"),)},
+    "padding seen": {"decode": (("source != PAD", "source == source"),)},
+    "repeats overwrite": {
+        "embed": (("np.add.at(E.grad, ids, keep * dy * d_model**0.5)", "E.grad[ids] += keep * dy * d_model**0.5"),)
+    },
+    "softmax / batch": {"softmax": (("(dp - total(p * dp))", "(dp - total(p * dp)) / len(p)"),)},
+    "gradient not cleared": {"adam": (("w.grad[...] = 0", "pass"),)},
+    "embedding too large": {
+        "new_model": (('(d_ff if name == "W_2" else d_model)', '{"W_2": d_ff, "E": 1}.get(name, d_model)'),)
+    },
+    "scaled by d_model": {"attention": (("Q.shape[-1] ** 0.5", "(Q.shape[-1] * Q.shape[-2]) ** 0.5"),)},
 }
-"""Name -> owner, function, and what takes its place."""
+"""Name -> function of the file, and what is replaced in it by what."""
 
 
-@contextmanager
-def planted(bug: str | None = None, parts: slice = slice(None)) -> Iterator[None]:
-    """The bug, or some `parts` of it, as long as the block runs."""
-    with ExitStack() as patches:
-        for owner, function, instead in BUGS.get(bug or "", [])[parts]:
-            patches.enter_context(patch.object(owner, function, instead))
-        yield
+def planted(bug: str | None = None) -> ModuleType:
+    """The file with a bug."""
+    return variant(**BUGS[bug] if bug else {})
+
+
+def new_model(file: ModuleType, seed: int) -> Any:
+    file.rng = np.random.default_rng(seed)  # type: ignore[attr-defined]
+    return file.new_model(V, d_model=32, d_ff=64, h=2, N=1, dtype="float64")
+
+
+# What a model says ----------------------------------------------------------------------------------------------------
+
+
+def logits_of(file: ModuleType, model: Any, source: Array, read: Array) -> Array:
+    """source (b, s), the symbols so far (b, t) -> (b, t, v)"""
+    memory, _ = file.encode(source, model, 0.0)
+    return file.decode(read, memory, source, model, 0.0)[0] @ model.E.data.T
+
+
+def guessed(file: ModuleType, model: Any, batch: Batch) -> Array:
+    """The likeliest symbols, each as the model is trained to predict it: (b, t)"""
+    source, target = batch
+    decode, read = file.decode, {}
+
+    def noting(ids: Array, *rest: Any) -> Any:
+        read["ids"] = ids
+        return decode(ids, *rest)
+
+    file.decode = noting  # type: ignore[attr-defined]
+    file.loss_of(source, target, model, eps_ls=0.0)
+    file.decode = decode  # type: ignore[attr-defined]
+    return logits_of(file, model, source, read["ids"]).argmax(axis=-1)
+
+
+def written(file: ModuleType, model: Any, batch: Batch) -> Array:
+    """The model's own writing, each symbol after its own symbols before it: (b, t)"""
+    source, target = batch
+    ids = np.full((len(source), 1), BOS)
+    for _ in range(target.shape[1] - 1):
+        ids = np.column_stack([ids, logits_of(file, model, source, ids)[:, -1].argmax(axis=-1)])
+    return ids[:, 1:]
+
+
+def symbols_right(ids: Array, target: Array) -> float:
+    """The share of symbols that are right, </s> included."""
+    return float((ids == target[:, 1:])[target[:, 1:] != PAD].mean())
+
+
+def words_right(ids: Array, target: Array) -> float:
+    """The share of whole words that are right, </s> included."""
+    return float(((ids == target[:, 1:]) | (target[:, 1:] == PAD)).all(axis=1).mean())
+
+
+# Is the gradient that of the loss? ------------------------------------------------------------------------------------
+
+
+class Slopes(NamedTuple):
+    """The slope of the loss as one weight moves in a random direction.
+
+    backward  from its gradient
+    measured  from two losses
+    error     of the first, relative to the length of the gradient, or to a thousandth of that of all weights
+    """
+
+    backward: float
+    measured: float
+    error: float
+
+
+def slopes(file: ModuleType, batch: Batch, step: float = 1e-6) -> dict[str, Slopes]:
+    """name of a weight -> its slopes, in a new model"""
+    model, random = new_model(file, 0), np.random.default_rng(1)
+    file.loss_of(*batch, model, eps_ls=0.0)[1](1.0)
+    all_of_it = sum((w.grad**2).sum() for w in model.weights.values()) ** 0.5
+    found = {}
+    for name, w in model.weights.items():
+        u = random.standard_normal(w.data.shape)
+        u /= np.linalg.norm(u)
+        before, losses = w.data.copy(), []
+        for change in (step, -step):
+            w.data[...] = before + change * u
+            losses.append(file.loss_of(*batch, model, eps_ls=0.0)[0])
+        w.data[...] = before
+        backward, measured = float((w.grad * u).sum()), float((losses[0] - losses[1]) / (2 * step))
+        length = max(np.linalg.norm(w.grad), 1e-3 * all_of_it)
+        found[name] = Slopes(backward, measured, abs(backward - measured) / length)
+    return found

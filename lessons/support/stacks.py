@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from scratchformer.nn.attention import ScaledDotProductAttention, SelfAttention
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import FeedForward, LayerNorm, Linear
 from scratchformer.nn.loss import cross_entropy
@@ -19,12 +19,15 @@ from support.training import Chain
 WAYS = ("bare", "norm only", "residual only", "post-LN", "pre-LN")
 """f(x),  LayerNorm(f(x)),  x + f(x),  LayerNorm(x + f(x)),  x + f(LayerNorm(x)) with one more LayerNorm at the end"""
 
+LARGER, SMALLER = "bare, larger W_2", "residual only, smaller W_2"
+"""Two of these ways, but W_2 starts sqrt(2) times as large, or sqrt(number of sublayers) times as small."""
+
 
 class Block(Layer):
     """One sublayer with what a way puts around it. forward(x) -> y, cache; backward(dy, cache) -> dx"""
 
     def __init__(self, way: str, sublayer: Layer, d_model: int, dtype: str = "float32") -> None:
-        self.around = way in ("residual only", "post-LN", "pre-LN")
+        self.around = way in ("residual only", SMALLER, "post-LN", "pre-LN")
         self.norm_last, self.norm_first = way in ("norm only", "post-LN"), way == "pre-LN"
         self.sublayer, self.norm = sublayer, LayerNorm(d_model, dtype)
 
@@ -71,6 +74,9 @@ class Classifier(Chain):
         first = Linear(data.x.shape[1], D, init)
         middle = stack(way, [FeedForward(D, D, init) for _ in range(depth)], D)
         super().__init__([first, *middle, Linear(D, 1 + len(data.classes), init)])
+        for name, parameter in self.parameters().items():
+            if name.endswith("outer.weight"):
+                parameter.data *= {LARGER: math.sqrt(2), SMALLER: 1 / math.sqrt(depth)}.get(way, 1)
 
     def share_right(self, x: Array, t: Array) -> float:
         """Of the sentences (n, V) with the classes t (n,)."""
@@ -94,64 +100,3 @@ def train(model: Classifier, rate: float, seed: int, steps: int, batch: int = 64
             model.backward(dscores / count, caches)
             model.store.data -= rate * model.store.grad
         yield step, loss / count
-
-
-# A stack before training ----------------------------------------------------------------------------------------------
-
-
-class FixedWeights(ScaledDotProductAttention):
-    """Forward as it is; backward takes the weights of attention for constants, so only values get a gradient."""
-
-    def backward(self, dy: Array, cache: Any) -> tuple[Array, Array, Array]:
-        dq, dk, dv = super().backward(dy, cache)
-        return 0 * dq, 0 * dk, dv
-
-
-KINDS: dict[str, Callable[[int], bool]] = {
-    "both": lambda i: i % 2 == 0,
-    "feed-forward only": lambda i: False,
-    "attention only": lambda i: True,
-}
-"""Numbers, from 0, of the sublayers that are self-attention; the others are feed-forward networks."""
-
-
-class Passage:
-    """Send a random gradient of length 1 and a random input through a stack of sublayers, before training.
-
-    gradients  (n,) the length of the gradient before each sublayer, from the first to the last
-    sizes      (n,) the root mean square of each sublayer's output
-    likeness   (n,) the cosine of the input and each sublayer's output, mean over the rows
-    """
-
-    def __init__(
-        self, way: str, seed: int, n: int = 48, kind: str = "both", fixed_weights: bool = False, d_model: int = 32
-    ) -> None:
-        init = np.random.default_rng(seed)
-        sublayers: list[Layer] = []
-        for i in range(n):
-            if KINDS[kind](i):
-                attention = SelfAttention(d_model, 4, init, "float64")
-                if fixed_weights:
-                    attention.attention = FixedWeights()
-                sublayers.append(attention)
-            else:
-                sublayers.append(FeedForward(d_model, 4 * d_model, init, "float64"))
-        first, dy = init.normal(size=(2, 4, 12, d_model))  # (4, 12, d_model) each
-        x, dy, saved, outputs, lengths = first, dy / np.linalg.norm(dy), [], [], []
-        for layer in stack(way, sublayers, d_model, "float64"):
-            x, cache = layer.forward(x)
-            saved.append((layer, cache))
-            outputs.append(x)
-        for layer, cache in reversed(saved):
-            dy = layer.backward(dy, cache)
-            lengths.append(np.linalg.norm(dy))
-        self.gradients = np.array(lengths[::-1][:n])
-        self.sizes = np.array([np.sqrt((y**2).mean()) for y in outputs[:n]])
-        self.likeness = np.array([cosine(first, y) for y in outputs[:n]])
-
-
-def cosine(a: Array, b: Array) -> float:
-    """Of the rows, without their means; the mean over the rows."""
-    a, b = (x - x.mean(axis=-1, keepdims=True) for x in (a, b))
-    lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
-    return float(((a * b).sum(axis=-1) / lengths).mean())

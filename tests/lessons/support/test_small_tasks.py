@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from scratchformer.nn.attention import Mask
-from scratchformer.nn.layers import FeedForward, Linear, sinusoids
-from scratchformer.nn.ops import Ops, using
+from scratchformer.nn.layers import FeedForward, Linear
+from scratchformer.nn.ops import using
 from scratchformer.text.tokenizer import BOS, EOS
 from support import (
     agreement,
     constructions,
-    embedding_factor,
     latest_name,
     next_word,
     noun_lookup,
@@ -22,6 +21,7 @@ from support import (
     stacks,
     to_the_left,
 )
+from support.lexicon import Genders
 from support.positions import RotaryAttention
 from support.recurrent import LSTM, RNN, AdditiveAttention
 
@@ -202,20 +202,15 @@ def test_cuts_one_by_one():
     np.testing.assert_allclose(next_word.at_cuts(model, read, put), np.mean(rows, axis=0), atol=1e-12)
 
 
-def test_start_and_steps_are_scaled_apart_and_the_gradient_s_factor_changes_backward_alone():
-    model = embedding_factor.TiedNextWord(0, embedding_factor.Factors(2, 3, 1))
-    before, change, seen = model.embedding.weight.data.copy(), np.full(64, 0.5), []
-    model.layer.forward = lambda x, mask: (seen.append(x), (x, None))[1]
-    model.forward(READ)
-    model.embedding.weight.data += change
-    model.forward(READ)
-    assert np.allclose(seen[1] - seen[0], 3 * change * (READ != 0)[..., None])
-    assert np.allclose(seen[0][0, 1], 2 * before[READ[0, 1]] + sinusoids(1, 1, 64)[0])
+# Lesson 08: nouns and their genders -----------------------------------------------------------------------------------
 
 
-def test_what_is_left_if_the_word_just_read_is_struck():
-    probability, loss = embedding_factor.repeated(np.zeros((1, 2, 5)), np.array([[3, 4]]), np.array([[4, 3]]))
-    assert probability == pytest.approx(1 / 5) and loss == pytest.approx(np.log(4))
+def test_the_nearest_noun_and_its_gender():
+    """dog, m; goat, f; horse, n; aunt, f: aunt and goat are near each other; dog is nearest to horse."""
+    genders, vectors = Genders(["dog", "goat", "horse", "aunt"]), np.array([[1, 0], [0, 1], [9, 2], [1, 7]])
+    assert genders.of.tolist() == ["m", "f", "n", "f"] and genders.nearest(vectors)[:, 0].tolist() == [2, 3, 0, 1]
+    assert genders.agreement(vectors) == 0.5 <= genders.highest_exchanged(vectors) + 0.5
+    assert (genders.plane(vectors)[2] > 0).all() and Genders.known(["the", "goat"]) == ["goat"]
 
 
 # Lesson 09: three to the left -----------------------------------------------------------------------------------------
@@ -289,51 +284,85 @@ def test_a_classifier_learns():
     assert np.mean(losses[-5:]) < losses[0] and 0 <= model.share_right(data.x_test, data.t_test) <= 1
 
 
-def test_fixed_weights_change_backward_alone():
-    free, fixed = (stacks.Passage("residual only", seed=0, n=4, fixed_weights=value) for value in (False, True))
-    assert np.array_equal(free.sizes, fixed.sizes) and not np.allclose(free.gradients, fixed.gradients)
-    a = np.array([[1.0, 2, 3]])
-    assert stacks.cosine(a, 3 * a + 5) == pytest.approx(1) == -stacks.cosine(a, -a)
-
-
 # Lessons 16, 18, 19: planted bugs, batches, a short run ---------------------------------------------------------------
 
 
-def test_a_batch_reverses_its_words_and_shifts_what_the_decoder_reads():
-    batch = planted_bugs.Batch([np.array([3, 4, 5]), np.array([6, 7])])
-    assert batch.source.tolist() == [[3, 4, 5, EOS], [6, 7, EOS, 0]]
-    assert batch.write.tolist() == [[5, 4, 3, EOS], [7, 6, EOS, 0]]
-    assert batch.read.tolist() == [[BOS, 5, 4, 3], [BOS, 7, 6, 0]]
-    ids = batch.write.copy()
+def test_a_batch_reverses_its_words():
+    source, target = planted_bugs.batch_of([[3, 4, 5], [6, 7]])
+    assert source.tolist() == [[3, 4, 5, EOS], [6, 7, EOS, 0]]
+    assert target.tolist() == [[BOS, 5, 4, 3, EOS], [BOS, 7, 6, EOS, 0]]
+    ids = target[:, 1:].copy()
     ids[1, 3], ids[0, 0] = 9, 9
-    assert planted_bugs.words_right(ids, batch) == 0.5, "padding counts for no word"
+    assert planted_bugs.words_right(ids, target) == 0.5, "padding counts for no word"
+    assert planted_bugs.symbols_right(ids, target) == pytest.approx(6 / 7)
 
 
 @pytest.mark.parametrize("bug", planted_bugs.BUGS)
-def test_a_bug_changes_a_step_of_training_and_is_gone_afterwards(bug):
+def test_a_bug_changes_two_steps_of_training(bug):
     def weights_after(bug=None):
-        with planted_bugs.planted(bug):
-            model = planted_bugs.new_model(0)
-            planted_bugs.train(model, planted_bugs.fresh(0), 2)
-        return model.store.data.copy()
+        file = planted_bugs.planted(bug)
+        model = planted_bugs.new_model(file, 0)
+        for step, batch in zip((1, 2), planted_bugs.fresh(0)):
+            file.loss_of(*batch, model, eps_ls=0.0)[1](1.0)
+            file.adam(model, step)
+        return np.concatenate([w.data.ravel() for w in model.weights.values()])
 
-    honest = weights_after()
-    assert np.abs(weights_after(bug) - honest).max() > 1e-9
-    assert np.array_equal(weights_after(), honest)
-
-
-def test_half_a_bug_can_be_planted():
-    with planted_bugs.planted("scaled by d_model", slice(1)):
-        assert Ops.masked_softmax is not planted_bugs.soft
-        assert Ops.masked_softmax_backward is planted_bugs.soft_back
+    assert np.abs(weights_after(bug) - weights_after()).max() > 1e-9
 
 
-def test_a_run_stops_where_it_is_told_to():
+def test_guesses_are_made_from_what_the_model_reads_in_training():
+    """A model that copies what it reads is right if it reads its answers, and only then."""
+    batch = planted_bugs.batch_of([[3, 4, 5], [6, 7]])
+    for bug, right in ("target not shifted", 1), (None, 0):
+        file = planted_bugs.planted(bug)
+        model = planted_bugs.new_model(file, 0)
+        model.E.data *= 9
+        model.decoder.clear()
+        assert planted_bugs.symbols_right(planted_bugs.guessed(file, model, batch), batch[1]) == right
+
+
+def test_slopes_name_the_weight_whose_gradient_is_wrong():
+    batch = planted_bugs.batch_of([[3, 4, 3], [6, 7]])
+    wrong = {bug: {name for name, slope in planted_bugs.slopes(planted_bugs.planted(bug), batch).items()
+                   if slope.error > 1e-4} for bug in (None, "repeats overwrite", "scaled by d_model")}  # fmt: skip
+    assert wrong == {None: set(), "repeats overwrite": {"E"}, "scaled by d_model": set()}
+
+
+def test_a_run_stops_where_it_is_told_to_and_branches():
     run = short_run.ShortRun()
     run.train_until(2)
-    run.train_until(3)
-    assert [entry["step"] for entry in run.log] == [1, 2, 3] and len(run.validations) == 1
-    entry, lengths = run.log[-1], run.trainer.data.train.lengths
-    assert entry["pairs"] == len(entry["indices"]) and entry["longest"] == lengths[entry["indices"]].max()
-    run.close()
-    assert not run.trainer.run.path.exists()
+    same, limited = run.branch(), run.branch(clip=0.5, spike=3)
+    for each in same, limited, run:
+        each.train_until(3)
+    assert len(run.log) == 3 and run.log == same.log and run.log[:2] == limited.log[:2]
+    assert limited.log[2].norm == pytest.approx(100 * run.log[2].norm)
+    assert np.array_equal(run.model.E.data, same.model.E.data)
+    assert not np.array_equal(run.model.E.data, limited.model.E.data)
+    source, target = run.pairs(["The dog ate the apple."], ["Der Hund."])[0]
+    assert source[-1] == 1 and target[0] == 2 and target[-1] == 1
+
+
+def test_clipping_is_that_of_pytorch():
+    torch = pytest.importorskip("torch")
+    run, plain = (short_run.ShortRun(clip=clip) for clip in (0.5, np.inf))
+    for each in plain, run:
+        each.train_until(1)  # m is now a tenth of the gradient
+    theirs = [torch.nn.Parameter(torch.zeros(w.data.shape)) for w in plain.model.weights.values()]
+    for parameter, w in zip(theirs, plain.model.weights.values()):
+        parameter.grad = torch.from_numpy(w.m.copy())
+    torch.nn.utils.clip_grad_norm_(theirs, 0.05)
+    for parameter, w in zip(theirs, run.model.weights.values()):
+        np.testing.assert_allclose(w.m, parameter.grad.numpy(), rtol=1e-3, atol=1e-7)
+
+
+def test_a_run_without_a_source_and_with_shuffled_ones():
+    english, german = ["a dog", "a cat", "an apple", "the door", "a door"], list("xyzwv")
+    for version, right in ("no source", [1]), ("shuffled sources", None):
+        run = short_run.ShortRun.__new__(short_run.ShortRun)
+        run.version = version
+        run.ids = {word: i for i, word in enumerate("a dog cat an apple the door x y z w v".split(), 3)}
+        pairs = run.pairs(english, german)
+        assert [target[1] for _, target in pairs] == [run.ids[word] for word in german]
+        sources = [source for source, _ in pairs]
+        own = [[*(run.ids[word] for word in line.split()), 1] for line in english]
+        assert sources == [right] * 5 if right else sorted(sources) == sorted(own) and sources != own
