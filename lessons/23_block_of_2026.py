@@ -19,9 +19,9 @@ from support.lesson import quote, recorded, show, table
 
 # %% [markdown]
 # Two language models have the same number of parameters, and read the same text for 500 steps. The first, `gpt-tiny`
-# from [lesson 22](22_gpt.py), has the block of GPT-2 (2019). The second has the block of many models of 2026. How well do they
-# predict a text that they haven't read? We count **bits per character**: 2 bits for one that the model gave the
-# probability 1/4, 1 bit for 1/2. Fewer is better.
+# from [lesson 22](22_gpt.py), has the block of GPT-2 (2019). The second has the block of many models of 2026. How
+# well do they predict a text that they haven't read? We count **bits per character**: 2 bits for one that the model
+# gave the probability 1/4, 1 bit for 1/2. Fewer is better.
 
 # %% The recorded runs
 rows = {row["variant"]: row for row in recorded("block_of_2026")["results"]}
