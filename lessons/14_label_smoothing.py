@@ -89,9 +89,9 @@ table(["step", "loss", "accuracy", "confidence"],
 # in new sentences a probability of 0.66 on average, but only 36 in 100 are right. It is **overconfident**. (A model is
 # **calibrated** if eight in ten of its guesses with probability 0.8 are right, and so on.)
 #
-# The last row shows where this comes from. On the pairs that it learns, the same model is *under*confident: 91 in
-# 100 guesses are right, and it says 0.81. There the loss falls if it gets more sure, so training makes it more
-# sure, of everything. There is no end to this, since $p = 1$ would take infinite logits.
+# The last row shows where this comes from. On the pairs that it learns, the same model is *under*confident: 91 in 100
+# guesses are right, and it says 0.81. There the loss falls if the model gets more sure, so training makes it more sure,
+# and in new sentences it gets more sure as well. There is no end to this, since $p = 1$ would take infinite logits.
 #
 # The paper asks for less certainty: the right word should get about 0.9, and the rest is shared among all words (§5.4).
 # This is **label smoothing**. The paper says:
@@ -110,7 +110,7 @@ table(["step", "loss", "accuracy", "confidence"],
 # the words is unchanged**. If we always write the likeliest word, every translation stays the same.
 #
 # So being less sure costs perplexity, and by itself it changes no such translation. If smoothing in *training* improves
-# translations, then because the model has learned other weights.
+# translations, it must be because the model has learned other weights.
 #
 # ## By hand: five words
 #
@@ -290,7 +290,7 @@ table(["V", "floor, in nats"],
 #
 # ## Dropout
 #
-# The opening's model has learned its 300 pairs nearly by heart. The paper has a second remedy, **dropout**
+# The opening's model knows most words of its 300 pairs, and few of new ones. The paper has a second remedy, **dropout**
 # (§5.4): while it trains, each number of a sublayer's update is set to 0 with probability $P_{drop} = 0.1$, drawn anew
 # at each step. The idea: no unit should rely on a single other one that happens to fit a training sentence.
 #
@@ -388,8 +388,8 @@ gaps = [row[3] - row[2] for _, row in ends]
 assert gaps[0] > gaps[2] > gaps[1] > 0 and ends[0][1][1] > ends[2][1][1] > ends[1][1][1]
 
 # %% [markdown]
-# Each of them lowers the loss and brings confidence nearer to accuracy. (One run each. With dropout the model also
-# learns more slowly: it has two points less of accuracy here.)
+# Each of them lowers the loss and brings confidence nearer to accuracy. (One run each; with dropout, accuracy is two
+# points lower here.)
 #
 # ## Does it matter?
 #
