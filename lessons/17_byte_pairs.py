@@ -186,8 +186,8 @@ for word in "▁für", "▁Zoë":
     print(word, "is", [piece.encode("latin-1").hex(" ") for piece in pieces])
 
 # %% [markdown]
-# The mark "▁" is three bytes, E2 96 81, and was merged at once, because nearly every word has it. *ë* stays two tokens, but it
-# can be written.
+# The mark "▁" is three bytes, E2 96 81, and was merged at once, because nearly every word has it. *ë* stays two
+# tokens, but it can be written.
 #
 # **Splitting first.** We counted pairs inside words only. What if whole sentences are counted, with spaces like any
 # other character? Here are 300 English sentences both ways:
@@ -196,7 +196,7 @@ for word in "▁für", "▁Zoë":
 some_lines = train["en"][:300]
 whole = Counter(tuple("▁" + line.replace(" ", "▁")) for line in some_lines)
 apart = Counter(tuple(word) for line in some_lines for word in words_of(line))
-n = 60 if QUICK else 150
+n = 150
 without, split = more.learn_merges(whole, n), more.learn_merges(apart, n)
 across = [a + b for a, b in without if "▁" in (a + b)[1:] or (a + b)[-1] == "."]
 assert not any("▁" in (a + b)[1:] for a, b in split)
@@ -204,9 +204,9 @@ print(f"not split first: {len(across)} of {n} pieces run across words or end in 
 print(*sorted(across, key=len)[-6:], sep="   ")
 
 # %% [markdown]
-# Without splitting, pieces run over several words and swallow the space behind them. *dog* is then cut in one way before
-# a space and in another before a full stop, and the model must learn both. So tokenizers split first, by a pattern:
-# letters, digits and other signs apart, the space in front of its word. Many also cut numbers into groups of at most
+# Without splitting, pieces run over several words and swallow the space behind them. *dog* is then cut in one way
+# before a space and in another before a full stop, and the model must learn both. So tokenizers split first, by a
+# pattern: letters, digits and other signs apart, the space in front of its word. Many also cut numbers into groups of at most
 # three digits, so that about 1,100 pieces can write every number.
 #
 # ## No gradient, and pieces that nobody uses
