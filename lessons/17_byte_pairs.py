@@ -206,8 +206,8 @@ print(*sorted(across, key=len)[-6:], sep="   ")
 # %% [markdown]
 # Without splitting, pieces run over several words and swallow the space behind them. *dog* is then cut in one way
 # before a space and in another before a full stop, and the model must learn both. So tokenizers split first, by a
-# pattern: letters, digits and other signs apart, the space in front of its word. Many also cut numbers into groups of at most
-# three digits, so that about 1,100 pieces can write every number.
+# pattern: letters, digits and other signs apart, the space in front of its word. Many also cut numbers into groups of
+# at most three digits, so that about 1,100 pieces can write every number.
 #
 # ## No gradient, and pieces that nobody uses
 #
