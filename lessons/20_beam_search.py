@@ -374,4 +374,4 @@ table(["", "what it does", "1st piece", "2nd", "3rd", "4th"],
 # **Yours:** `beam_search`, `translate`, and the hunts `greedy_trap` and `bad_beam` (a search with three bugs) ·
 # `scratchformer learn check beam_search translate`
 #
-# **Next:** [21 · BLEU, its error bars, and averaging checkpoints](21_bleu_and_averaging.py)
+# **Next:** [21 · BLEU and its error bars](21_bleu_and_averaging.py)

@@ -364,7 +364,7 @@ varying(f"beam of 4 − greedy search: {low:+.1f} to {high:+.1f}")
 #
 # **Yours:** `clipped_counts`, `bleu_of_counts`, `bleu`, `bootstrap` · `scratchformer learn check 21`
 #
-# **Next:** this part of the course ends here. You have a translator that you can train, search with, and judge.
+# **Next:** [22 · GPT](22_gpt.py). You have a translator that you can train, search with, and judge.
 
 # %% Checking the answers
 assert round(bleu_of_counts(np.array([5, 4, 3, 2, 6, 5, 4, 3, 6]))) == 76

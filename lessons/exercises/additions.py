@@ -792,7 +792,7 @@ ROPE = Function(
     ),
     mistakes=(
         Mistake(
-            "neighbours 2i and 2i + 1 are paired, as in the paper; here i is paired with i + k/2",
+            "the pairs are neighbours, x_(2i) and x_(2i + 1), and should be x_i and x_(i + k/2)",
             (HALVES, "x[..., 0::2], x[..., 1::2]"),
             (Y, PAIRED("a * cos - b * sin", "a * sin + b * cos")),
             ("np.split(dy, 2, axis=-1)", "dy[..., 0::2], dy[..., 1::2]"),

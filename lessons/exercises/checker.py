@@ -17,9 +17,9 @@ import numpy as np
 
 from exercises.diagnosis import Comparison, Unlike, as_array, clue, corner, narrowed
 from exercises.function import Call, Function, Mistake
-from exercises.halves import Slip
+from exercises.halves import Slip, once
 from exercises.observe import Halves, names_of, weights_of
-from exercises.source import ours
+from exercises.source import BELOW, functions_of_ours, ours
 
 SEEDS = (0, 1)
 
@@ -50,6 +50,7 @@ class Outcome(NamedTuple):
 
 def check(function: Function, module: ModuleType) -> Verdict:
     """Check the function of a module that is the learner's. Raises Crashed if it raises an error of its own."""
+    watch(function, module)
     try:
         with np.errstate(all="ignore"):
             return Verdict("passed", checked(function, module))
@@ -57,6 +58,14 @@ def check(function: Function, module: ModuleType) -> Verdict:
         return Verdict("not yet", str(slip), str(slip))
     except Wrong as wrong:
         return Verdict("not yet", f"{wrong.diagnosis}\n{wrong.details}".rstrip(), wrong.diagnosis)
+
+
+def watch(function: Function, module: ModuleType) -> None:
+    """Let all differentiable functions beside the one in question tell if their backward is called twice."""
+    for file in BELOW[function.file]:
+        for name, node in functions_of_ours(file).items():
+            if node.decorator_list and name != function.name:
+                setattr(module, name, once(name, getattr(module, name)))
 
 
 class Wrong(Exception):
@@ -106,7 +115,9 @@ def outcome(function: Function, module: ModuleType, words: str, seed: int) -> Ou
 
 
 def make(function: Function, words: str, seed: int) -> Call:
-    return function.cases[words](np.random.default_rng([seed, 0]), ours(function.file))
+    file = ours(function.file)
+    watch(function, file)
+    return function.cases[words](np.random.default_rng([seed, 0]), file)
 
 
 def compared(
@@ -161,12 +172,11 @@ def cause(
     if not all(one.right for one in finite):
         comparisons = finite  # NaN in some cases may hide what is wrong in all
     wrong = [one for one in comparisons if not one.right]
-    best: tuple[int, str] | None = None
+    best, why = (0, 0), ""
     for mistake in function.mistakes:
-        alike = likeness(function, mistake, name, comparisons, places, hers)
-        if alike and (best is None or alike > best[0]):
-            best = (alike, mistake.why)
-    return best[1] if best else narrowed(comparisons, wrong)
+        if (found := likeness(function, mistake, name, comparisons, places, hers)) > best:
+            best, why = found, mistake.why
+    return why or narrowed(comparisons, wrong)
 
 
 def likeness(
@@ -176,19 +186,27 @@ def likeness(
     comparisons: list[Comparison],
     places: list[tuple[str, int]],
     hers: list[Outcome],
-) -> int:
-    """Count the values that a known mistake makes as the learner's function does; 0 if the one in question differs."""
+) -> tuple[int, int]:
+    """Compare a known mistake with the learner's function.
+
+    -> 2 if the value in question is the same in all cases, 1 if it is up to the first case that is wrong, else 0; how
+    many values are the same. Real numbers are not the same by chance: for a differentiable function one case is enough.
+    """
     variant, alike = ours(function.file, function.name, mistake.edits), 0
     outcomes = {place: outcome(function, variant, *place) for place in places[: len(hers)]}
+    same = []
     for one in comparisons:
         theirs = outcomes[one.words, one.seed].values
-        if name not in theirs or not one.is_like(theirs[name]):
-            return 0
+        same.append(name in theirs and one.is_like(theirs[name]))
+    first = next(one.words for one in comparisons if not one.right)
+    n_first = max(i for i, one in enumerate(comparisons) if one.words == first) + 1
+    if not all(same) and not (isinstance(function.observe, Halves) and all(same[:n_first])):
+        return 0, 0
     for place, her in zip(places, hers):
         for other, value in her.values.items():
             theirs = outcomes[place].values
             alike += other in theirs and Comparison.alike(value, theirs[other], function.tolerance)
-    return alike
+    return 1 + all(same), alike
 
 
 def raise_hers(function: Function, places: list[tuple[str, int]], error: Exception) -> None:
@@ -206,12 +224,10 @@ def raise_hers(function: Function, places: list[tuple[str, int]], error: Excepti
     place = places[-1]
     call = make(function, *place)
     values = names_of(function, call)
-    shapes = ", ".join(
-        f"{name} {np.shape(getattr(value, 'data', value))}"
-        for name, value in values.items()
-        if isinstance(getattr(value, "data", value), np.ndarray) or isinstance(value, np.ndarray)
-    )
-    raise Crashed(f"your code ends with an error, called with {shapes or place[0]}:{clue(error)}") from error
+    told = [f"{name} {value!r}" for name, value in values.items() if isinstance(value, str)]
+    told += [f"{name} {value.shape}" for name, value in values.items() if isinstance(value, np.ndarray)]
+    told += [f"{name}.data {value.data.shape}" for name, value in values.items() if hasattr(value, "grad")]
+    raise Crashed(f"your code ends with an error, called with {', '.join(told) or place[0]}:{clue(error)}") from error
 
 
 def end_alike(one: Exception, other: Exception) -> bool:

@@ -143,12 +143,13 @@ def causes(comparisons: list[Comparison], wrong: list[Comparison]) -> Iterator[s
         yield from other_texts(wrong[0])
     yield from wrong_shape(wrong)
     yield from not_finite(comparisons, wrong)
+    yield from cut_off(wrong)
+    yield from close(wrong)
     if wrong[0].truth.dtype.kind == "f":
         yield from multiples(wrong)
     yield from parts(wrong)
     yield from axes(wrong)
     yield from sometimes_right(comparisons, wrong)
-    yield from close(wrong)
     yield "everywhere, and like no mistake that is known here: take one element and write out the sum that makes it"
 
 
@@ -216,6 +217,14 @@ def not_finite(comparisons: list[Comparison], wrong: list[Comparison]) -> Iterat
             some = list(dict.fromkeys(each.words for each in wrong))
             here = f" for {'; '.join(some)}" if len(some) < len({each.words for each in comparisons}) else ""
             yield f"it holds {worst}{here}: a division by 0, a logarithm of 0, or an exp that overflows"
+
+
+def cut_off(wrong: list[Comparison]) -> Iterator[str]:
+    """Floating-point numbers were written into an array of whole numbers."""
+    if all(one.is_like(np.trunc(one.truth)) for one in wrong if one.truth.dtype.kind == "f") and any(
+        one.truth.dtype.kind == "f" and one.yours.any() for one in wrong
+    ):
+        yield "it holds whole numbers, and all digits after the point are lost: its array should have dtype float"
 
 
 def multiples(wrong: list[Comparison]) -> Iterator[str]:
@@ -303,19 +312,23 @@ def sometimes_right(comparisons: list[Comparison], wrong: list[Comparison]) -> I
 
 def close(wrong: list[Comparison]) -> Iterator[str]:
     worst = max(one.error for one in wrong)
-    if worst < CLOSE:
+    if worst < CLOSE and any(one.yours.any() for one in wrong):
         yield f"close, but {worst:.0e} off: computed in float32 somewhere, or with a small constant too many?"
 
 
 # An error -------------------------------------------------------------------------------------------------------------
 
 CLUES = {
-    r"SimpleNamespace|einstein sum subscripts string contains too many": (
-        "a weight has two arrays, data and grad: calculate with W.data"
+    r"SimpleNamespace|has 0, gufunc": "a weight has two arrays, data and grad: calculate with W.data",
+    r"[Ee]instein sum .*(contains too many|correct number of indices)": (
+        "einsum has another number of letters than of axes. If it is given a weight W: calculate with W.data"
     ),
     r"inhomogeneous shape|'tuple'|can't multiply sequence|tuple indices": (
         "a tuple is used as an array. A differentiable function gives two things, y and backward; the backward of some "
         "returns a tuple, too: unpack it"
+    ),
+    r"truth value of an array": (
+        "max, if, and, or decide about one number; for all numbers of an array there are np.maximum, np.where, &, |"
     ),
     r"non-broadcastable output operand": (
         "what is added by += has more axes than the array on its left: sum over those along which forward used one "
@@ -356,6 +369,8 @@ def corner(one: Comparison) -> str:
         place = [int(index) for index in worst]
     yours, _ = block(one.yours, place)
     truth, where = block(one.truth, place)
+    if yours == truth:
+        yours, truth = block(one.yours, place, digits=10)[0], block(one.truth, place, digits=10)[0]
     width = max(len(line) for line in ["yours", *yours])
     beside = itertools.zip_longest(yours, truth, fillvalue="")
     return "\n".join(
@@ -367,7 +382,7 @@ def corner(one: Comparison) -> str:
     )
 
 
-def block(array: np.ndarray, place: list[int]) -> tuple[list[str], str]:
+def block(array: np.ndarray, place: list[int], digits: int = 4) -> tuple[list[str], str]:
     """At most three rows and columns that contain `place`, and which they are."""
     ends = [
         range(max(0, min(index, size - 1) - CORNER + 1), size)[:CORNER]
@@ -378,10 +393,12 @@ def block(array: np.ndarray, place: list[int]) -> tuple[list[str], str]:
     part = array[(*leading, *(slice(end.start, end.stop) for end in ends))]
     rows = np.atleast_2d(part) if part.size else ()
     names = [*map(str, leading), *(f"{end.start}:{end.stop}" for end in ends)]
-    return [" ".join(figure(number) for number in row) for row in rows], f"[{', '.join(names)}]" if names else ""
+    return [" ".join(figure(number, digits) for number in row) for row in rows], (
+        f"[{', '.join(names)}]" if names else ""
+    )
 
 
-def figure(number: Any) -> str:
+def figure(number: Any, digits: int = 4) -> str:
     if isinstance(number, str):
         return repr(str(number))
-    return f"{number:10.4g}" if isinstance(number, np.floating) else f"{number!s:>6}"
+    return f"{number:{digits + 6}.{digits}g}" if isinstance(number, np.floating) else f"{number!s:>6}"

@@ -32,7 +32,7 @@ def differentiable(function: Callable) -> Callable:
         def backward(dy: Any) -> Any:
             nonlocal called
             if called:
-                raise Slip(f"backward of {name} is called twice: each call of {name} gives a new one") from None
+                raise Slip(twice(name)) from None
             called = True
             try:
                 halves.send(dy)
@@ -43,6 +43,32 @@ def differentiable(function: Callable) -> Callable:
         return y, backward
 
     return forward
+
+
+def twice(name: str) -> str:
+    return (
+        f"backward of {name} is called twice; each call of {name} gives one that works once. (A lambda in a loop sees "
+        "what its variables are at the end of the loop.)"
+    )
+
+
+def once(name: str, forward: Callable) -> Callable:
+    """Wrap one of our differentiable functions, so that a second call of its backward is told."""
+
+    def wrapped(*inputs: Any, **weights: Any) -> Any:
+        y, its_backward = forward(*inputs, **weights)
+        called = False
+
+        def backward(dy: Any) -> Any:
+            nonlocal called
+            if called:
+                raise Slip(twice(name))
+            called = True
+            return its_backward(dy)
+
+        return y, backward
+
+    return wrapped
 
 
 def is_pair(result: Any) -> bool:

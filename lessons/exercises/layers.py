@@ -56,6 +56,10 @@ LINEAR = Function(
             ("einsum(letters, x, W.data)", "x @ W.data"),
         ),
         Mistake(
+            "the letters are fixed; heads have others, so take them from the argument `letters`",
+            ("einsum(letters, x, W.data)", 'einsum("btd,df->btf", x, W.data)'),
+        ),
+        Mistake(
             "dW is a product of matrices that have one row for each position of each sentence; .T reverses all three "
             "axes of x or dy. Flatten the rows first, or sum over b and t by einsum",
             ('einsum(f"{of_x},{of_y}->{of_W}", x, dy)', "x.T @ dy"),
@@ -159,13 +163,32 @@ SOFTMAX = Function(
                 "p = np.exp(log_softmax(np.where(mask, scores, -np.inf).swapaxes(-1, -2))).swapaxes(-1, -2)",
             ),
         ),
-        Mistake(
-            "mask is the wrong way round: True means that a position may be seen",
-            ("np.where(mask, scores, -np.inf)", "np.where(mask, -np.inf, scores)"),
+        *(
+            Mistake(
+                "mask is the wrong way round: True means that a position may be seen",
+                ("np.where(mask, scores, -np.inf)", f"np.where(mask, {low}, scores)"),
+            )
+            for low in ("-np.inf", "-1e9")
         ),
         Mistake(
             "a hidden score is set to 0, but exp(0) is 1: set it to minus infinity, whose exp is 0",
             ("np.where(mask, scores, -np.inf)", "np.where(mask, scores, 0)"),
+        ),
+        Mistake(
+            "mask is not used: where it is False, the score becomes minus infinity",
+            ("np.where(mask, scores, -np.inf)", "scores"),
+        ),
+        *(
+            Mistake(
+                "something small is added to the sum below the fraction; exp of the largest score is 1, so the sum is "
+                "never 0: leave it out",
+                (
+                    OURS_FORWARD,
+                    "x = np.where(mask, scores, -np.inf)\n    e = np.exp(x - x.max(axis=-1, keepdims=True))\n"
+                    f"    p = e / (total(e) + {small})",
+                ),
+            )
+            for small in ("1e-6", "1e-8", "1e-9")
         ),
         Mistake(
             "hidden positions become 0 after the division, so the rest sums to less than 1: hide them before the sum "
@@ -242,6 +265,10 @@ ATTENTION = Function(
             "products, so divide by sqrt(d_k)",
             ("Q.shape[-1] ** 0.5", "(Q.shape[-1] * Q.shape[-2]) ** 0.5"),
         ),
+        Mistake(
+            "mask is not used: hand it to `softmax`, or make hidden scores minus infinity before it",
+            ("* scale, mask)", "* scale, np.True_)"),
+        ),
         Mistake("the scores are not divided by sqrt(d_k)", ("1 / Q.shape[-1] ** 0.5", "1")),
         Mistake("the scores are divided by d_k, not by its square root", ("Q.shape[-1] ** 0.5", "Q.shape[-1]")),
         Mistake(
@@ -305,6 +332,10 @@ def heads_on_itself(random: np.random.Generator, file) -> Call:
     return Call(x, x.copy(), ~LATER, **projections(random, 6, 2, 3))
 
 
+OURS_HEADS = "heads, heads_backward = attention(Q, K, V, mask)"
+RESHAPED = "Q, K, V = (a.reshape(len(a), a.shape[2], a.shape[1], -1).swapaxes(1, 2) for a in (Q, K, V))\n    "
+MIXED = "\n    heads = heads.swapaxes(1, 2).reshape(heads.shape)"
+
 MULTI_HEAD_ATTENTION = Function(
     name="multi_head_attention",
     lesson="07",
@@ -343,6 +374,21 @@ MULTI_HEAD_ATTENTION = Function(
             "values are made from x; a key and its value belong to the same position of memory, so both are made from "
             "memory",
             ('"bsd,dhk->bshk", memory, W_V', '"bsd,dhk->bshk", x, W_V'),
+        ),
+        Mistake(
+            "a reshape alone splits the heads; it keeps the order of the numbers and does not bring the heads before "
+            "the positions: swap the two axes",
+            (OURS_HEADS, RESHAPED + OURS_HEADS),
+        ),
+        Mistake(
+            "the heads are put together in the wrong order: an array b h t k is reshaped, and a reshape keeps the "
+            "order of the numbers. Its axes must be b t h k before, as `attention` returns them",
+            (OURS_HEADS, OURS_HEADS + MIXED),
+        ),
+        Mistake(
+            "a reshape alone splits the heads and puts them together; it keeps the order of the numbers and does not "
+            "bring the heads before the positions: swap the two axes",
+            (OURS_HEADS, RESHAPED + OURS_HEADS + MIXED),
         ),
         Mistake(
             "W_K and W_V are exchanged: W_K makes the keys, W_V the values",
@@ -458,6 +504,15 @@ EMBED = Function(
             ("keep * dy * d_model**0.5)", "keep * dy)"),
         ),
         Mistake(
+            "dropout is drawn a second time on the way back; what forward has dropped has no gradient, so multiply dy "
+            "by the same array as x",
+            ("keep * dy * d_model**0.5)", "dropout(dy, P_drop) * dy * d_model**0.5)"),
+        ),
+        Mistake(
+            "`dropout` gives one thing, what to multiply x with, and no backward: multiply dy by the same",
+            ("keep = dropout(x, P_drop)", "keep, _ = dropout(x, P_drop)"),
+        ),
+        Mistake(
             "dropout is missing on the way back: multiply dy by the same array as x",
             ("keep * dy * d_model**0.5)", "dy * d_model**0.5)"),
         ),
@@ -508,6 +563,12 @@ POSITIONAL_ENCODING = Function(
             "each column c has an angle of its own, of exponent c / d_model; columns 2i and 2i + 1 have the same "
             "angle, of exponent 2i / d_model",
             ("np.arange(0, d_model, 2) / d_model", "np.arange(d_model) / d_model"),
+            ("[np.sin(angle), np.cos(angle)]", "[np.sin(angle[:, ::2]), np.cos(angle[:, 1::2])]"),
+        ),
+        Mistake(
+            "each column c has an angle of its own, of exponent 2c / d_model; columns 2i and 2i + 1 have the same "
+            "angle, of exponent 2i / d_model",
+            ("np.arange(0, d_model, 2) / d_model", "2 * np.arange(d_model) / d_model"),
             ("[np.sin(angle), np.cos(angle)]", "[np.sin(angle[:, ::2]), np.cos(angle[:, 1::2])]"),
         ),
         Mistake(
@@ -663,6 +724,19 @@ LAYER_NORM = Function(
             (OURS_NORMED, "sigma = np.sqrt(x.var() + 1e-6)\n    n = (x - x.mean()) / sigma"),
         ),
         Mistake(
+            "mean and variance are taken over the positions, axis 1; each position has its own, over the last axis",
+            (OURS_NORMED, OURS_NORMED.replace("mean(", "partial(np.mean, axis=1, keepdims=True)(")),
+        ),
+        Mistake(
+            "a sum stands under the root where a mean should be: the variance is the sum of squares divided by d",
+            ("np.sqrt(mean((x - mean(x)) ** 2) + 1e-6)", "np.sqrt(total((x - mean(x)) ** 2) + 1e-6)"),
+        ),
+        Mistake(
+            "it is one number, a sum over all axes; gamma and beta have d numbers each, so sum over b and t only",
+            ("gamma.grad += (dy * n).sum(axis=(0, 1))", "gamma.grad += (dy * n).sum()"),
+            ("beta.grad += dy.sum(axis=(0, 1))", "beta.grad += dy.sum()"),
+        ),
+        Mistake(
             "mean and sigma are treated as constants; they depend on x, so two terms are missing: - mean(dn) and "
             "- n mean(dn n)",
             (OURS_DX, "return dn / sigma"),
@@ -734,8 +808,8 @@ ADD_AND_NORM = Function(
     name="add_and_norm",
     lesson="12",
     shapes={"x": "btd", "memory": "bsd", "gamma": "d", "beta": "d", "y": "btd"},
-    note="sublayer(x, *others, **weights) gives y and a backward, which returns a tuple: (dx,), or (dx, dmemory) if "
-    "others is memory, mask; return such a tuple",
+    note="sublayer(x, *others, **weights) gives its y and its backward; others is empty, or memory and mask. Its "
+    "backward returns the tuple (dx,), or (dx, dmemory); return such a tuple, too",
     cases={
         "attention to another sentence": around_attention,
         "one sentence of one word, feed-forward": around_feed_forward(1, 1, 4, 3, P_drop=0.0),
@@ -782,6 +856,11 @@ ADD_AND_NORM = Function(
             "backward of the sub-layer returns a tuple, of which dx is the first: unpack it before you add",
             ("dx, *dothers = sublayer_backward(keep * dsum)", "dx = sublayer_backward(keep * dsum)"),
             ("return dsum + dx, *dothers", "return (dsum + dx,)"),
+        ),
+        Mistake(
+            "`dropout` gives one thing, what to multiply the update with, and no backward: multiply its gradient by "
+            "the same",
+            ("keep = dropout(update, P_drop)", "keep, _ = dropout(update, P_drop)"),
         ),
         Mistake(
             "dothers is returned as a list inside the tuple: unpack it with *, as it was taken apart",

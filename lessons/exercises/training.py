@@ -167,12 +167,13 @@ def observe_check(module: ModuleType, function: Function, call: Call, seed: int)
 CHECK = Function(
     name="check",
     lesson="01",
-    note="prints the largest error of each weight; an AssertionError if one is not below 1e-6 of the largest gradient",
+    note="first adds random numbers to all weights, because gamma 1 and beta 0 hide mistakes; prints the largest error "
+    "of each weight; an AssertionError if one is not below 1e-6 of the largest gradient",
     cases={"a small model": lambda random, file: Call()},
     observe=observe_check,
     hints=(
-        "Make a small model in float64 and a few padded sentences. One backward gives all gradients. Then move "
-        "each number "
+        "Make a small model in float64 and a few padded sentences, and add random numbers to all weights: gamma 1 and "
+        "beta 0 hide mistakes. One backward gives all gradients. Then move each number "
         "of each weight by a small step up and down, take the loss each time, and put the number back. Dropout "
         "must be the "
         "same in every call, so give rng the same state before each.",
@@ -203,6 +204,7 @@ CHECK = Function(
 # adam -----------------------------------------------------------------------------------------------------------------
 
 NOT_CLEARED = "the gradients are not set to 0: those of the next batch would be added to them"
+NOT_AN_ARRAY = "w.grad is a number now, and not an array: w.grad[...] = 0 keeps the array"
 WIDENED = "a weight is float64 after a step, and was float32: NumPy numbers like np.sqrt(2.0) widen it, Python's don't"
 
 
@@ -220,6 +222,7 @@ def observe_adam(module: ModuleType, function: Function, call: Call, seed: int) 
             yield f"{name}.m after step {step}", w.m
             yield f"{name}.v after step {step}", w.v
             yield f"the change of {name} in step {step}", w.data - before[name]
+        require(all(isinstance(w.grad, np.ndarray) for w in model.weights.values()), NOT_AN_ARRAY)
         cleared = (np.shape(w.grad) == w.data.shape and not np.any(w.grad) for w in model.weights.values())
         require(all(cleared), NOT_CLEARED)
     for w in first.weights.values():
@@ -281,6 +284,10 @@ ADAM = Function(
             ("np.sqrt(w.v) + epsilon", "np.sqrt(w.v + epsilon)"),
         ),
         Mistake(
+            "epsilon stands inside the root; add it to the root of the corrected v",
+            ("np.sqrt(w.v) + epsilon", "np.sqrt(w.v + epsilon * (1 - beta_2**step))"),
+        ),
+        Mistake(
             "epsilon is missing, and a word that does not occur has 0 / 0", ("np.sqrt(w.v) + epsilon", "np.sqrt(w.v)")
         ),
         Mistake("the root of v is missing", ("np.sqrt(w.v)", "w.v")),
@@ -309,6 +316,7 @@ ADAM = Function(
             "it stays 0: keep the running mean in w.m, and set the gradient to 0 at the end of the step",
             ("        w.m +=", "        w.grad[...] = 0\n        w.m +="),
         ),
+        Mistake(NOT_AN_ARRAY, ("w.grad[...] = 0", "w.grad = 0")),
         Mistake(NOT_CLEARED, ("w.grad[...] = 0", "pass")),
         Mistake(WIDENED, ("w.data -= size * w.m", "w.data = w.data - np.float64(size) * w.m")),
     ),
@@ -637,6 +645,7 @@ TRAIN = Function(
 # beam_search ----------------------------------------------------------------------------------------------------------
 
 
+NEVER_WRITTEN = "PAD and BOS are never written: give them log p = -inf"
 OTHER_MEMORY = "memory is not what encode has returned, once for each sentence alive"
 DROPS = "dropout is on: a translation is searched with P_drop 0"
 NOT_SO_FAR = "decode should read the ids so far, BOS first, a row for each sentence alive"
@@ -662,6 +671,8 @@ class Language:
         require(
             len(memory) in (1, len(target)) and np.array_equal(memory, self.memory.repeat(len(memory), 0)), OTHER_MEMORY
         )
+        going_on = [ids for ids in np.asarray(target)[:, 1:].tolist() if EOS not in ids]
+        require(not {PAD, BOS} & set().union(*going_on), NEVER_WRITTEN)
         state, logits = self.memory.sum(axis=1), []
         for t, words in enumerate(np.asarray(target).T):
             state = np.sin(self.of_word[words] + state @ self.of_state)
@@ -680,6 +691,7 @@ def observe_beam_search(module: ModuleType, function: Function, call: Call, seed
             np.ndim(ids) == 1 and (np.size(ids) == 0 or np.asarray(ids).dtype.kind in "iu"),
             "it should return a list of ids",
         )
+        require(PAD not in ids, NEVER_WRITTEN)
         found.append(list(ids))
     width = max(source.size + call.kwargs["longer"] + 1, *map(len, found))
     yield "ids of the translations", np.array([[*ids, *[PAD] * (width - len(ids))] for ids in found], int)
@@ -694,12 +706,11 @@ def searched(n: int = 12, **settings: float) -> Callable:
 BEAM_SEARCH = Function(
     name="beam_search",
     lesson="20",
-    note="returns a list of ids without BOS and EOS. Each round: of all continuations of the sentences alive keep the "
-    "2 * beam likeliest; those that end are finished, with the score log p / ((5 + words) / 6) ** alpha, EOS "
-    "counted as a "
-    "word; the `beam` likeliest others stay alive. Stop when no sentence alive can score more than the best "
-    "finished one, "
-    "or after source.size + longer rounds; if none is finished, return the likeliest alive",
+    note="returns a list of ids without BOS and EOS; PAD and BOS are never written. Each round: of all continuations "
+    "of the sentences alive keep the 2 * beam likeliest; those that end are finished, with the score log p / ((5 "
+    "+ words) / 6) ** alpha, EOS counted as a word; the `beam` likeliest others stay alive. Stop when no sentence"
+    " alive can score more than the best finished one, or after source.size + longer rounds; if none is finished,"
+    " return the likeliest alive",
     cases={
         "beam 4": searched(longer=6),
         "beam 1, alpha 0": searched(beam=1, alpha=0.0, longer=6),
@@ -715,7 +726,8 @@ BEAM_SEARCH = Function(
         "each sentence and a column for each word: look for the largest in the whole table.",
         "log p of V words: log_softmax(x[:, -1] E^T). Place i of the flat table is sentence i // V, word i % V. "
         "The score of a "
-        "sentence alive is at most log p / penalty of the longest length, because log p is negative.",
+        "sentence alive is at most log p / penalty of the longest length, because log p is negative. PAD and BOS are "
+        "never written: their log p is -inf.",
     ),
     mistakes=(
         Mistake(
@@ -755,7 +767,7 @@ BEAM_SEARCH = Function(
             "source.size is left out: a translation may have as many words as source.size + longer",
             ("np.arange(source.size + longer + 1)", "np.arange(longer + 1)"),
         ),
-        Mistake("PAD and BOS are written; give them log p = -inf", ("log_p[:, [PAD, BOS]] = -np.inf", "pass")),
+        Mistake(NEVER_WRITTEN, ("log_p[:, [PAD, BOS]] = -np.inf", "pass")),
         Mistake(
             "sentences that have ended stay alive, and go on after EOS",
             ("alive = [(p, ids) for p, ids in continued if ids[-1] != EOS][:beam]", "alive = continued[:beam]"),
@@ -767,6 +779,11 @@ BEAM_SEARCH = Function(
         Mistake(
             "only one sentence stays alive, as in greedy search; keep `beam` of them",
             ("if ids[-1] != EOS][:beam]", "if ids[-1] != EOS][:1]"),
+        ),
+        Mistake(
+            "this is greedy search: each round takes only the likeliest word; keep the `beam` likeliest sentences",
+            ("[: 2 * beam]", "[:1]"),
+            ("if finished and max(finished)[0] >= alive[0][0] / penalty[-1]:", "if finished:"),
         ),
         Mistake(
             "the log p of the words before is forgotten: a sentence has the sum over its words",

@@ -24,6 +24,12 @@ def require(holds: Any, otherwise: str) -> None:
 # dropout --------------------------------------------------------------------------------------------------------------
 
 ONE_FOR_EACH_POSITION = "one number decides about a whole vector; each element of x is dropped by itself"
+ONE_FOR_ALL = {
+    0: "all sentences lose the same elements; each element of x is dropped by itself: draw numbers of the shape of x",
+    1: "all positions lose the same elements; each element of x is dropped by itself: draw numbers of the shape of x",
+    2: ONE_FOR_EACH_POSITION,
+}
+"""Messages by the axis along which the same elements are dropped."""
 SAME_AGAIN = "two calls drop the same elements: draw from rng, which is made once, at the top of the file"
 NOT_BY_RNG = "what is dropped does not follow from rng: draw from it, so that `check` can repeat the same dropout"
 X_ITSELF = "x after dropout is returned; return only what x is multiplied with, which backward needs, too"
@@ -38,9 +44,12 @@ def observe_dropout(module: ModuleType, function: Function, call: Call, seed: in
     module.rng = np.random.default_rng(seed)  # type: ignore[attr-defined]
     repeated = module.dropout(x.copy(), P_drop)
     require(keep is not None, "it returns None: is the return missing?")
-    keep = np.asarray(keep if P_drop else np.broadcast_to(keep, x.shape), dtype=float)
-    require(keep.shape != (*x.shape[:-1], 1), ONE_FOR_EACH_POSITION)
-    require(keep.shape == x.shape, f"the shape is {keep.shape}, and should be that of x, {x.shape}")
+    try:
+        keep = np.broadcast_to(np.asarray(keep, dtype=float), x.shape)
+    except ValueError:
+        raise Slip(f"the shape is {np.shape(keep)}, and should be that of x, {x.shape}") from None
+    for axis, why in ONE_FOR_ALL.items():
+        require(not P_drop or x.shape[axis] == 1 or np.ptp(keep, axis=axis).any(), why)
     share = float(np.mean(keep == 0))
     yield "the share of zeros", P_drop if abs(share - P_drop) < 0.05 else share
     multiples = np.unique(np.divide(keep, x)[keep != 0].round(9))
@@ -58,7 +67,8 @@ def dropped(*shape: int, P_drop: float) -> Callable:
 DROPOUT = Function(
     name="dropout",
     lesson="14",
-    note="draws with rng; returns what to multiply x with, an array of the shape and dtype of x",
+    note="draws with rng; returns what to multiply x with, an array of the shape and dtype of x (1.0 will do if P_drop "
+    "is 0)",
     cases={
         "P_drop 0.2": dropped(10, 20, 50, P_drop=0.2),
         "one position, P_drop 0.75": dropped(1, 1, 10000, P_drop=0.75),
@@ -90,6 +100,8 @@ DROPOUT = Function(
             ("(x.dtype) / (1 - P_drop)", "(x.dtype) * (1 - P_drop)"),
         ),
         Mistake(ONE_FOR_EACH_POSITION, ("rng.random(x.shape)", "rng.random((*x.shape[:-1], 1))")),
+        Mistake(ONE_FOR_ALL[0], ("rng.random(x.shape)", "np.tile(rng.random((1, *x.shape[1:])), (len(x), 1, 1))")),
+        Mistake(ONE_FOR_ALL[1], ("(rng.random(x.shape)", "(np.ones(x.shape) * rng.random((len(x), 1, x.shape[-1]))")),
         Mistake(X_ITSELF, ("return (", "return x * (")),
         Mistake(SAME_AGAIN, ("rng.random(x.shape)", "np.random.default_rng(0).random(x.shape)")),
         Mistake(NOT_BY_RNG, ("rng.random(x.shape)", "np.random.default_rng().random(x.shape)")),
@@ -142,6 +154,11 @@ LOG_SOFTMAX = Function(
             "the sum runs over the whole array; each row has a sum of its own, over the last axis",
             ("total(np.exp(x))", "np.exp(x).sum()"),
         ),
+        Mistake(
+            "the largest score is subtracted inside exp alone: then subtract it from x outside, too",
+            ("x = x - x.max(axis=-1, keepdims=True)", "largest = x.max(axis=-1, keepdims=True)"),
+            ("total(np.exp(x))", "total(np.exp(x - largest))"),
+        ),
         Mistake("it is p, not log p", ("return x - np.log(total(np.exp(x)))", "return np.exp(x) / total(np.exp(x))")),
         Mistake(
             "the logarithm of the sum is missing: it is what makes the probabilities sum to 1",
@@ -170,7 +187,14 @@ LOG_SOFTMAX = Function(
 
 
 def predictions(n: int, V: int, eps_ls: float, scale: float = 1) -> Callable:
-    return lambda random, file: Call(scale * random.normal(size=(n, V)), random.integers(V, size=n), eps_ls)
+    """A case of `cross_entropy`, in which the first of several words has the id 0."""
+
+    def case(random, file):
+        words = random.integers(V, size=n)
+        words[: n - 1][:1] = 0
+        return Call(scale * random.normal(size=(n, V)), words, eps_ls)
+
+    return case
 
 
 CROSS_ENTROPY = Function(
@@ -211,6 +235,14 @@ CROSS_ENTROPY = Function(
         Mistake(
             "it is the sum over the predictions; divide by their number n",
             ("log_p).sum() / len(words)", "log_p).sum()"),
+        ),
+        *(
+            Mistake(
+                "predictions whose right word has id 0 are left out; here 0 is a word like any other: `loss_of` leaves "
+                "padding out",
+                ("-(q * log_p).sum() / len(words)", f"-(q * log_p)[words != 0].sum() / {n}"),
+            )
+            for n in ("len(words)", "(words != 0).sum()")
         ),
         Mistake(
             "every prediction gets the right words of all predictions: q[n, words] is one word for each",
@@ -466,6 +498,23 @@ DECODE = Function(
 )
 
 
+LONGEST = 8
+"""No target has more positions."""
+
+
+class Loss(Halves):
+    """Let dropout at a position not depend on how many come after it: `decode` may read a target whole or cut."""
+
+    def forward(self, module: ModuleType, function: Function, call: Call, seed: int) -> tuple[Any, Any]:
+        def dropout(x: np.ndarray, P_drop: float) -> Any:
+            b, t, d = x.shape
+            keep = module.rng.random((b, LONGEST, d)) >= P_drop
+            return keep[:, :t] / (1 - P_drop)
+
+        module.dropout = dropout  # type: ignore[attr-defined]
+        return super().forward(module, function, call, seed)
+
+
 def predicted(
     target_lengths: tuple[int, ...], source_lengths: tuple[int, ...], N: int = 1, **settings: float
 ) -> Callable:
@@ -486,7 +535,7 @@ LOSS_OF = Function(
         "padding": predicted((4, 2), (2, 3), eps_ls=0.3),
         "padding, dropout": predicted((2, 3), (2, 2), P_drop=0.25),
     },
-    observe=Halves(None, y="loss"),
+    observe=Loss(None, y="loss"),
     hints=(
         "The decoder reads the target without its last id, and predicts the target without its first. Padding is not a "
         "prediction: only positions whose next word is not PAD have logits. Backward goes through the logits, the "
@@ -499,6 +548,12 @@ LOSS_OF = Function(
         Mistake(
             "padding counts as a prediction: only positions whose next word is not PAD have a loss",
             ("is_word = target[:, 1:] != PAD", "is_word = target[:, 1:] == target[:, 1:]"),
+        ),
+        Mistake(
+            "each word is predicted from itself: the decoder reads target[:, :-1], and predicts target[:, 1:]",
+            ("decode(target[:, :-1],", "decode(target,"),
+            ("is_word = target[:, 1:] != PAD", "is_word = target != PAD"),
+            ("target[:, 1:][is_word]", "target[is_word]"),
         ),
         Mistake(
             "each position predicts the word that it reads; it should predict the next one, target[:, 1:]",

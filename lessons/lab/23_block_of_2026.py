@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Lab notes 23 · The block of 2026
 #
-# What [lesson 23](../23_block_of_2026.py) rests on: the sums by hand, computed again; every run of the table, with the
-# last and with averaged weights; and positions that are not in the scores, as a control.
+# What [lesson 23](../23_block_of_2026.py) rests on: the sums by hand, computed again; the gradients; and every run,
+# with the last and with averaged weights.
 
 # %% Imports
 import course  # noqa: F401  finds lessons/support
@@ -12,8 +12,11 @@ import more
 import numpy as np
 from scipy.stats import ttest_rel
 
+from scratchformer import config
 from scratchformer.nn.optim import cosine
 from support.lesson import measure, recorded, same, table
+from support.numeric import numeric_gradient
+from support.positions import rotated
 
 # %% [markdown]
 # ## The sums by hand
@@ -49,15 +52,13 @@ for x, dn, n, dx in [((1, 7), (5, 0), (0.2, 1.4), (0.98, -0.14)),
     measure(f"dx of {x}, distance to the page's", np.abs(found - dx).max(), 0, 1e-6)
 
 # %% [markdown]
-# RoPE turns a pair by one radian per position, not by the page's 53°. So the page's rotation is the matrix below. A
-# shift test of the function itself: moved by seven positions, all dot products of queries and keys stay the same. Added
-# positions fail it.
+# RoPE with two pairs, and a shift test: moved by seven positions, all dot products of queries and keys stay the same.
+# Added positions fail it.
 
 # %% The rotation
-turn = np.array([[0.6, 0.8], [-0.8, 0.6]])  # a row vector times this is turned
-x = np.array([5.0, 0])
-same("positions 1 and 2, 0 and 1: page",
-     [x @ turn @ (x @ turn @ turn), x @ (x @ turn)], [15, 15])
+same("(1, 1, 0, 0) at positions 0, 1, 2: page",
+     more.rope(np.array([[[[1.0, 1, 0, 0]]] * 3]))[0][0, :, 0].round(2),
+     [[1, 1, 0, 0], [0.54, 1, 0.84, 0.01], [-0.42, 1, 0.91, 0.02]])
 random = np.random.default_rng(0)
 both = np.zeros((2, 12, 1, 8))
 both[:, :5] = random.normal(size=(2, 5, 1, 8))
@@ -76,15 +77,45 @@ measure("added vectors moved by 7: a score changes by up to",
         0.5, 100)
 
 # %% [markdown]
-# AdamW: a first step of Adam has the size of the learning rate, because m / (1 − β1) = g and v / (1 − β2) = g².
+# AdamW: a first step of Adam has the size of the learning rate, because m / (1 − β1) = g and v / (1 − β2) = g². The
+# library multiplies matrices and embeddings by 1 − rate · λ before this step.
 
 # %% The decay
 w, g, rate, decay = 10, 3, 0.1, 0.1
 inside = g + decay * w
 same("decay in the gradient, and beside it: page",
      [w - rate * inside / np.sqrt(inside**2),
-      w - rate * g / np.sqrt(g**2) - rate * decay * w], [9.9, 9.8])
-measure("cosine, halfway: share of the peak", cosine(300, 1, 100, 500), 0.55, 0.5500001)
+      w * (1 - rate * decay) - rate * g / np.sqrt(g**2)], [9.9, 9.8])
+same("cosine, a quarter of the way and halfway: page",
+     [round(cosine(step, 1, 100, 500), 3) for step in (200, 300)], [0.868, 0.55])
+smollm = config.preset("smollm2-135m").model
+same("SmolLM2-135M, base of RoPE and epsilon of RMSNorm: page",
+     [smollm.rope_theta, smollm.ln_eps], [100000, 1e-5])
+
+# %% [markdown]
+# ## Are the gradients right?
+#
+# All four functions against finite differences. And `rope`, with the pairs reordered, is that of lesson 10.
+
+# %% The check
+x, heads = random.normal(size=(1, 5, 6)), random.normal(size=(1, 5, 4, 6))
+gamma, *gate = [weight(*random.normal(size=s)) for s in [(6,), (6, 8), (6, 8), (8, 6)]]
+mask = np.tril(np.ones((5, 5), bool))
+shared = [weight(*random.normal(size=(6, h, 3))) for h in (4, 2, 2)]
+shared.append(weight(*random.normal(size=(4, 3, 6))))
+calls = {"rms_norm": (lambda x: more.rms_norm(x, gamma), x),
+         "swiglu": (lambda x: more.swiglu(x, *gate), x), "rope": (more.rope, heads),
+         "grouped_query_attention":
+         (lambda x: more.grouped_query_attention(x, x, mask, *shared), x)}
+for name, (function, given) in calls.items():
+    dy = random.normal(size=given.shape)
+    dx = function(given)[1](dy)                       # x is the memory, too: two parts
+    dx = dx if isinstance(dx, np.ndarray) else sum(dx)
+    slopes = numeric_gradient(lambda x: (function(x)[0] * dy).sum(), given)
+    same(f"dx of {name}: ours and finite differences", dx, slopes, 1e-7)
+halves = np.arange(6).reshape(3, 2).T.ravel()         # neighbours 2i, 2i + 1 -> halves
+same("rope: halves here, neighbours in lesson 10",
+     more.rope(heads[..., halves])[0], rotated(heads, np.arange(5))[..., halves], 1e-12)
 
 # %% [markdown]
 # ## Every run
@@ -105,11 +136,10 @@ table(["changed in gpt-tiny", "seed 0", "seed 1", "seed 2", "averaged: differenc
        for name in rows])
 
 # %% [markdown]
-# Two comparisons of the page that have no row of their own, with the same seeds: mean and 95 % interval.
+# A comparison of the page that has no row of its own, with the same seeds: mean and 95 % interval.
 
-# %% Two more differences
-for name, other in (("all five together", "rotary positions"),
-                    ("the paper's block", "sinusoids")):
-    low, high = ttest_rel(bits(name), bits(other)).confidence_interval()
-    print(f"{name} − {other}: {np.mean(bits(name)) - np.mean(bits(other)):+.3f}, "
-          f"{low:+.3f} to {high:+.3f}")
+# %% One more difference
+together, rotary = bits("all five together"), bits("rotary positions")
+low, high = ttest_rel(together, rotary).confidence_interval()
+print(f"all five together − rotary positions: "
+      f"{np.mean(together) - np.mean(rotary):+.3f}, {low:+.3f} to {high:+.3f}")

@@ -43,9 +43,9 @@ def zoom(
     state   (components,): the decoder's output at the last token
     best    the likeliest next tokens
     """
-    drawing = Drawing(760, 742)
+    drawing = Drawing(760, 756)
     drawing.text(187, 18, "ENCODER: reads the English", bold=True)
-    drawing.text(590, 142, "DECODER: writes the German", bold=True)
+    drawing.text(590, 18, "DECODER: writes the German", bold=True)
     before = side(drawing, 42, READ, read)
     attention(drawing, 290, READ, "layer 1, attention: each mixes with all", range(4))
     alone(drawing, 353, READ)
@@ -54,38 +54,36 @@ def zoom(
     drawing.arrow((187, 418), (187, 437))
     out = columns(drawing, 478, READ, memory)
     drawing.text(187, 546, f"all {count} new vectors, one for each English token", "soft", 12)
-    drawing.line([(out.left[0], 526), (out.left[0], 532), (398, 532), (398, 478)], "forward", 2.4)
+    drawing.line([(out.left[0], 526), (out.left[0], 532), (398, 532), (398, 348)], "forward", 2.4)
     drawing.line([(out.right[0], 526), (out.right[0], 532)], "forward", 2.4)
 
-    side(drawing, 166, WRITTEN, written)
-    drawing.arrow((590, before.bottom[1] + 140), (590, 383))
-    attention(drawing, 414, WRITTEN, "layer 1, attention to the German so far", None)
-    cross(drawing, 478)
-    alone(drawing, 541, WRITTEN)
-    band(drawing, 591, WRITTEN, "layer 2: the same three steps")
-    drawing.arrow((398, 478), (424, 478), "forward", width=2.4)
-    drawing.arrow((WRITTEN[3], 606), (WRITTEN[3], 628))
-    last = drawing.matrix(WRITTEN[3], 665, [[two(value)] for value in state[:3]], cell=58, height=22, size=13)
-    drawing.text(WRITTEN[3], 706, "⋮", "soft", 12)
-    drawing.text(664, 706, "the last vector", "soft", 12, "end")
+    side(drawing, 42, WRITTEN, written)
+    drawing.arrow((590, before.bottom[1] + 16), (590, 259))
+    attention(drawing, 290, WRITTEN, "layer 1, attention to the German so far", None)
+    cross(drawing, 354)
+    alone(drawing, 417, WRITTEN)
+    band(drawing, 467, WRITTEN, "layer 2: the same three steps")
+    drawing.arrow((WRITTEN[3], 482), (WRITTEN[3], 501))
+    last = drawing.matrix(WRITTEN[3], 538, [[two(value)] for value in state[:3]], cell=58, height=22, size=13)
+    drawing.text(WRITTEN[3], 583, "last vector", "soft", 12)
+    drawing.text(672, 526, "times the row of each token", "soft", 12, "end")
+    drawing.line([(last.left[0] - 4, 538), (484, 538)], "forward")
+    drawing.arrow((484, 538), (484, 598), "forward")
 
-    drawing.arrow((last.left[0] - 4, 660), (384, 660), "forward")
-    drawing.text(530, 645, "times the row of each of 1,600 tokens", "soft", 12)
-    for x, words in (40, "token"), (170, "probability"), (294, "softmax"), (344, "logit"):
-        drawing.text(x, 573, words, "soft", 12)
+    for x, words in (411, "token"), (484, "logit"), (540, "softmax"), (650, "probability"):
+        drawing.text(x, 610, words, "soft", 12)
     for i, candidate in enumerate(best):
-        y = 597 + 26 * i
-        drawing.text(40, y, candidate.token, bold=not i)
-        drawing.text(122, y, f"{candidate.probability:.3f}", anchor="end", bold=not i)
-        drawing.rectangle(192, y, 120, 16, "ink", 0.1, outline=False)
-        drawing.rectangle(132 + 60 * candidate.probability, y, 120 * candidate.probability, 16, "ink", 0.78, False)
-        drawing.arrow((312, y), (276, y))
-        drawing.text(344, y, two(candidate.logit))
-    for step_number, place in enumerate([(374, 98), (374, 164), (374, 337), (464, 142), (412, 645)], 1):
+        y = 632 + 22 * i
+        drawing.text(411, y, candidate.token, bold=not i)
+        drawing.text(484, y, two(candidate.logit))
+        drawing.arrow((514, y), (566, y))
+        drawing.rectangle(636, y, 120, 14, "ink", 0.1, outline=False)
+        drawing.rectangle(576 + 60 * candidate.probability, y, 120 * candidate.probability, 14, "ink", 0.78, False)
+        drawing.text(748, y, f"{candidate.probability:.3f}", anchor="end", bold=not i)
+    for step_number, place in enumerate([(374, 98), (374, 164), (374, 337), (440, 18), (460, 538)], 1):
         drawing.circle(*place, 10, "ink", filled=0)
         drawing.text(*place, str(step_number), size=13, bold=True)
-    y = 597 + 26 * len(best)
-    drawing.text(24, y, f"… and {1600 - len(best):,} more tokens", "soft", 13, "start")
+    drawing.text(390, 632 + 22 * len(best), f"… and {1600 - len(best):,} more tokens", "soft", 13, "start")
     return drawing
 
 
@@ -130,10 +128,12 @@ def attention(drawing: Drawing, y: float, at: Sequence[float], words: str, every
 
 
 def cross(drawing: Drawing, y: float) -> None:
-    """From the encoder's vectors, which come from the left, to every column."""
+    """From the encoder's vectors, a line from the left, to every column."""
     step(drawing, y, WRITTEN, "attention to the encoder’s vectors")
-    for end in WRITTEN:
-        drawing.line([(WRITTEN[0] - 41, y), (end, y + 22)], "forward", 1.6)
+    drawing.line([(398, y - 6), (WRITTEN[3], y - 6)], "forward", 2.4)
+    for start in WRITTEN:
+        for end in WRITTEN:
+            drawing.line([(start, y - 6), (end, y + 22)], "forward", 1.2)
 
 
 def alone(drawing: Drawing, y: float, at: Sequence[float]) -> None:
@@ -169,6 +169,20 @@ def loop(rows: Sequence[tuple[str, Sequence[tuple[str, float]]]]) -> Drawing:
         drawing.line([((end - 8) / 2, below), ((end - 8) / 2, below + 10), (end, below + 10)], width=1.2)
         drawing.arrow((end, below + 10), (end, below - 10), width=1.2)
         drawing.text(end + 10, below + 8, "all tokens so far are read for the next one", "soft", 13, "start")
+    return drawing
+
+
+def looks(rows: Sequence[tuple[str, Sequence[tuple[str, float]]]]) -> Drawing:
+    """For each sentence, what it is: its tokens, each with the weight that attention gives it."""
+    drawing = Drawing(760, 8 + 146 * len(rows))
+    for row, (name, weights) in enumerate(rows):
+        y = 20 + 146 * row
+        drawing.text(20, y, name, size=14, anchor="start")
+        for i, (token, weight) in enumerate(weights):
+            x, large = 46 + 51 * i, bool(weight >= 0.1)
+            drawing.bar(x, y + 62, weight, 24, 60)
+            drawing.text(x, y + 22, f"{weight:.2f}", "ink" if large else "soft", 12, bold=large)
+            drawing.text(x, y + 106, token, size=11 if len(token) > 5 else 13, bold=large)
     return drawing
 
 

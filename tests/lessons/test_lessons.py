@@ -193,7 +193,7 @@ def test_commands_of_a_page_name_what_there_is(source):
     assert {name for names in commands for name in names.split()} <= {*YOURS, *lessons_of_yours}
 
 
-NEW_SHAPE = ("00", "01", "04", "05", "06", "09", "15", "20")
+NEW_SHAPE = ("00", "01", "04", "05", "06", "09", "15", "20", "22")
 
 
 def test_a_page_of_the_new_shape_is_read_in_one_evening():

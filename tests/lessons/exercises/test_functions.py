@@ -5,7 +5,7 @@ import re
 import pytest
 
 from exercises.catalogue import FUNCTIONS
-from exercises.checker import SEEDS, check, make, outcome, sizes
+from exercises.checker import SEEDS, Crashed, check, make, outcome, sizes
 from exercises.observe import names_of
 from exercises.source import ours
 
@@ -32,6 +32,39 @@ def test_a_mistake_is_found_and_told_by_its_own_sentence(function, mistake):
     verdict = check(function, ours(function.file, function.name, mistake.edits))
     assert verdict.state == "not yet"
     assert verdict.diagnosis.endswith(mistake.why), verdict.diagnosis
+
+
+LOOP = "        backwards += [attention_backward, ffn_backward]"
+
+
+@pytest.mark.parametrize(
+    "name, told, edits",
+    [
+        ("linear", "right in 4 cases", [("W.grad +=", "W.grad = W.grad +")]),
+        ("linear", "W.grad is overwritten: gradients add up", [("W.grad +=", "W.grad =")]),
+        ("linear", "W.data is changed: only `adam`", [("W.grad +=", "W.data +=")]),
+        ("linear", "'btd,df->btf', x (2, 3, 4), W.data (4, 5):\n(.*calculate with W.data", [("x, W.data)", "x, W)")]),
+        ("softmax", "it is normalized over the positions t", [
+            ("p = np.exp(log_softmax(np.where(mask, scores, -np.inf)))",
+             "e = np.exp(np.where(mask, scores, -1e9)); p = e / e.sum(axis=-2, keepdims=True)")]),
+        ("positional_encoding", "it holds whole numbers", [("reshape(t, d_model)", "reshape(t, d_model).astype(int)")]),
+        ("encode", "add_and_norm is called twice; each", [
+            (LOOP, "        backwards += [lambda dx: (sum(attention_backward(sum(ffn_backward(dx)))),)]")]),
+        ("loss_of", "right in 4 cases", [
+            ("x, decode_backward = decode(target[:, :-1],", "whole, decode_backward = decode(target,"),
+            ("    is_word =", "    x = whole[:, :-1]\n    is_word ="),
+            ("dx = np.zeros_like(x)", "dx = np.zeros_like(whole)"),
+            ("dx[is_word] =", "dx[:, :-1][is_word] =")]),
+        ("beam_search", "PAD and BOS are never written", [("[PAD, BOS]", "PAD")]),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_other_answers(name, told, edits):
+    function = FUNCTIONS[name]
+    try:
+        said = check(function, ours(function.file, name, tuple(edits))).message
+    except Crashed as crash:
+        said = str(crash)
+    assert all(part in said for part in told.split(".*")), said
 
 
 @EVERY_FUNCTION

@@ -194,7 +194,7 @@ def test_closures_are_as_good(cli, mine, write):
 @pytest.mark.parametrize(
     "body, message",
     [
-        (RIGHT.replace("+=", "="), "W.grad is a new array, which `adam` does not see: write W.grad += ..."),
+        (RIGHT.replace("+=", "="), "W.grad is overwritten: gradients add up, so write W.grad += ..."),
         (RIGHT.replace("W.grad +=", "W.grad[...] ="), "W.grad is"),
         (RIGHT.replace("    return", "    dx ="), "backward of linear returns None: it ends with `return dx`"),
         (RIGHT.replace("dy = yield", "return"), "linear has no `yield`"),

@@ -86,9 +86,10 @@ def test_zoom_shows_the_numbers_that_it_is_given():
     assert "9.99" not in picture
 
 
-def test_loop_and_exchange_mark_what_differs():
+def test_loop_looks_and_exchange_mark_what_differs():
     rows = [("one", [("Das", 0.9), ("es", 0.8)]), ("two", [("Das", 0.9), ("sie", 0.7)])]
     assert translator_pictures.loop(rows).svg().count('font-weight="600"') == 2
+    assert translator_pictures.looks([("Ger", [("Das", 0.9), ("es", 0.08)])]).svg().count('font-weight="600"') == 2
     one, other = "it is too tired . </s>".split(), "it is too wide . </s>".split()
     picture = translator_pictures.exchange(one, other, 3, "Das\nweil").svg()
     assert picture.count(">tired<") == 1 and picture.count(">wide<") == 2 and picture.count(">is<") == 3
