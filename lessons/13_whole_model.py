@@ -551,7 +551,7 @@ table(["fault", "gradient, flow, number", "weights (arrays) with gradient 0"], r
 # %% [markdown]
 # The fourth test finds weights that have no effect on the loss. In the opening, those are the 36 arrays of the encoder.
 # If a word sees only itself, its attention weight is always 1, so $W_Q$ and $W_K$ of three layers get nothing. But with
-# a causal mask in the encoder, every weight still counts. Only comparing with our numbers finds that fault, and fault 6.
+# a causal mask in the encoder, every weight still counts. Only comparing with our numbers finds that fault and fault 6.
 # (A loss curve doesn't always tell: without the encoder's self-attention, ours ended a little *lower*, see [lab notes
 # 13](lab/13_whole_model.py).)
 #
