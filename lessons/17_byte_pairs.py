@@ -4,21 +4,22 @@
 # **How can a list of 1,600 pieces spell every word, even one that nobody has seen?**
 #
 # *Needs [lesson 00](00_whole_game.py) (pieces and ids), [lesson 08](08_embeddings.py) (the embedding) and [lesson
-# 14](14_label_smoothing.py) (the loss) · you will write byte-pair encoding in thirty lines and compare it with
-# sentencepiece, merge by merge.*
+# 14](14_label_smoothing.py) (the loss) · you will write byte-pair encoding in thirty lines, with characters and with
+# bytes.*
 
 # %% Imports
 from collections import Counter
 
 import matplotlib.pyplot as plt
+import more
 import numpy as np
 
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.text.bundled import read_text
 from scratchformer.text.tokenizer import N_SPECIALS, Tokenizer
 from support import byte_pairs
-from support.byte_pairs import bits_per_character, decode, learn_merges, words_of
-from support.lesson import QUICK, ROOT, measure, show, table
+from support.byte_pairs import bits_per_character, decode, words_of
+from support.lesson import QUICK, ROOT, measure, quote, show, table
 
 # %% [markdown]
 # A model has one row of its embedding for each entry of a fixed list. Let the entries be words, and collect them from
@@ -61,8 +62,7 @@ print("".join(word if word in known else "▁<unk>"
 
 # %% Learning the merges, and one word in pieces
 N_MERGES = 1536
-more_merges = learn_merges(text, 3000, longest=16)             # 2,903 is where it ends
-merges = more_merges[:N_MERGES]
+merges = byte_pairs.learn_merges(text, N_MERGES, longest=16)  # as yours, but faster
 SHOWN = "neunhundertvierundvierzig"
 figure, axes = plt.subplots(figsize=(8, 3.3), layout="constrained")
 stages = [0, 10, 30, 100, 300, 1000, N_MERGES]
@@ -107,47 +107,21 @@ show(figure, "17_cut",
 # list of these merges is all that is learned. Pairs never run across two words, nor from letters to punctuation marks,
 # so *dog* is the same piece at the end of a sentence as in the middle.
 #
-# **Your turn.** Write `count_pairs` and `merge` in `my_transformer/more.py`, and run `scratchformer learn check
-# count_pairs merge`. What becomes of `a a a` if *a a* is merged? And why can't you use `str.replace`?
-
-# %% Our solution
-def count_pairs(words):
-    """words {pieces of a word: how often it occurs} -> {(a, b): N(a, b)}"""
-    pairs = Counter()
-    for word, times in words.items():
-        for pair in zip(word, word[1:]):
-            pairs[pair] += times
-    return pairs
-
-
-def merge(word, pair):
-    """Join the pair wherever it occurs in the word, from left to right."""
-    pieces, i = [], 0
-    while i < len(word):
-        width = 2 if word[i:i + 2] == pair else 1
-        pieces.append("".join(word[i:i + width]))
-        i += width
-    return tuple(pieces)
-
+# **Your turn.** Write `count_pairs(words)`, where words is {tuple of pieces: how often}, and `merge(symbols, pair)` in
+# `more.py`, and run `scratchformer learn check count_pairs merge`. What becomes of `a a a` if *a a* is merged? And why
+# can't you use `str.replace`? Then `learn_merges(words, n)` is a loop: count, take the best pair, merge it in every
+# word. (If two pairs make the same piece, the one with the shorter left part wins.) `scratchformer learn check
+# learn_merges`.
 
 # %%
-def learn(words, n_merges):
-    """-> the merges [(a, b), ...], and how often each pair occurred"""
-    learned, counts = [], []
-    for _ in range(n_merges):
-        pairs = count_pairs(words)
-        best = min(pairs, key=lambda pair: (-pairs[pair], len("".join(pair)),
-                                            "".join(pair)))
-        words = {merge(word, best): times for word, times in words.items()}
-        learned.append(best)
-        counts.append(pairs[best])
-    return learned, counts
+quote("count_pairs", "merge", "learn_merges", file="more")
 
-
-tiny = {tuple("▁Hund"): 5, tuple("▁hundert"): 3, tuple("▁und"): 6, tuple("▁rund"): 2}
-for n, ((a, b), count) in enumerate(zip(*learn(tiny, 5)), 1):
-    [cut] = byte_pairs.encode(["Hund hundert und rund"], learn(tiny, n)[0])
-    print(f"merge {n}: {a} + {b}, {count} times    {' '.join(cut)}")
+# %%
+tiny = {"▁Hund": 5, "▁hundert": 3, "▁und": 6, "▁rund": 2}
+learned = more.learn_merges({tuple(word): n for word, n in tiny.items()}, 5)
+for n, (a, b) in enumerate(learned, 1):
+    cut = [" ".join(more.bpe_encode(word, learned[:n])) for word in tiny]
+    print(f"merge {n}: {a} + {b:6}", *cut, sep="    ")
 
 # %% [markdown]
 # After two merges, the part that all four words share is one piece. It means something in *und* and nothing in *rund*,
@@ -159,56 +133,82 @@ for n, ((a, b), count) in enumerate(zip(*learn(tiny, 5)), 1):
 # **decode**, join the pieces and write a space for each "▁". The order matters. Suppose `b c` was learned before `a b`.
 # Then `abc` becomes `a bc`, not `ab c`, and a model must get the pieces that it was trained on.
 #
-# **Your turn.** Write `learn_merges` and `bpe_encode` in `more.py`, and run `scratchformer learn check learn_merges
-# bpe_encode`. There, `learn_merges` returns the merges alone, and of two pairs that make the same piece the one with
-# the shorter left part wins; `bpe_encode` takes one word with its "▁". Then unfold ours, for a sentence.
+# **Your turn.** Write `bpe_encode(word, merges)` for one word with its "▁", and run `scratchformer learn check
+# bpe_encode`.
 
-# %% Our solution
-def encode(sentence, merges):
-    """-> the pieces of a sentence"""
-    return [piece for word in words_of(sentence)
-            for piece in replayed(tuple(word), merges)]
-
-
-def replayed(word, merges):
-    for pair in merges:
-        word = merge(word, pair)
-    return word
+# %%
+quote("bpe_encode", file="more")
 
 
 # %%
+def encode(sentence, merges):
+    return [piece for word in words_of(sentence)
+            for piece in more.bpe_encode(word, merges)]
+
+
 sentence = "Die Ziege zählt neunhundertvierundvierzig Äpfel."
 print(*encode(sentence, merges))
 print(decode(encode(sentence, merges)))
 
 # %% Check against sentencepiece
 some = 20 if QUICK else 200
-words = Counter(word for line in text for word in words_of(line))
-slow, _ = learn({tuple(word): times for word, times in words.items()}, some)
-equal = sum(ours == theirs for ours, theirs in zip(slow, merges))
-measure(f"of {some} merges: this page and the library agree", equal, some, some)
+counted = Counter(word for line in text for word in words_of(line))
+slow = more.learn_merges({tuple(word): times for word, times in counted.items()}, some)
+assert slow == merges[:some]
 sentencepiece = Tokenizer.load(ROOT / "data/tiny_model/tokenizer.model")
 theirs = sentencepiece.pieces(range(N_SPECIALS, N_SPECIALS + N_MERGES))
 equal = sum(a + b == piece for (a, b), piece in zip(merges, theirs))
-measure(f"of {N_MERGES:,} merges: the library and sentencepiece agree", equal,
+measure(f"of {N_MERGES:,} merges: ours and sentencepiece agree", equal,
         N_MERGES, N_MERGES)
 
 # %% [markdown]
 # The tokenizer of lesson 00 was made by sentencepiece (Kudo and Richardson, 2018), a program by other people, from the
-# same text. Our library finds the same 1,536 merges in the same order, and cuts all of 3,480 new sentences alike ([lab
+# same text. Our functions find the same 1,536 merges in the same order, and cut all of 3,480 new sentences alike ([lab
 # notes 17, experiment 1](lab/17_byte_pairs.py#experiment-1-the-same-merges-as-sentencepiece)).
 #
-# And a *character* that was never seen? In this model it is `<unk>`. With `byte_fallback` the vocabulary holds the 256
-# bytes as well, and an unknown character becomes the bytes of its UTF-8 code:
+# ## Bytes, and where to split first
+#
+# **Bytes.** What about a *character* that was never seen, such as the *ë* in *Zoë*? In this model it is `<unk>`. But a
+# computer stores text as bytes, in the code UTF-8: `Z` and `o` are one byte each, *ë* is the two bytes C3 AB, and an
+# emoji takes four. There are only 256 bytes. So start with bytes instead of characters. Then nothing is ever unknown,
+# in any script. This is **byte-level BPE**. Your functions can do it as they are, if we write each byte as one
+# character:
 
-# %% An unknown character
-for fallback, tokenizer in (False, sentencepiece), \
-        (True, Tokenizer.train(text, 1600, byte_fallback=True)):
-    [ids] = tokenizer.encode(["Zoë"])
-    print(f"byte_fallback = {fallback}: {' '.join(tokenizer.pieces(ids))}",
-          f"   decoded: {tokenizer.decode([ids])[0]}")
+# %%
+def as_bytes(word):
+    return word.encode("utf-8").decode("latin-1")              # one character per byte
+
+
+byte_words = {tuple(as_bytes(word)): times for word, times in counted.items()}
+byte_merges = more.learn_merges(byte_words, 30)
+for word in "▁für", "▁Zoë":
+    pieces = more.bpe_encode(as_bytes(word), byte_merges)
+    print(word, "is", [piece.encode("latin-1").hex(" ") for piece in pieces])
 
 # %% [markdown]
+# The mark "▁" is three bytes, E2 96 81, and was merged at once, because nearly every word has it. *ë* stays two
+# tokens, but it can be written.
+#
+# **Splitting first.** We counted pairs inside words only. What if whole sentences are counted, with spaces like any
+# other character? Here are 300 English sentences both ways:
+
+# %%
+some_lines = train["en"][:300]
+whole = Counter(tuple("▁" + line.replace(" ", "▁")) for line in some_lines)
+apart = Counter(tuple(word) for line in some_lines for word in words_of(line))
+n = 150
+without, split = more.learn_merges(whole, n), more.learn_merges(apart, n)
+across = [a + b for a, b in without if "▁" in (a + b)[1:] or (a + b)[-1] == "."]
+assert not any("▁" in (a + b)[1:] for a, b in split)
+print(f"not split first: {len(across)} of {n} pieces run across words or end in a dot")
+print(*sorted(across, key=len)[-6:], sep="   ")
+
+# %% [markdown]
+# Without splitting, pieces run over several words and swallow the space behind them. *dog* is then cut in one way
+# before a space and in another before a full stop, and the model must learn both. So tokenizers split first, by a
+# pattern: letters, digits and other signs apart, the space in front of its word. Many also cut numbers into groups of
+# at most three digits, so that about 1,100 pieces can write every number.
+#
 # ## No gradient, and pieces that nobody uses
 #
 # A slightly larger count changes nothing at all, until it overtakes another one; then the list of merges jumps. So the
@@ -233,68 +233,19 @@ measure("their share of all learned pieces", len(unused) / len(learned), 0.2, 0.
 #
 # </details>
 #
-# Now imagine that somebody writes a text in which such a piece does occur. The model then reads a vector that training
-# has never fitted to anything. Large language models have this problem, where the pieces are called **glitch tokens**.
-# In 2023, people found that GPT models couldn't repeat the piece " SolidGoldMagikarp", the name of a user of an online
-# forum. It was frequent in the text from which the merges were learned, and, it seems, rare or absent in the text that
-# the model was trained on. Our 362 rows are a small version of that story.
+# If somebody writes a text in which such a piece does occur, the model reads a vector that was never trained. Large
+# language models have this problem, too. In 2023, people found that GPT models couldn't repeat the piece "
+# SolidGoldMagikarp", the name of a user of an online forum: a **glitch token**. It was frequent in the text from which
+# the merges were learned, and, it seems, rare or absent in the text that the model was trained on.
 #
-# ## How many merges?
+# **How many merges?** That is the one number that you choose. Single letters need no list, but a sentence becomes five
+# times as long, and the base model needs three times the multiplications that it needs with 37,000 pieces. With 37,000,
+# softmax and embedding are already three tenths of its cost. ([Lab notes 17, experiment
+# 3](lab/17_byte_pairs.py#experiment-2-what-a-longer-sentence-costs-and-what-a-larger-vocabulary)) The paper has *one*
+# list for both languages, since both share the matrix $E$. A name is then cut alike on both sides; two lists cut only 4
+# of 20 new names alike ([experiment 3](lab/17_byte_pairs.py#experiment-3-one-vocabulary-for-two-languages)).
 #
-# The number of merges is the one number that you choose. How long do sentences become?
-
-# %% Pieces per word
-STAGES = [0, 10, 30, 100, 300, 600, 1000, 1536, 2000, 2903]
-lengths = {}
-for split, lines in ("train", train), ("test", test):
-    for language in LANGUAGES:
-        first = lines[language][:500]
-        n_words = sum(len(words_of(line)) for line in first)
-        lengths[split, language] = [
-            sum(map(len, byte_pairs.encode(first, more_merges[:n]))) / n_words
-            for n in STAGES]
-figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
-looks = {"en": ("o", DARK), "de": ("s", ACCENT)}
-for (split, language), row in lengths.items():
-    marker, colour = looks[language]
-    axes.plot(STAGES, row, f"{marker}-" if split == "train" else f"{marker}--",
-              color=colour, markersize=5, label=f"{LANGUAGES[language]}, {split}",
-              markerfacecolor=colour if split == "train" else "white")
-axes.axhline(1, color="#888888", lw=0.8, ls=":")
-axes.text(620, 0.62, "1: every word is one piece", color="#444444")
-axes.axvline(300, color="#888888", lw=0.8, ls=":")
-axes.text(330, 4.2, "300 merges", color="#444444")
-axes.set(xlabel="merges", ylabel="pieces per word", ylim=(0, 5.6), xlim=(-40, 3000))
-axes.legend()
-show(figure, "17_length",
-     alt="Pieces per word against the number of merges for English and German. "
-     "Without merges, 4.7 in English and 5.2 in German; after 300, 2.0 and 2.2; after "
-     "1,536, about 1.2; after 2,903, 1.0. The dashed curves of the test text lie on "
-     "those of the training text, or a little above.",
-     caption="The first 300 merges make a sentence less than half as long. The other "
-     "2,600 bring it from two pieces per word to one.")
-for n, english, german in ((300, (1.95, 2.1), (2.2, 2.35)),
-                           (1536, (1.1, 1.2), (1.2, 1.3))):
-    for language, band in ("en", english), ("de", german):
-        measure(f"{n:,} merges, {LANGUAGES[language]}: pieces per new word",
-                lengths["test", language][STAGES.index(n)], *band)
-
-# %% [markdown]
-# With 2,903 merges there is no pair left to merge: all counted words of up to 16 characters are one piece. That is a
-# list of words again, but one that can fall back on parts.
-#
-# So why not stop at letters, which need no list? Because a sentence of five times as many tokens passes five times as
-# many positions through all layers: with letters, the base model would need three times the multiplications that it
-# needs with 37,000 pieces. (It's often said that the n² of attention is the reason. At these lengths it's 2 % of the
-# cost.) And why not 100,000 pieces? With 37,000, the softmax and the embedding are already three tenths of the cost and
-# of the parameters. ([Lab notes 17, experiment
-# 3](lab/17_byte_pairs.py#experiment-3-what-a-longer-sentence-costs-and-what-a-larger-vocabulary))
-#
-# The paper has *one* list for both languages. It must, because both share one embedding matrix. A name is then cut in
-# the same way on both sides, and can be translated by copying its pieces. Two separate lists cut only 4 of 20 new names
-# alike ([lab notes 17, experiment 4](lab/17_byte_pairs.py#experiment-4-one-vocabulary-for-two-languages)).
-#
-# ## Comparing losses of different vocabularies
+# ## Does it matter? Comparing vocabularies
 #
 # Suppose one model reads letters and another one pieces, and we want to know which is better. Can we compare their
 # losses per token? Let's try it with a model that only counts: how likely is piece $b$ after the context $c$, which is
@@ -346,18 +297,16 @@ measure("letters (5) − pieces (2), bits: mean", (letters - two).mean(), -0.015
 # Bits per character tell a different story. What counts is how far back a model looks, not what its tokens are. Letters
 # with five letters of context beat pieces with *one* piece of context, by 0.03 to 0.05 bits in every run. Against
 # pieces with *two* pieces of context the difference is gone. ([Lab notes 17, experiment
-# 5](lab/17_byte_pairs.py#experiment-5-letters-against-pieces): five runs, paired.)
+# 4](lab/17_byte_pairs.py#experiment-4-letters-against-pieces): five runs, paired.)
 #
 # </details>
 #
-# ## Other ways to cut
+# ## Today
 #
-# - **Byte-level BPE** (GPT-2 and most language models since) starts from the 256 bytes instead of characters. Then
-#   nothing is ever unknown, in no script, and no `<unk>` is needed. A letter such as *ä* begins as two tokens.
-# - **Unigram** (Kudo, 2018) goes the other way: it starts with a large list, gives each piece a probability, cuts a
-#   text in the most probable way, and throws away the pieces that are missed least, until the list is small enough.
-# - **BPE-dropout** (Provilkov et al., 2020) skips some merges at random during training. The model then sees a word in
-#   several cuts, learns what is inside, and rare pieces get trained. We haven't tested it here.
+# Most language models of 2026 use byte-level BPE, with 100,000 to 260,000 pieces for all languages and code, and split
+# by a pattern first. **Special tokens**, such as the end of a text or the start of an answer, get ids of their own that
+# no typed text can produce. And why do such models miscount the letters of a word? They read the *ids* of its pieces.
+# No id says which letters are inside; the model must have learned it from text that spells the word.
 #
 # ## Paper and code
 #
@@ -379,14 +328,21 @@ measure("letters (5) − pieces (2), bits: mean", (letters - two).mean(), -0.015
 # piece, rare words several, and every word of known characters can be written. Compare models with different
 # vocabularies in bits per character, never per token.
 #
-# **Yours:** `count_pairs`, `merge`, `learn_merges`, `bpe_encode` · `scratchformer learn check 17`
+# **Yours:** `count_pairs`, `merge`, `learn_merges`, `bpe_encode` · `scratchformer learn check count_pairs merge
+# learn_merges bpe_encode`
 #
-# **A puzzle.** The text is the one word *banana*. What are the first two merges?
+# **Check yourself.**
 #
-# <details><summary>Answer</summary>
+# 1. The text is the one word *banana*. What are the first two merges?
+# 2. A model needs 3.0 nats per token, and its tokens have 4 characters on average. How many bits per character?
+# 3. How many tokens is *Zoë* in a byte-level vocabulary without any merges, not counting the mark?
 #
-# `a n` and `n a` both occur twice, and are equally short; *an* comes earlier in Unicode. Now the word is `▁ b an an a`.
-# Each pair occurs once, so the shortest piece wins: `▁ b`. That `an an` would say more about the word doesn't matter.
+# <details><summary>Answers</summary>
+#
+# 1. `a n` and `n a` both occur twice, and are equally short; *an* comes earlier in Unicode. Now the word is `▁ b an an
+#    a`. Each pair occurs once, so the shortest piece wins: `▁ b`.
+# 2. 3.0 / 0.693 = 4.33 bits per token, and 4.33 / 4 = **1.08** per character.
+# 3. **Four**: 5A, 6F, C3, AB.
 #
 # </details>
 #

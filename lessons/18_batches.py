@@ -1,107 +1,222 @@
 # %% [markdown]
-# # 18 · Batches of tokens, and gradients added up
+# # 18 · Batches, and a mean that goes wrong
 #
-# **How do we fill batches with words instead of padding, and take big steps on a small machine?**
+# **How do we fill batches with words instead of padding, and what is the loss of a step divided by?**
 #
-# *Needs [lesson 06](06_masks.py) (padding), [lesson 14](14_label_smoothing.py) (the loss of a token) and [lesson
-# 17](17_byte_pairs.py) (tokens) · you will write a batch plan that equals the library's, and catch a wrong mean that no
-# error message reports.*
+# *Needs [lesson 06](06_masks.py) (padding) and [lesson 14](14_label_smoothing.py) (the loss of a batch) · you will
+# write `batches`, and catch a wrong mean that no error message reports.*
 
 # %% Imports
-import math
+from itertools import islice
 
 import matplotlib.pyplot as plt
 import numpy as np
+import transformer
 from matplotlib.colors import ListedColormap
 
-from scratchformer.config import TrainingConfig
-from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
-from scratchformer.nn.loss import batch_loss_backward, cross_entropy
-from scratchformer.text.batches import BatchPlan, bucket_boundaries
-from scratchformer.text.tokenizer import PAD
-from scratchformer.training.data_parallel import DataParallel
+from scratchformer.experiments.figures import ACCENT, DARK
 from support.drawing import Drawing
-from support.length_batches import bundled, loss_by_thirds, small_model, trained, up_to
-from support.lesson import QUICK, measure, same, show, table
-from support.numeric import numeric_gradient
+from support.lesson import quote, same, show, table
 
 # %% [markdown]
-# A **batch** is an array, and arrays are rectangles. Sentences aren't: one has 4 tokens, the next has 30. So every
-# sentence of a batch is filled up with padding until it is as long as the longest one. The masks of [lesson
-# 06](06_masks.py) make padding harmless, but the model still computes with it.
+# In October 2024, users of a large public library found that their loss depended on how they *cut* a step. With 32
+# sentences at once they got one number. With the same sentences one by one, and averaged, they got another one.
+# Nothing crashed, and many models had been trained that way. (A user had [reported it in
+# 2023](https://github.com/huggingface/transformers/issues/24725); it was [repaired in
+# 2024](https://github.com/huggingface/transformers/pull/34191).) Our own file can do the same. Here are a short and a
+# long pair of our corpus, in a model that has not been trained:
+
+# %% The text
+def pairs_of(split):
+    """Pairs of a set as words"""
+    texts = [(transformer.CORPUS / f"{split}.{language}").read_text("utf-8")
+             for language in ("en", "de")]
+    return list(zip(*([transformer.words_in(line) for line in text.splitlines()]
+                      for text in texts)))
+
+
+as_words = {split: pairs_of(split) for split in ("train", "val")}
+words = sorted({word for pairs in as_words.values() for pair in pairs
+                for sentence in pair for word in sentence})
+ids = {word: i for i, word in enumerate(words, 3)}
+BOS, EOS, PAD = transformer.BOS, transformer.EOS, transformer.PAD
+PAIRS = {split: [([*map(ids.get, en), EOS], [BOS, *map(ids.get, de), EOS])
+                 for en, de in pairs] for split, pairs in as_words.items()}
+
+
+def new_model(seed, dtype="float32"):
+    transformer.rng = np.random.default_rng(seed)
+    return transformer.new_model(len(ids) + 3, d_model=32, d_ff=64, h=2, N=1,
+                                 dtype=dtype)
+
+
+def one_batch(pairs):
+    return next(transformer.batches(list(pairs), len(pairs)))
+
+
+# %% One step, cut in two ways
+model = new_model(0, "float64")
+by_length = sorted(PAIRS["train"], key=lambda pair: len(pair[1]))
+short, long = by_length[100], by_length[-100]
+both = one_batch([short, long])
+losses = [float(transformer.loss_of(*one_batch([pair]), model)[0])
+          for pair in (short, long)]
+counts = [len(target) - 1 for _, target in (short, long)]  # what is predicted
+together = float(transformer.loss_of(*both, model)[0])
+table(["", "predicted words", "loss"],
+      [["the short pair", counts[0], f"{losses[0]:.3f}"],
+       ["the long pair", counts[1], f"{losses[1]:.3f}"],
+       ["the mean of both losses", "", f"{np.mean(losses):.3f}"],
+       ["both in one batch", sum(counts), f"{together:.3f}"]])
+same("one batch, and the mean over all predicted words",
+     together, np.average(losses, weights=counts))
+
+# %% [markdown]
+# Which of the last two lines is right, and what does the other one do to a word of the long sentence?
 #
-# Take the 20,000 training pairs of the bundled text in random order, 64 to a batch. A *position* is one place in the
-# source or target array, filled or not. Which share of all positions is padding?
+# ## By hand: three words
 #
-# **Your turn.** Write the function that measures it, before you unfold ours.
+# A **micro-batch** is a part of a step, computed by itself. Micro-batch A has two words with the losses 1 and 1.
+# Micro-batch B has one word with the loss 4.
 
-# %% Our solution
-pairs = bundled("train")
-source_lengths = pairs.source.lengths                   # (20000,)
-target_lengths = pairs.target.lengths
-lengths = pairs.lengths                                 # of the longer side
+# %% Drawing two means
+def means_picture():
+    drawing = Drawing(760, 330)
+    ways = ("divide once", (1 / 3, 1 / 3, 1 / 3), None, 2), \
+           ("mean of means", (1 / 4, 1 / 4, 1 / 2), (1, 4), 2.5)
+    for column, (name, weights, means, loss) in enumerate(ways):
+        left = 90 + 390 * column
+        drawing.text(left + 110, 20, name, bold=True)
+        end = drawing.vector(left + 110, 235, [loss], "value", 54,
+                             below="loss of the step")
+        if means:
+            middle = [drawing.vector(x, 150, [mean], cell=46)
+                      for x, mean in zip((left + 45, left + 220), means)]
+            for box in middle:
+                drawing.thread(box.bottom, end.top, 0.5)
+        for i, (x, value, weight) in enumerate(zip((0, 90, 220), (1, 1, 4), weights)):
+            word = drawing.vector(left + x, 75, [value], cell=46)
+            target = middle[i // 2] if means else end
+            drawing.thread(word.bottom, target.top,
+                           (0.5, 0.5, 1)[i] if means else weight)
+            share = {1 / 3: "1/3", 1 / 4: "1/4", 1 / 2: "1/2"}[weight]
+            drawing.text(left + x, 305, share, "gradient", 15, italic=True)
+        drawing.text(left + 45, 45, "A", "soft", 14)
+        drawing.text(left + 220, 45, "B", "soft", 14)
+    drawing.text(8, 305, "gradient", "gradient", 14, "start", italic=True)
+    return drawing
 
 
-def padding_share(batches):
-    """batches: arrays (B,) of indices -> the share of positions that is padding"""
-    positions = sum(len(batch)
-                    * (source_lengths[batch].max() + target_lengths[batch].max())
-                    for batch in batches)
-    real = sum((source_lengths + target_lengths)[batch].sum() for batch in batches)
-    return 1 - real / positions
-
-
-def cut(order, size):
-    """order (n,) -> arrays of `size` indices, the last one perhaps smaller"""
-    return [order[start:start + size] for start in range(0, len(order), size)]
-
+show(means_picture(), "18_means",
+     alt="Losses 1, 1 and 4 of three words. Left, all three flow into the loss 2 with "
+     "weight 1/3 each. Right, the first two make the mean 1, the third the mean 4, and "
+     "both flow into 2.5 by halves. The gradients below are 1/3, 1/3, 1/3 on the left "
+     "and 1/4, 1/4, 1/2 on the right.",
+     caption="The same three words, averaged in two ways. In magenta, the gradient at "
+     "each word's loss.")
 
 # %% [markdown]
-# <details><summary>Make a guess, then unfold: padding in random batches</summary>
-
-# %% Padding of random batches
-shuffled = np.random.default_rng(0).permutation(len(pairs))
-for size, lo, hi in (16, 0.33, 0.38), (64, 0.41, 0.46), (256, 0.48, 0.53):
-    measure(f"{size} random pairs a batch: padding",
-            padding_share(cut(shuffled, size)), lo, hi)
-
-# %% [markdown]
-# With 64 pairs, 44 of 100 positions are padding. With 256 pairs it is half of them, because the more pairs there are,
-# the longer is the longest one.
+# The mean of the three losses is (1 + 1 + 4) / 3 = **2**. The mean of the two means, 1 and 4, is **2.5**. There the
+# word of B counts half of the result, and each word of A a quarter.
+#
+# **Calculate, then unfold:** A has four words with the losses 1, 2, 2 and 3, and B has one word with the loss 6. What
+# are the two means, and how much does a word count in each?
+#
+# <details><summary>The two means</summary>
+#
+# All five: 14 / 5 = **2.8**, each word counts 1/5. Mean of means: (2 + 6) / 2 = **4**. A word of A counts 1/8, the word
+# of B 1/2.
 #
 # </details>
 #
-# ## The picture
+# ## In general, and backward
 #
-# Here are 24 pairs taken at random, and 24 pairs of nearly the same length.
+# Let a step have $M$ micro-batches with $n_m$ predicted words each, $n$ in total. Its loss is the mean over all words:
+#
+# $$L = \frac{1}{n} \sum_m \sum_t \ell_{mt} = \sum_m \frac{n_m}{n} L_m \qquad L_m = \frac{1}{n_m} \sum_t \ell_{mt}$$
+#
+# So each micro-batch's mean $L_m$ has the weight $n_m / n$, its share of the words. The gradient of $L_m$ is that
+# weight, and that is what we send back into it: `backward(n_m / n)`, where a whole batch gets `backward(1.0)`. All
+# functions of your file *add* to `W.grad`, so the sum over the micro-batches forms by itself. This is **gradient
+# accumulation**. It lets a small machine take a large step, because only one micro-batch at a time is in memory. A mean
+# of means sends back $1 / M$. Then a word of micro-batch $m$ counts $n / (M n_m)$ times what it should.
+#
+# **Your turn.** Write a function that leaves the gradient of a step of several micro-batches in the weights.
+
+# %% Our solution
+def predicted(batch):
+    return int((batch[1][:, 1:] != PAD).sum())
+
+
+def accumulate(model, micro_batches, right=True):
+    """Leave the gradient of a step in W.grad; right=False makes the mistake."""
+    n = sum(map(predicted, micro_batches))
+    for batch in micro_batches:
+        loss, backward = transformer.loss_of(*batch, model)
+        backward(predicted(batch) / n if right else 1 / len(micro_batches))
+
+
+def gradient(model, *step):
+    """All gradients in one row"""
+    for w in model.weights.values():
+        w.grad[...] = 0
+    accumulate(model, *step)
+    return np.concatenate([w.grad.ravel() for w in model.weights.values()])
+
+
+step = [short, by_length[200], long]
+at_once = gradient(model, [one_batch(step)])
+parts = [one_batch([pair]) for pair in step]
+same("three micro-batches and one batch", gradient(model, parts), at_once)
+error = (np.linalg.norm(gradient(model, parts, False) - at_once)
+         / np.linalg.norm(at_once))
+print(f"mean of means: the gradient is off by {error:.0%}")
+
+# %% [markdown]
+# A gradient check of one batch doesn't find this mistake. Compare a step in parts with the same step at once. In
+# training, the mistake makes long sentences count too little ([lab notes
+# 18](lab/18_batches.py#what-the-mean-of-means-does-in-training)).
+#
+# ## Why batches are so uneven
+#
+# A batch is an array, and arrays are rectangles. Sentences aren't, so each one is filled up with padding to the length
+# of the longest. The mask of lesson 06 makes padding harmless, but the model still computes with it.
 
 # %% Drawing two padded batches
-example = np.random.default_rng(1).permutation(len(pairs))
-close = example[(lengths[example] > 12) & (lengths[example] <= 14)][:24]
+random = np.random.default_rng(1)
+drawn = [PAIRS["train"][i] for i in random.permutation(len(PAIRS["train"]))]
+close = [pair for pair in drawn if len(pair[1]) == 12][:24]
+
+
+def padding(batches):
+    """The share of positions that is padding"""
+    sides = [side for batch in batches for side in batch]
+    return sum((side == PAD).sum() for side in sides) / sum(side.size for side in sides)
+
+
 figure, panels = plt.subplots(1, 2, figsize=(8, 3.8), sharey=True, layout="constrained")
-titles = "24 pairs at random", "24 pairs of length 13 and 14"
-for panel, batch, name in zip(panels, (example[:24], close), titles):
-    sides = [side.padded(batch) != PAD for side in (pairs.source, pairs.target)]
-    gap = np.full((24, 1), 2)  # padding 0, real 1, between the sides 2
-    panel.imshow(np.concatenate([sides[0], gap, sides[1]], axis=1), aspect="auto",
-                 cmap=ListedColormap([ACCENT, DARK, "white"]), interpolation="none")
-    panel.set_title(f"{name}: {padding_share([batch]):.0%} padding", fontsize=11)
-    S, T = (side.shape[1] for side in sides)
+for panel, pairs, name in zip(panels, (drawn[:24], close),
+                              ("24 pairs at random", "24 pairs of one target length")):
+    batch = one_batch(pairs)
+    cells = [(side != PAD).astype(int) for side in batch]
+    panel.imshow(np.concatenate([cells[0], np.full((24, 1), 2), cells[1]], axis=1),
+                 aspect="auto", cmap=ListedColormap([ACCENT, DARK, "white"]),
+                 interpolation="none")
+    panel.set_title(f"{name}: {padding([batch]):.0%} padding", fontsize=11)
+    S, T = (side.shape[1] for side in batch)
     panel.set_xticks([(S - 1) / 2, S + (T + 1) / 2],
                      [f"source, S = {S}", f"target, T = {T}"])
 panels[0].set_ylabel("pair")
-panels[0].text(4.5, 10, "real tokens", color="white", ha="center", va="center")
-panels[0].text(14.8, 10, "padding", color="black", ha="center", va="center")
 show(figure, "18_padded",
-     alt="Two padded batches as rows of cells, real tokens dark blue, padding "
-         f"orange. Of 24 pairs at random {padding_share([example[:24]]):.0%} is "
-         f"padding, of 24 of length 13 and 14 {padding_share([close]):.0%}.",
-     caption="One long pair makes a whole random batch wide. On the right nearly all "
-             "is text; the ragged edge is where one side of a pair is shorter than "
-             "the other.")
+     alt="Two padded batches as rows of cells, words dark blue, padding orange. Of 24 "
+         f"pairs at random {padding([one_batch(drawn[:24])]):.0%} is padding, of 24 of "
+         f"one target length {padding([one_batch(close)]):.0%}.",
+     caption="Words are dark, padding is orange. One long pair makes a whole random "
+             "batch wide. On the right only the sources differ in length.")
+plt.close(figure)
 
 # %% [markdown]
-# So pairs of similar length should be in the same batch. Six sentences of 2, 8, 3, 2, 8 and 3 tokens show how.
+# So pairs of similar length should share a batch. Six sentences of 2, 8, 3, 2, 8 and 3 words show how:
 
 # %% Drawing six sentences
 def six_sentences():
@@ -120,294 +235,168 @@ def six_sentences():
                 y += 21
             y += 13
         positions = sum(len(batch) * max(batch) for batch in batches)
-        padding = positions - sum(map(sum, batches))
-        words = f"{positions} positions, {padding} padding"
-        drawing.text(left, 240, words, "soft", 14, "start")
+        hollow = positions - sum(map(sum, batches))
+        counted = f"{positions} positions, {hollow} padding"
+        drawing.text(left, 240, counted, "soft", 14, "start")
     return drawing
 
 
 show(six_sentences(), "18_six",
-     alt="Six sentences of 2, 8, 3, 2, 8 and 3 tokens in batches. At random, two a "
+     alt="Six sentences of 2, 8, 3, 2, 8 and 3 words in batches. At random, two a "
          "batch: 38 positions, 12 of them padding. Sorted by length: 26 positions "
          "and no padding, but batches of 4, 6 and 16 positions. Sorted with a budget "
          "of 16 positions: one batch of four sentences and one of two, 28 positions.",
-     caption="Sorting removes the padding (hollow). A budget of positions, in place "
-             "of a number of sentences, makes the batches about equally large.")
+     caption="Sorting removes the padding (hollow). A budget of positions makes the "
+             "batches about equally large.")
 
 # %% [markdown]
-# Two things changed from left to right. First, we **sorted** by length. But then the first batch has 4 positions and
-# the last has 16, so one step of training would learn from 4 tokens and another from 16. That is why we also changed
-# what a batch may hold: not a number of sentences, but a **budget of positions**. Many short sentences or a few long
-# ones fit, and each batch has about as much text. The paper counts its batches in tokens as well.
+# In the middle the padding is gone, but the first batch has 4 words and the last one 16. So one step learns from 4
+# words and another from 16. Many programs therefore give a batch a **budget of positions** (right): many short
+# sentences, or a few long ones. The paper counts its batches in tokens, too. Your file does the simple thing in the
+# middle.
 #
-# ## In general: buckets
-#
-# Our library, like the paper's public code, does nearly this. It cuts the lengths into **buckets**, and takes the pairs
-# of a batch from one bucket, at random. With a budget $c$ for each side (`tokens_per_batch`), a batch of bucket $k$,
-# whose longest pairs have $b_k$ tokens, holds
-#
-# $$n_k = \max\left(1, \left\lfloor \frac{c}{b_k} \right\rfloor\right)$$
-#
-# pairs. The boundaries $b_k$ begin at 8, and their steps grow with the length:
-#
-# $$b_1 = 8, \qquad b_{k+1} = b_k + 2^{\max(0,\, \lfloor \log_2 b_k \rfloor - f)}$$
-#
-# The *fineness* $f = 1$ gives 8, 12, 16, 24, 32, 48, ...; each further unit doubles the number of buckets. The plan of
-# an **epoch**, one pass over all pairs, is: shuffle the pairs, deal them to their buckets, cut each bucket into
-# batches, and shuffle the *batches*.
+# **Your turn.** `batches(pairs, size)` gets pairs of lists of ids, (source, target). Shuffle them, sort them by the
+# length of the target (so pairs of equal length stay shuffled), and cut the list into pieces of `size`. Fill up each
+# piece with padding to two arrays, (b, s) and (b, t), and yield them *in random order*, epoch after epoch without end.
+# One **epoch** holds every pair once. `scratchformer learn check batches`.
 
 # %%
-def boundaries(longest, fineness):
-    """8, 12, 16, 24, 32, 48, ... for fineness 1"""
-    found = [8]
-    while found[-1] < longest:
-        step = 2**max(0, int(math.log2(found[-1])) - fineness)
-        found.append(found[-1] + step)
-    return np.array([*(boundary for boundary in found if boundary < longest), longest])
+quote("batches")
+
+# %% How much padding is left?
+def epoch(pairs, size):
+    return list(islice(transformer.batches(list(pairs), size), -(-len(pairs) // size)))
 
 
-def plan_of_epoch(budget, fineness, seed, epoch):
-    """-> the batches of an epoch, each an array of indices"""
-    random = np.random.Generator(np.random.PCG64([seed, epoch]))
-    edges = boundaries(pairs.max_length, fineness)
-    shuffled = random.permutation(len(pairs))
-    bucket_of = np.searchsorted(edges, lengths[shuffled])  # first boundary >= length
-    batches = []
-    for k, edge in enumerate(edges):
-        batches += cut(shuffled[bucket_of == k], max(1, budget // edge))
-    return [batches[i] for i in random.permutation(len(batches))]
+def at_random(pairs, size):
+    return [one_batch(pairs[i:i + size]) for i in range(0, len(pairs), size)]
 
 
-# %% Equal to the library's?
-for fineness in 1, 2, 3:
-    ours = plan_of_epoch(512, fineness, seed=5, epoch=1)
-    theirs = BatchPlan(pairs, 512, accumulation=1, seed=5, fineness=fineness).epoch(1)
-    assert list(boundaries(256, fineness)) == bucket_boundaries(256, fineness)
-    assert list(map(len, ours)) == list(map(len, theirs))
-    same(f"fineness {fineness}: pairs of all batches, in order", np.concatenate(ours),
-         np.concatenate(theirs))
+transformer.rng = np.random.default_rng(0)
+table(["pairs in a batch", "at random: padding", "`batches`: padding"],
+      [[size, f"{padding(at_random(drawn, size)):.0%}",
+        f"{padding(epoch(drawn, size)):.0%}"] for size in (16, 64, 256)])
 
 # %% [markdown]
-# **Your turn.** Write `batches` in `transformer.py`, and run `scratchformer learn check batches`. It is simpler: it
-# sorts the shuffled pairs by the length of the target, cuts them into batches of `size` pairs, fills these up with
-# padding, and yields them in random order, epoch after epoch.
-#
-# The plan follows from the seed and the number of the epoch alone, so a run that was interrupted can resume at any
-# step, and several machines agree on the batches without a message.
-#
-# The other way is the one of figure 2: sort all pairs by length, pairs of equal length in random order, cut where the
-# budget is full, and shuffle the batches.
-
-# %%
-def sorted_plan(budget, seed, epoch):
-    random = np.random.Generator(np.random.PCG64([seed, epoch]))
-    order = random.permutation(len(pairs))
-    order = order[np.argsort(-lengths[order], kind="stable")]  # the longest first
-    batches, start = [], 0
-    while start < len(order):
-        size = max(1, budget // lengths[order[start]])
-        batches.append(order[start:start + size])
-        start += size
-    return [batches[i] for i in random.permutation(len(batches))]
-
-
-# %% Padding of all plans
-plans = {f"buckets, fineness {fineness}": plan_of_epoch(512, fineness, seed=0, epoch=0)
-         for fineness in (1, 2, 3)} | {"sorted": sorted_plan(512, seed=0, epoch=0)}
-for (name, plan), (lo, hi) in zip(
-        plans.items(), [(0.15, 0.18), (0.09, 0.115), (0.055, 0.075), (0.045, 0.065)]):
-    measure(f"{name}: padding", padding_share(plan), lo, hi)
-as_many = len(pairs) // len(plans["buckets, fineness 2"])      # pairs in a batch
-measure(f"{as_many} random pairs a batch: padding",
-        padding_share(cut(shuffled, as_many)),
-        0.38, 0.43)
-shares = ({f"{size} at random": padding_share(cut(shuffled, size))
-           for size in (256, 64, as_many, 16)}
-          | {name: padding_share(plan) for name, plan in plans.items()})
-figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
-bars = axes.barh(list(shares), [100 * share for share in shares.values()],
-                 color=[ACCENT] * 4 + [DARK] * 3 + [LIGHT])
-axes.bar_label(bars, fmt="%.0f", padding=2)
-axes.invert_yaxis()
-axes.set(xlabel="padding, per cent of all positions", xlim=(0, 58))
-show(figure, "18_padding", alt="A bar chart of padding: " + ", ".join(
-     f"{share:.0%} for {name}" for name, share in shares.items()) + ".",
-     caption="Random batches are a third to a half padding. Buckets come near to "
-             "sorting.")
-
-# %% [markdown]
-# Buckets of fineness 2, the setting of our presets `tiny` and `multi30k`, leave 10 % padding, and sorting leaves 5 %.
-# What is left then is mostly the shorter side of the pairs.
+# The larger a random batch, the longer is its longest sentence. In sorted batches, what is left is mostly the sources,
+# which differ in length within a batch.
 #
 # ## Does the order matter?
 #
-# Then why not sort, cut, and be done? We could even leave out the shuffling and let the model read from short to long.
-# Here are four orders. A small model trains on each of them, on the same number of target tokens (30,000), and then we
-# measure its loss on 500 new pairs, separately for the short, the middle and the long third. Which orders do harm, and
-# to which sentences?
+# Must the batches come in random order? We could let the model read from short to long.
+#
+# - **What goes in:** 3,200 pairs, each once, in 200 batches of 16, and a model of one layer.
+# - **What is changed:** the order, and which pairs share a batch. As a control, one run goes from *long to short*. If
+#   short sentences were simply harder to keep in mind, this order would not harm the long ones.
+# - **What is measured:** the loss in 500 new pairs, for the shortest, the middle and the longest third (mean of three
+#   runs).
+#
+# Random pairs need more positions, because of their padding. So one more run gets `batches` with as many positions, and
+# thereby more pairs. Which orders do harm, and to which sentences?
 #
 # <details><summary>Make a guess, then unfold: loss after four orders</summary>
 
-# %% Loss after four orders, mean of three seeds
-validation = bundled("val")
-SEEDS = (0,) if QUICK else (0, 1, 2)
-N_TOKENS = 30_000
+# %% Loss after four orders
+validation = sorted(PAIRS["val"], key=lambda pair: len(pair[1]))
+THIRDS = [one_batch(validation[i:j]) for i, j in ((0, 167), (167, 333), (333, 500))]
 
 
-def first_batches(seed, plan):
-    return up_to(plan(seed), target_lengths, N_TOKENS)
+def width(batch):
+    return batch[1].shape[1]
 
 
-def by_length(batches, sign):
-    return sorted(batches, key=lambda batch: sign * lengths[batch].max())
+def positions(batch):
+    return sum(side.size for side in batch)
 
 
-def buckets(seed):
-    return plan_of_epoch(256, 2, seed, epoch=0)
+def trained(seed, order):
+    """-> the loss of the thirds after these batches (3,)"""
+    model = new_model(seed)
+    for number, batch in enumerate(order, start=1):
+        transformer.loss_of(*batch, model)[1](1.0)
+        transformer.adam(model, number, warmup_steps=60)
+    return [float(transformer.loss_of(*third, model, eps_ls=0.0)[0])
+            for third in THIRDS]
 
 
-ORDERS = {
-    "buckets, shuffled": lambda seed: first_batches(seed, buckets),
-    "sorted, then batches shuffled": lambda seed: first_batches(
-        seed, lambda seed: sorted_plan(256, seed, epoch=0)),
-    "from short to long": lambda seed: by_length(first_batches(seed, buckets), 1),
-    "from long to short": lambda seed: by_length(first_batches(seed, buckets), -1)}
-after = {name: np.array([loss_by_thirds(trained(seed, pairs, order(seed)), validation)
-                         for seed in SEEDS]) for name, order in ORDERS.items()}
+more = []
+after = {"`batches`": [], "`batches`, positions of the next row": [],
+         "pairs at random": [], "from short to long": [], "from long to short": []}
+for seed in 0, 1, 2:
+    transformer.rng = np.random.default_rng(seed)
+    some = drawn[6000 * seed:6000 * (seed + 1)]
+    mixed, loose = epoch(some[:3200], 16), at_random(some[:3200], 16)
+    longer = epoch(some, 16)
+    sizes = np.cumsum([positions(batch) for batch in longer])
+    longer = longer[:np.searchsorted(sizes, sum(map(positions, loose)))]
+    more.append(len(longer))
+    orders = [mixed, longer, loose, sorted(mixed, key=width),
+              sorted(mixed, key=width, reverse=True)]
+    for name, order in zip(after, orders):
+        after[name].append(trained(seed, order))
+after = {name: np.array(losses) for name, losses in after.items()}
 table(["order", "short", "middle", "long"],
       [[name, *(f"{loss:.2f}" for loss in losses.mean(axis=0))]
        for name, losses in after.items()])
-planned, in_sorted, upwards, downwards = after.values()
-measure("sorted − buckets: mean loss", (in_sorted - planned).mean(), -0.15, 0.15)
-measure("buckets: range of the mean loss over the seeds",
-        np.ptp(planned.mean(axis=1)), 0, 0.3)
-measure("short to long: least rise of the short third",
-        (upwards - planned)[:, 0].min(), 0.1, 1.6)
-measure("long to short: least rise of the long third",
-        (downwards - planned)[:, 2].min(), 0.1, 1.6)
+sorted_, equal, loose, upwards, downwards = after.values()
+assert (loose < sorted_).all() and (loose[:, 2] < equal[:, 2]).all()
+assert 0.1 < (equal - loose)[:, 2].mean() < 0.25
+assert (np.abs(equal - loose)[:, :2].mean(axis=0) < 0.15).all()
+assert (upwards - sorted_)[:, 0].min() > 0.7 and (downwards - sorted_)[:, 2].min() > 1.5
+assert all(abs(number - 273) < 8 for number in more)
 
 # %% [markdown]
-# The lengths that were read first come out worst: the short ones if we go from short to long, and the long ones if we
-# go from long to short. (The second of these orders is the control. If short sentences were just harder to learn, it
-# would not hurt the long ones.) But *sort, then shuffle the batches* does no harm that we can see. Its loss is 0.02
-# nats higher on average, while runs with buckets that differ only in the seed are up to 0.14 nats apart.
-#
 # </details>
 #
-# So what must be random is the order of the *batches*. Which pairs share a batch matters much less here.
+# **The order of the batches matters most.** The sentences that were read first come out worst: the short ones if the
+# model goes from short to long, and the long ones the other way round. What comes last is what it remembers best.
 #
-# Should you use buckets, then, or sort? Sorting is less code and pads less. Our library keeps the buckets of the
-# paper's code, because there the difference is small: it sorts the pairs of each step once more when it cuts the step
-# into smaller batches (see below).
+# **Mixed batches learn more in a step.** You might expect `batches` and *pairs at random* to be equal. But random pairs
+# are better with the same 200 steps. We think that is because a step of sorted pairs sees sentences of one length only.
+# ([Lab notes 18](lab/18_batches.py#what-a-step-of-one-length-costs): its gradient is noisier.) With as many positions
+# as the random pairs need, `batches` takes about 273 steps. Then it comes close, but in the long third random pairs
+# stay a little better, in each of three runs. So here sorting saved padding, and lost what it saved. With larger
+# batches random pairs waste more, up to half of the positions in the table above.
 #
-# ## A step that is larger than the memory
+# ## Today
 #
-# The paper's step has about 25,000 target tokens. What forward keeps for that step in the base model is 12.6 GiB. A
-# small machine can still take this step: cut it into **micro-batches**, compute them one after another, and add up
-# their gradients. That is **gradient accumulation**. Only the sum of the gradients has to stay in memory.
-#
-# There is one trap, and three tokens show it. Micro-batch A has two tokens with losses 1 and 1. Micro-batch B has one
-# token, with loss 4. The mean loss of the three tokens is (1 + 1 + 4) / 3 = **2**. Now take the mean of each
-# micro-batch, 1 and 4, and average these: **2.5**. The token of B counts half of the result in place of a third. No
-# shape is wrong and no error appears. The right way is to add up sums, and to divide *once*, at the end, by the number
-# of all tokens.
-#
-# In general, let micro-batch $m$ have $n_m$ real target tokens with losses $\ell_{mt}$. The loss of the step and its
-# gradient are
-#
-# $$L = \frac{1}{n} \sum_m \sum_t \ell_{mt}, \qquad dW = \frac{1}{n} \sum_m g_m, \qquad n = \sum_m n_m, \qquad
-# g_m = \sum_t \frac{\partial \ell_{mt}}{\partial W}$$
-#
-# The gradient is such a plain sum because every loss depends on the same $W$, and on no sentence of another
-# micro-batch. With a mean of means, a token of micro-batch $m$ counts $\frac{n}{M n_m}$ times what it should, with $M$
-# for the number of micro-batches: in the example 3 / (2 · 2) = 0.75 times in A and 3 / (2 · 1) = 1.5 times in B.
-#
-# **Your turn.** Write the gradient of a step of several micro-batches, and then unfold ours.
-
-# %% Our solution
-def add_up(model, batches, smoothing=0.1):
-    """-> the gradient of the step (all parameters in one row), its tokens"""
-    n = 0
-    model.zero_grad()
-    for batch in batches:
-        # adds a sum's gradient
-        _, n_m = batch_loss_backward(model, batch.inputs, batch.targets, smoothing)
-        n += n_m
-    return model.store.grad / n, n
-
-
-def mean_of_means(model, batches, smoothing=0.1):
-    """The same with the mistake."""
-    return np.mean([add_up(model, [batch], smoothing)[0] for batch in batches], axis=0)
-
-
-# %% [markdown]
-# Is that right? First we compare both ways with finite differences, for a matrix `W` that scores 5, 2 and 4 tokens in
-# three micro-batches. Then with a whole model: one batch of 24 pairs at once, the same pairs in four micro-batches, and
-# the library's step.
-
-# %% Checking the gradient
-random = np.random.default_rng(0)
-D, V, counts = 3, 6, (5, 2, 4)
-W = random.normal(size=(D, V))
-micro = [(random.normal(size=(n, D)), random.integers(1, V, n)) for n in counts]
-
-
-def step_loss(W):
-    return sum(cross_entropy(x @ W, answers)[0] for x, answers in micro) / sum(counts)
-
-
-numeric = numeric_gradient(step_loss, W)
-g = [x.T @ cross_entropy(x @ W, answers)[2] for x, answers in micro]  # three of (D, V)
-right, wrong = sum(g) / sum(counts), sum(g_m / n for g_m, n in zip(g, counts)) / len(g)
-for name, gradient, lo, hi in ("sums, divided once", right, 0, 1e-8), \
-        ("mean of means", wrong, 0.2, 0.28):
-    measure(f"{name}: worst error",
-            np.abs(gradient - numeric).max() / np.abs(numeric).max(), lo, hi)
-
-model, step = small_model(0, "float64"), example[:24]
-at_once, n = add_up(model, [pairs.batch(step)])
-in_four, _ = add_up(model, [pairs.batch(part) for part in cut(step, 6)])
-same("whole model: four micro-batches and one batch", in_four, at_once)
-library_plan = BatchPlan(pairs, 128, accumulation=4, seed=0)
-parallel = DataParallel(model, threads=1)
-model.zero_grad()
-_, n_tokens = parallel.step_gradient(library_plan.micro_batches(step),
-                                     TrainingConfig(eps_ls=0.1), step=1)
-parallel.average_inplace(n_tokens)
-same("whole model: the library's step and one batch", model.store.grad, at_once)
-
-# %% [markdown]
-# The mean of means is off by a quarter of the largest gradient here, since the micro-batches differ in size. (In
-# training, it makes long sentences count less: [lab notes 18, check the claim](lab/18_batches.py#check-the-claim).)
+# Language models of 2026 have another way: **packing**. Texts are put one behind the other, with an end mark between
+# them, and the row is cut into pieces of one length. Sentences of 2, 3 and 3 words fill a row of 8: no padding at all.
+# Often a mask keeps each text from attending to the one before. And since 2024, several training programs pass the
+# number of all predicted tokens of a step to the loss, so that it is divided once.
 #
 # ## Paper and code
 #
 # - §5.1: pairs are "batched together by approximate sequence length", about 25,000 source and 25,000 target tokens in a
-#   batch. Nothing is said about buckets, the order, or what the loss is divided by.
-# - The paper's public code, Tensor2Tensor of 2017, has our buckets (fineness 1 in the base model), 4096 positions a
-#   side for each of eight GPUs, one bucket for all GPUs of a step, and divides by all real target tokens of the step.
-# - *Here:* `BatchPlan` in [text/batches.py](../scratchformer/text/batches.py) and `Trainer.step` in
-#   [training/trainer.py](../scratchformer/training/trainer.py). The preset `base` has `accumulation` 8 for the eight
-#   GPUs. *Differs:* Tensor2Tensor shuffles a stream; our plan follows from (seed, epoch).
+#   batch. The paper doesn't say what the loss is divided by. Its public code divides by all real target tokens of the
+#   step.
+# - In the library: [text/batches.py](../scratchformer/text/batches.py) draws the pairs of a batch at random from one
+#   **bucket**, lengths 9 to 12 for example, up to a budget of tokens. `accumulation` is the number of micro-batches.
+# - PyTorch: `F.cross_entropy(logits, right, ignore_index=0, reduction="sum") / n`, with the $n$ of the whole step.
 #
 # ## What to remember
 #
-# Put pairs of similar length into a batch, as many as a budget of positions allows, and take the batches in random
-# order. If the step doesn't fit into memory, add up the gradients of *sums* of losses over micro-batches, and divide
-# once, by the number of all tokens.
+# Put pairs of similar length into a batch, and take the batches in random order. If a step is cut into micro-batches,
+# each sends back its share of the words, $n_m / n$, so that every word counts the same.
+#
+# **Check yourself.**
+#
+# 1. Micro-batches of 30 and 10 words have the mean losses 2 and 4. What is the loss of the step, and what is the mean
+#    of means?
+# 2. Four sentences of 3, 9, 4 and 8 words go into batches of two. How many positions are padding in this order, and how
+#    many if they are sorted first?
+# 3. One batch holds 512 pairs of 8 words, another one 16 pairs of 256. Which one costs more?
+#
+# <details><summary>Answers</summary>
+#
+# 1. (30 · 2 + 10 · 4) / 40 = **2.5**. The mean of means is **3**.
+# 2. (3, 9), (4, 8): 6 + 4 = **10**. Sorted, (3, 4), (8, 9): **2**.
+# 3. The second. Both have 4,096 positions a side, but attention computes a score for each query and key of a sentence:
+#    512 · 8² = 32,768 scores against 16 · 256² = 1,048,576, in each head.
+#
+# </details>
 #
 # **Yours:** `batches`, and the hunt `every_sentence_once` (write the test of such a function; it is tried on some that
 # lose a pair, and worse) · `scratchformer learn check batches`
-#
-# **A puzzle.** One batch holds 512 pairs of 8 tokens, another 16 pairs of 256. Both have 4096 positions a side. Which
-# one costs more?
-#
-# <details><summary>Answer</summary>
-#
-# The second. Linear layers see positions, and there are as many. But attention has a score for each query and key of a
-# sentence: 512 · 8² = 32,768 scores against 16 · 256² = 1,048,576 for each head. The budget doesn't count this.
-#
-# </details>
 #
 # **Next:** [19 · Train a translator on a CPU](19_train_a_translator.py)

@@ -1,9 +1,8 @@
 # %% [markdown]
 # # Lab notes 17 · Subwords: byte-pair encoding
 #
-# The experiments and controls behind [lesson 17](../17_byte_pairs.py): the merges of sentencepiece, how much the greedy
-# cut loses, what a longer sentence and a larger vocabulary cost, one vocabulary against two, and letters against
-# pieces, paired over five runs.
+# The experiments and controls behind [lesson 17](../17_byte_pairs.py): the merges of sentencepiece, what a longer
+# sentence and a larger vocabulary cost, one vocabulary against two, and letters against pieces, paired over five runs.
 
 # %%
 import course  # noqa: F401  finds lessons/support
@@ -32,23 +31,6 @@ cut = byte_pairs.encode(text, merges)
 uses = Counter(piece for pieces in cut for piece in pieces)
 learned = ["".join(pair) for pair in merges]
 vocabulary = {*learned, *"".join(words)}
-
-# %% [markdown]
-# First, the list of words. The German one still grows after 15,000 sentences, because of its numbers; the English one
-# is complete.
-
-# %%
-for language, different, new in ("en", 699, 0), ("de", 1491, 81):
-    earlier, later = ({word for line in lines for word in words_of(line)}
-                      for lines in (train[language][:15_000], train[language][15_000:]))
-    known = earlier | later
-    measure(f"{LANGUAGES[language]}: different words", len(known), different, different)
-    measure(f"{LANGUAGES[language]}: of these, new in the last 5,000 sentences",
-            len(later - earlier), new, new)
-once = sum(times == 1 for times in words.values())
-measure("words that occur once in both languages together", once, 312, 312)
-characters = {*"".join(text), "▁"} - {" "}
-measure("different characters, with the mark", len(characters), 60, 60)
 
 # %% [markdown]
 # ## Experiment 1: the same merges as sentencepiece
@@ -98,42 +80,7 @@ measure("different pieces that the merges make", len(set(learned)), N_MERGES, N_
 # One public NumPy Transformer merges whatever learned pair comes first from the left, instead of the one that was
 # learned first. Its cut of a text then differs from the cut that its merges were counted with.
 #
-# ## Experiment 2: how good is the greedy cut?
-#
-# Can the same text be written with fewer of the same pieces? The least number for a word follows from the least numbers
-# of its beginnings. And how good is a simpler rule, always the longest piece that fits?
-
-# %%
-def fewest(word):
-    """The least number of pieces that spell a word."""
-    least = [0]
-    for j in range(1, len(word) + 1):
-        least.append(1 + min(least[i] for i in range(j) if word[i:j] in vocabulary))
-    return least[-1]
-
-
-def longest_first(word):
-    """The number of pieces, if each is the longest that fits."""
-    j = max((j for j in range(len(word) + 1) if word[:j] in vocabulary), default=0)
-    return 1 + longest_first(word[j:]) if word else 0
-
-
-least, by_length = (sum(times * rule(word) for word, times in words.items())
-                    for rule in (fewest, longest_first))
-measure("replayed: pieces of the training text", uses.total(), 440_000, 450_000)
-measure("replayed: more than the least, in %", 100 * (uses.total() / least - 1), 0.2, 1)
-measure("longest first: more than the least, in %", 100 * (by_length / least - 1),
-        0.1, 0.8)
-
-# %% [markdown]
-# Greedy costs little here, and the simpler rule is even a little shorter. The advantage of replaying is that it cuts
-# every training word as it was cut when the merges were counted.
-#
-# Frequency isn't meaning. In the number words, *und* and *vierzig* are merged across the border of two parts, *sechs*
-# (six) came out as `se chs`, and one *hundert* begins with `▁hund`. The model must learn what such pieces mean
-# together.
-#
-# ## Experiment 3: what a longer sentence costs, and what a larger vocabulary
+# ## Experiment 2: what a longer sentence costs, and what a larger vocabulary
 #
 # A product of arrays $(n, a)$ and $(a, b)$ takes $n a b$ multiplications, each with an addition. Count these
 # *multiply-adds* in the forward pass of the base model (lesson 13), for one sentence pair with $n$ tokens a side: what
@@ -202,7 +149,7 @@ measure("n at which pairs cost as much as positions", (12 * 512 + 4 * 2048) / 6,
 # haven't tested text of another kind. §4 of the paper says that self-attention is cheaper than a recurrent layer while
 # $n < d$. In the table even letters have $n$ far below 512.
 #
-# ## Experiment 4: one vocabulary for two languages
+# ## Experiment 3: one vocabulary for two languages
 #
 # What does one list do besides allowing one embedding? The control is two lists, each learned from one language, with
 # half of the merges each, so that they have as many in all. The twenty names are in no sentence.
@@ -237,7 +184,7 @@ measure(f"of {len(NEW_NAMES)} new names, cut alike by the two lists", alike, 4, 
 # and Birch (2016) give this as a reason to learn from both languages at once. Whether a model that is trained so does
 # better on new names, we haven't tested.
 #
-# ## Experiment 5: letters against pieces
+# ## Experiment 4: letters against pieces
 #
 # An earlier version of lesson 17 said that letters with five letters of context and pieces with one piece of context
 # "differ by about as much as the runs do". That compared the difference with the spread of the runs. But the runs share

@@ -1,4 +1,4 @@
-"""Confidence and accuracy of a model, and the lowest smoothed loss (lesson 14).
+"""Confidence and accuracy of a model (lesson 14).
 
 A model is calibrated if, of all its guesses with probability 0.8, eight in ten are right.
 """
@@ -8,29 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-
-from scratchformer.nn.loss import Smoothing, cross_entropy
-
-# The lowest loss ------------------------------------------------------------------------------------------------------
-
-
-def smoothed_target(V: int, smoothing: float, spread: Smoothing = "others") -> np.ndarray:
-    """The distribution that a smoothed loss asks for: q (V,), sum 1, the right class being the last.
-
-    Taken from the loss itself, whose gradient is p - q.
-    """
-    _, _, dlogits = cross_entropy(np.zeros((1, V)), np.array([V - 1]), smoothing, spread)
-    return 1 / V - dlogits[0]
-
-
-def loss_floor(V: int, smoothing: float, spread: Smoothing = "others") -> float:
-    """The lowest smoothed loss of one token, in nats: the entropy of its target (0 ln 0 = 0)."""
-    q = smoothed_target(V, smoothing, spread)
-    q = q[q > 0]
-    return float(-(q * np.log(q)).sum())
-
-
-# Calibration ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Training of lesson 18 and its lab notes on batches of the bundled text: the pairs, a small model, and its losses."""
+"""Training of lab notes 18 on batches of the bundled text: the pairs, a small model, and its losses."""
 
 from __future__ import annotations
 
@@ -31,17 +31,6 @@ def small_model(seed: int, dtype: str = "float32") -> Transformer:
     """One layer of width 24, without dropout."""
     config = ModelConfig(TOKENIZER.vocab_size, N=1, d_model=24, d_ff=48, h=2, P_drop=0.0)
     return Transformer(config, seed, dtype)
-
-
-def up_to(batches: Iterable[np.ndarray], target_lengths: np.ndarray, n_tokens: int) -> list[np.ndarray]:
-    """The first batches, as many as hold `n_tokens` target tokens."""
-    taken, seen = [], 0
-    for batch in batches:
-        if seen >= n_tokens:
-            break
-        taken.append(batch)
-        seen += int(target_lengths[batch].sum())
-    return taken
 
 
 def mean_gradient(model: Transformer, batch: Batch) -> None:

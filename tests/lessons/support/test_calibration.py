@@ -1,31 +1,9 @@
-"""Calibration: confidence against accuracy, and the lowest smoothed loss."""
+"""Calibration: confidence against accuracy."""
 
 import numpy as np
 import pytest
 
-from scratchformer.nn.loss import cross_entropy
-from support.calibration import loss_floor, reliability, smoothed_target
-
-
-@pytest.mark.parametrize("spread, on_target, elsewhere", [("others", 0.7, 0.3 / 4), ("uniform", 0.76, 0.06)])
-def test_the_smoothed_target_is_its_definition(spread, on_target, elsewhere):
-    assert np.allclose(smoothed_target(5, 0.3, spread), [elsewhere] * 4 + [on_target], rtol=1e-14)
-
-
-@pytest.mark.parametrize("spread", ["others", "uniform"])
-def test_no_logits_have_a_loss_below_the_floor_and_those_of_the_target_reach_it(spread):
-    random, V = np.random.default_rng(0), 6
-    floor = loss_floor(V, 0.2, spread)
-    logits = random.normal(size=(200, V)) * 3
-    losses = [cross_entropy(row[None], np.array([V - 1]), 0.2, spread)[0] for row in logits]
-    reached, _, dlogits = cross_entropy(np.log(smoothed_target(V, 0.2, spread))[None], np.array([V - 1]), 0.2, spread)
-    assert min(losses) > floor and reached == pytest.approx(floor, rel=1e-13)
-    assert np.abs(dlogits).max() < 1e-15
-
-
-def test_without_smoothing_the_floor_is_0_and_in_the_paper_s_size_1_377_nats():
-    assert loss_floor(7, 0.0) == 0 == loss_floor(7, 0.0, "uniform")
-    assert loss_floor(37_000, 0.1) == pytest.approx(1.37694, abs=1e-5)
+from support.calibration import reliability
 
 
 def test_bins_count_their_guesses_and_average_what_lies_in_them():

@@ -11,7 +11,6 @@ from support import (
     agreement,
     constructions,
     latest_name,
-    length_batches,
     next_word,
     noun_lookup,
     one_key,
@@ -327,11 +326,6 @@ def test_slopes_name_the_weight_whose_gradient_is_wrong():
     wrong = {bug: {name for name, slope in planted_bugs.slopes(planted_bugs.planted(bug), batch).items()
                    if slope.error > 1e-4} for bug in (None, "repeats overwrite", "scaled by d_model")}  # fmt: skip
     assert wrong == {None: set(), "repeats overwrite": {"E"}, "scaled by d_model": set()}
-
-
-def test_batches_are_taken_until_they_hold_enough_tokens():
-    batches, lengths = [np.array([0, 1]), np.array([2]), np.array([3])], np.array([3, 4, 5, 6])
-    assert [len(length_batches.up_to(batches, lengths, n)) for n in (1, 7, 8, 12, 13, 100)] == [1, 1, 2, 2, 3, 3]
 
 
 def test_a_run_stops_where_it_is_told_to_and_branches():
