@@ -19,8 +19,8 @@ from support.numeric import numeric_gradient
 # %% [markdown]
 # Take the sentences of lesson 01, as bags of words, each with one of 22 constructions to find. One linear map learns
 # that well. Now put feed-forward networks (lesson 11) between the words and the scores, one after the other. Each is
-# called a **sublayer**, because two or three of them make a layer of the paper's model. The task is no harder: the
-# stack could simply pass on what it reads. Here is what 400 steps of plain gradient descent make of it:
+# called a **sublayer**. The stack could simply pass on what it reads. Here is what 400 steps of plain gradient descent
+# make of it:
 
 # %% The shares of new sentences
 RESULTS = {(row["way"], row["depth"]): row for row in recorded("stacks")["results"]}
@@ -44,10 +44,9 @@ table(["between words and scores", "new sentences put right"],
 #
 # ## The picture
 #
-# Don't ask a sublayer to pass on what it reads. Carry it *around* the sublayer, and let the sublayer **add** what it
-# has to say, its **update**. This is a **residual connection** (He et al. 2015). But adding can make numbers grow.
-# **Layer normalization**, LayerNorm for short (Ba et al. 2016), gives a vector a fixed size. It can stand in two
-# places:
+# Carry the input *around* the sublayer, and let the sublayer **add** what it has to say, its **update**. This is a
+# **residual connection** (He et al. 2015). But adding can make numbers grow. **Layer normalization**, LayerNorm for
+# short (Ba et al. 2016), gives a vector a fixed size. It can stand in two places:
 
 # %% Drawing a road with side streets
 def road(drawing, y, way, words):
@@ -90,27 +89,26 @@ show(picture, "12_road",
      "Post-LN normalizes every sum on the road, pre-LN only what enters a side street.")
 
 # %% [markdown]
-# **The paper is post-LN** (§3.1): it normalizes the sum, and that is what the next sublayer reads. **Pre-LN**
-# normalizes what the sublayer reads, and leaves the road alone. We call a sublayer, together with its addition and its
-# norm, a **box**. With $f$ for the sublayer, a box of the paper computes
+# **The paper is post-LN** (§3.1): it normalizes the sum. **Pre-LN** normalizes what the sublayer reads. We call a
+# sublayer, together with its addition and its norm, a **box**. With $f$ for the sublayer, a box of the paper computes
 #
 # $$u = f(x) \qquad z = x + u \qquad y = \mathrm{LayerNorm}(z)$$
 #
-# (The paper also applies dropout to $u$. That is lesson 14; here nothing is dropped.)
+# (Dropout of $u$ is for lesson 14; here nothing is dropped.)
 #
 # ## By hand
 #
 # **Adding.** Let $x$ be one number, and let every sublayer halve it: $f(x) = x / 2$. Twelve such sublayers make $x /
 # 4096$ out of $x$. Now add: each makes $x + x / 2 = 1.5 \, x$, and twelve of them make $130 \, x$. With 48 it is 280
 # million times $x$. The same factors multiply the gradient on its way back. So with this $f$ the gradient **vanishes**
-# without the road, and **explodes** with it. It explodes because each update is half as large as the sum itself, so the
-# larger the sum, the larger the next update. Both places of the norm stop that. Post-LN brings every sum back to one
-# size. Pre-LN lets the sum grow, but each sublayer reads a row of size 1, so its update doesn't grow with the sum.
+# without the road and **explodes** with it, because the larger the sum, the larger the next update. Both places of the
+# norm stop that. Post-LN brings every sum back to one size. In pre-LN each sublayer reads a row of size 1, so its
+# update doesn't grow with the sum.
 #
 # **LayerNorm.** Let a box read $x = (1, 0, 4, 3)$, and let its update be $u = (0, 1, 1, 2)$. The sum is $z = (1, 1, 5,
-# 5)$. Its mean is 3; subtract it: (−2, −2, 2, 2). These are the deviations from the mean. The mean of their squares, 4,
-# is the **variance** of $z$. Its root, 2, is the **standard deviation**, and it says how large the deviations are.
-# Divide by it: **n = (−1, −1, 1, 1)**. The mean of $n$ is 0, and its standard deviation is 1.
+# 5)$. Its mean is 3; subtract it: (−2, −2, 2, 2). The mean of the squares of these deviations, 4, is the **variance**
+# of $z$. Its root, 2, is the **standard deviation**. Divide by it: **n = (−1, −1, 1, 1)**, with mean 0 and standard
+# deviation 1.
 
 # %% Drawing LayerNorm
 X, U = np.array([1.0, 0, 4, 3]), np.array([0.0, 1, 1, 2])
@@ -165,8 +163,8 @@ show(box_picture(backward=False), "12_norm",
 #
 # <details><summary>Calculate, then unfold</summary>
 #
-# Both times (−1, −1, 1, 1). The first vector is (1, 1, 5, 5) **stretched** by 10, the second is (1, 1, 5, 5)
-# **shifted** by 100. LayerNorm undoes both.
+# Both times (−1, −1, 1, 1). The first is (1, 1, 5, 5) **stretched** by 10, the second is (1, 1, 5, 5) **shifted** by
+# 100. LayerNorm undoes both.
 #
 # </details>
 #
@@ -178,15 +176,14 @@ show(box_picture(backward=False), "12_norm",
 #
 # $$n_j = c_j / s \qquad y_j = \gamma_j n_j + \beta_j$$
 #
-# The means run over the $D$ numbers of the row, so no other position has a say. $s$ is the standard deviation;
-# $\varepsilon = 10^{-6}$ is there for a row of equal numbers, where $c$ is 0. In the file all rows are computed at
-# once: $z$ is (B, T, D), $s$ is (B, T, 1), $\gamma$ and $\beta$ are (D,).
+# The means run over the $D$ numbers of the row. $s$ is the standard deviation; $\varepsilon = 10^{-6}$ is there for a
+# row of equal numbers, where $c$ is 0. In the file all rows are computed at once: $z$ is (B, T, D), $s$ is (B, T, 1),
+# $\gamma$ and $\beta$ are (D,).
 #
 # **Why scale and shift again?** After the division all *rows* have the same size: the length of $n$ is $\sqrt{D}$,
-# whatever $z$ was. The model may want larger numbers, or some columns larger than others. $\gamma_j$ stretches column
-# $j$ in all rows alike. For example, the $\gamma$ of the last norm decides how large the scores of the words can get,
-# so how sure the model can be. In a small translator it grew from 1 to about 1.6. Without $\gamma$ and $\beta$ the loss
-# ended at 0.66 instead of 0.55 ([lab notes 12](lab/12_residual_norm_dropout.py#without-gamma-and-beta)).
+# whatever $z$ was. The model may want larger numbers, or some columns larger than others: $\gamma_j$ stretches column
+# $j$ in all rows alike. Without $\gamma$ and $\beta$ the loss of a small translator ended at 0.66 instead of 0.55 ([lab
+# notes 12](lab/12_residual_norm_dropout.py#without-gamma-and-beta)).
 #
 # **Your turn.** Write `layer_norm(x, gamma, beta)` and `add_and_norm(P_drop, sublayer, x, *others, gamma, beta,
 # **weights)` in `transformer.py`, first their forward halves. `add_and_norm` calls `sublayer(x, *others, **weights)`,
@@ -195,9 +192,9 @@ show(box_picture(backward=False), "12_norm",
 #
 # ## Backward
 #
-# In figure 2, let the loss grow with the first number of $n$, and not depend on the others: $dn = (1, 0, 0, 0)$. So
-# training wants to lower the first number of $n$. What will it do to the four numbers of $z = (1, 1, 5, 5)$: lower,
-# raise or leave alone? Remember what LayerNorm loses, and decide before you look.
+# In figure 2, let the loss grow with the first number of $n$ alone: $dn = (1, 0, 0, 0)$. Training wants to lower that
+# number. What will it do to the four numbers of $z = (1, 1, 5, 5)$: lower, raise or leave alone? Remember what
+# LayerNorm loses, and decide before you look.
 
 # %% Drawing the way back
 show(box_picture(backward=True), "12_norm_backward",
@@ -213,14 +210,14 @@ show(box_picture(backward=True), "12_norm_backward",
 # *exactly* 0 here, although they take part in the mean and in $s$. Step by step:
 #
 # - **The size.** If all numbers of $c$ = (−2, −2, 2, 2) are stretched alike, $n$ stays as it is. So the part of $dn$
-#   that points along $n$ can have no effect, and it is taken out. The part of a vector $dn$ along $n$ is $n$ times
-#   $\sum_j dn_j n_j / \sum_j n_j n_j$. The lower sum is $D$, because the squares of $n$ have mean 1. So the factor is
-#   the *mean* of $dn_j n_j$. Here it is −1/4, and the part is −1/4 · (−1, −1, 1, 1). What is left is (0.75, −0.25,
-#   0.25, 0.25). Divide by 2, as forward did: (0.375, −0.125, 0.125, 0.125).
+#   that points along $n$ has no effect, and it is taken out. This part is $n$ times $\sum_j dn_j n_j / \sum_j n_j n_j$.
+#   The lower sum is $D$, because the squares of $n$ have mean 1. So the factor is the *mean* of $dn_j n_j$, here −1/4,
+#   and the part is −1/4 · (−1, −1, 1, 1). What is left is (0.75, −0.25, 0.25, 0.25). Divide by 2, as forward did:
+#   (0.375, −0.125, 0.125, 0.125).
 # - **The mean.** If all numbers of $z$ are shifted alike, $c$ stays as it is. So take out the mean, 0.125: (0.25,
 #   −0.25, 0, 0).
-# - **The sum.** $z = x + u$, so $dz$ goes to both unchanged. From $u$ it goes on through the sublayer, whose own
-#   backward turns it into a second share of $dx$.
+# - **The sum.** $z = x + u$, so $dz$ goes to both. From $u$ it goes on through the sublayer, whose backward turns it
+#   into a second share of $dx$.
 #
 # **The rules in general.** $\gamma$ and $\beta$ are used in every row, so their gradients are sums over all rows:
 #
@@ -237,15 +234,14 @@ show(box_picture(backward=True), "12_norm_backward",
 # $$dc_i = \frac{dn_i}{s} + \sum_j dn_j \left( -\frac{n_j}{s} \right) \frac{n_i}{D} = \frac{1}{s} \left( dn_i - n_i \,
 # \mathrm{mean}_j(dn_j n_j) \right)$$
 #
-# Last the mean: $z_i$ reaches $c_i$ directly, and every $c_j$ with $-1/D$, so $dz_i = dc_i - \mathrm{mean}_j(dc_j)$.
-# Because $n$ has mean 0, both steps can be written as one:
+# Last the mean: $dz_i = dc_i + \sum_j dc_j \cdot (-1/D)$. Because $n$ has mean 0, both steps can be written as one:
 #
 # $$dz_i = \frac{1}{s} \left( dn_i - \mathrm{mean}_j(dn_j) - n_i \, \mathrm{mean}_j(dn_j n_j) \right)$$
 #
 # $$dx = dz + \mathrm{back}_f(dz)$$
 #
-# where $\mathrm{back}_f$ is the backward of the sublayer. Try the long formula on four different numbers: $z = (1, 3,
-# 5, 7)$, $dn = (0, 0, 0, 1)$.
+# where $\mathrm{back}_f$ is the backward of the sublayer. Try it on four different numbers: what is $dz$ for $z = (1,
+# 3, 5, 7)$ and $dn = (0, 0, 0, 1)$?
 #
 # <details><summary>Calculate, then unfold</summary>
 #
@@ -255,10 +251,9 @@ show(box_picture(backward=True), "12_norm_backward",
 #
 # </details>
 #
-# Now finish both functions. In `layer_norm` the sums over all rows are sums over the axes (0, 1). In `add_and_norm`
-# the sublayer's backward gets `keep * dz`. It returns a tuple, the gradient of its $x$ and then those of `others`;
-# return such a tuple, too: `(dx, *dothers)`. `scratchformer learn check layer_norm add_and_norm` names a term that you
-# forget.
+# Now finish both functions. In `layer_norm` the sums over all rows run over the axes (0, 1). In `add_and_norm` the
+# sublayer's backward gets `keep * dz`, and returns a tuple: the gradient of its $x$, then those of `others`. Return
+# such a tuple, too: `(dx, *dothers)`. Check with `scratchformer learn check layer_norm add_and_norm`.
 
 # %%
 quote("layer_norm", "add_and_norm")
@@ -318,17 +313,17 @@ if torch:
 
 # %% [markdown]
 # (The check uses a random $\gamma$. One public NumPy Transformer multiplies by $\gamma$ *after* the two means are taken
-# out. With $\gamma = 1$, as at the start of training, a check doesn't find that.)
+# out, and with $\gamma = 1$ a check doesn't find that.)
 #
 # ## Does it matter?
 #
-# - **What goes in:** the task of the opening, with 12 and with 48 sublayers. $D = F = 32$.
+# - **What goes in:** the task of the opening. $D = F = 32$.
 # - **What is changed:** what a box computes. *Norm only* and *residual only* have one part of the box each.
 # - **What is measured:** before training, a random gradient of length 1 is sent back through 48 boxes; how long is what
-#   arrives? After 400 steps of plain gradient descent, which share of new sentences is put right? (Each way at the best
-#   learning rate of those tried, mean of three runs.)
-# - **Control:** the size of the weights at the start matters, too. So two rows are repeated with another start: $W_2$
-#   times √2 for *bare*, and divided by the root of the number of boxes for *residual only*.
+#   arrives? After training with 12 and with 48 boxes, which share of new sentences is put right? (At the best learning
+#   rate of those tried, mean of three runs.)
+# - **Control:** two rows are repeated with another start: $W_2$ times √2 for *bare*, and divided by the root of the
+#   number of boxes for *residual only*.
 
 # %% Five kinds of boxes, from the functions of our file
 def box(way, x, weights, norm):
@@ -414,39 +409,37 @@ table(["a box computes", "gradient that arrives", "put right, 12", "put right, 4
        for _, name, words, _ in WAYS])
 
 # %% [markdown]
-# With 12 sublayers either part of the box helps, and both together nearly reach the 0.75 of no stack. With 48 the ways
-# part:
+# With 12 boxes either part helps, and both together come close to the 0.75 of no stack. With 48:
 #
 # - **Bare:** next to nothing arrives. A larger start mends the length, and still little is learned.
-# - **Norm only** keeps the length, too, and stays at chance level (0.12): before training, the outputs for two random
-#   inputs have a cosine above 0.99 on average (pre-LN: about 0.5). So what told the inputs apart is lost on the way.
+# - **Norm only** keeps the length, too, and stays at chance level (0.12). Before training, the outputs for two random
+#   inputs have a cosine above 0.99 on average (pre-LN: about 0.5): what told the inputs apart is lost on the way.
 # - **Residual only** explodes. With a smaller start it learns without any norm.
 # - **Both parts** learn with the weights as they are: pre-LN well, post-LN slowly.
 #
 # </details>
 #
-# So deep stacks need the road, and the updates must not grow with the sums on it. Post-LN divides every sum by its
-# size. Pre-LN never normalizes a sum. Its sums do grow, but slowly: before training, from size 1 to about 5 over 48
-# boxes, and those of *residual only* to more than 10,000. That is because in pre-LN each update is computed from a
-# normalized row, and on the way back the gradient through $f$ is divided by $s$. A small start can do without a norm:
-# **Fixup** (Zhang et al. 2019) starts the weights in the sublayers smaller the deeper the stack is, and the last layer
-# of each sublayer at zero. The paper's order has a price: under plain gradient descent the deep post-LN stack learns
-# more slowly. (All rates and seeds: [lab notes 12](lab/12_residual_norm_dropout.py#all-rates-and-seeds). What warm-up
-# changes: [lesson 15](15_adam_and_warmup.py).)
+# So deep stacks need the road, and the updates must not grow with the sums on it. Pre-LN never normalizes a sum, and
+# its sums do grow, but slowly: before training, from size 1 to about 5 over 48 boxes, and those of *residual only* to
+# more than 10,000. For in pre-LN each update is computed from a normalized row, and on the way back the gradient
+# through $f$ is divided by $s$. A small start can replace the norm: **Fixup** (Zhang et al. 2019) starts the weights in
+# the sublayers smaller the deeper the stack is, and the last layer of each sublayer at zero. (All rates and seeds: [lab
+# notes 12](lab/12_residual_norm_dropout.py#all-rates-and-seeds). What warm-up changes for post-LN: [lesson
+# 15](15_adam_and_warmup.py).)
 #
-# **Today.** Nearly all large models are pre-LN. And most have replaced LayerNorm by **RMSNorm** (Zhang and Sennrich
-# 2019): $y_j = \gamma_j x_j / \sqrt{\mathrm{mean}(x^2) + \varepsilon}$. It subtracts no mean and has no $\beta$, which
+# **Today.** Nearly all large models are pre-LN, and most have replaced LayerNorm by **RMSNorm** (Zhang and Sennrich
+# 2019): $y_j = \gamma_j x_j / \sqrt{\mathrm{mean}(x^2) + \varepsilon}$. It subtracts no mean and has no $\beta$. That
 # is less work, and models learn as well. Its backward is ours without the term for the mean.
 #
 # ## Paper and code
 #
-# - §3.1: residual connections and LayerNorm, around each sublayer. The paper gives no formula for LayerNorm.
-# - PyTorch: `F.layer_norm(z, [D], gamma, beta, eps=1e-6)` (compared above, also its gradient). The default there is
-#   $\varepsilon = 10^{-5}$.
-# - In the library: `layer_norm` and its backward in [nn/ops.py](../scratchformer/nn/ops.py), `PostNorm` and `PreNorm`
-#   (`norm="pre"`) in [nn/residual.py](../scratchformer/nn/residual.py).
-# - *Others differ:* the Annotated Transformer divides the variance by $D - 1$ and adds $\varepsilon$ outside the root.
-#   That trains as well, but the weights of one program can't be used in the other.
+# - §3.1: residual connections and LayerNorm, without a formula for LayerNorm.
+# - PyTorch: `F.layer_norm(z, [D], gamma, beta, eps=1e-6)` (compared above, also its gradient; its default is
+#   $\varepsilon = 10^{-5}$).
+# - In the library: `layer_norm` in [nn/ops.py](../scratchformer/nn/ops.py), `PostNorm` and `PreNorm` in
+#   [nn/residual.py](../scratchformer/nn/residual.py).
+# - *Others differ:* the Annotated Transformer divides the variance by $D - 1$ and adds $\varepsilon$ outside the root,
+#   so the weights of one program can't be used in the other.
 #
 # ## What to remember
 #
@@ -472,9 +465,9 @@ table(["a box computes", "gradient that arrives", "put right, 12", "put right, 4
 # </details>
 #
 # **Yours:** `layer_norm`, `add_and_norm`, and the hunt `broken_norm` (a LayerNorm with five bugs; each runs, and each
-# could train) · `scratchformer learn check layer_norm add_and_norm`
+# could train)
 #
-# **Next:** [13 · The whole model](13_whole_model.py). You now have every part of a layer. Sources: [He et al.
+# **Next:** [13 · The whole model](13_whole_model.py). Sources: [He et al.
 # 2015](https://arxiv.org/abs/1512.03385), [Ba et al. 2016](https://arxiv.org/abs/1607.06450), [Zhang et al.
 # 2019](https://arxiv.org/abs/1901.09321), [Xiong et al. 2020](https://arxiv.org/abs/2002.04745) on where the
 # norm stands.
