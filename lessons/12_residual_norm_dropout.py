@@ -102,7 +102,7 @@ show(picture, "12_road",
 # 4096$ out of $x$. Now add: each makes $x + x / 2 = 1.5 \, x$, and twelve of them make $130 \, x$. With 48 it is 280
 # million times $x$. The same factors multiply the gradient on its way back. So with this $f$ the gradient **vanishes**
 # without the road and **explodes** with it, because the larger the sum, the larger the next update. Both places of the
-# norm stop that. Post-LN brings every sum back to one size. In pre-LN each sublayer reads a row of size 1, so its
+# norm stop that. Post-LN brings every sum back to one size. In pre-LN each sublayer reads numbers of size 1, so its
 # update doesn't grow with the sum.
 #
 # **LayerNorm.** Let a box read $x = (1, 0, 4, 3)$, and let its update be $u = (0, 1, 1, 2)$. The sum is $z = (1, 1, 5,
@@ -182,13 +182,14 @@ show(box_picture(backward=False), "12_norm",
 #
 # **Why scale and shift again?** After the division all *rows* have the same size: the length of $n$ is $\sqrt{D}$,
 # whatever $z$ was. The model may want larger numbers, or some columns larger than others: $\gamma_j$ stretches column
-# $j$ in all rows alike. Without $\gamma$ and $\beta$ the loss of a small translator ended at 0.66 instead of 0.55 ([lab
-# notes 12](lab/12_residual_norm_dropout.py#without-gamma-and-beta)).
+# $j$ in all rows alike. In a small translator the $\gamma$ of the last norm grew from 1 to about 1.6. Without $\gamma$
+# and $\beta$ its loss ended at 0.66 instead of 0.55 ([lab notes
+# 12](lab/12_residual_norm_dropout.py#without-gamma-and-beta)).
 #
 # **Your turn.** Write `layer_norm(x, gamma, beta)` and `add_and_norm(P_drop, sublayer, x, *others, gamma, beta,
 # **weights)` in `transformer.py`, first their forward halves. `add_and_norm` calls `sublayer(x, *others, **weights)`,
-# which gives the update and a backward. Then come `keep = dropout(update, P_drop)`, where `dropout` is ours until
-# lesson 14, `z = x + keep * update`, and `layer_norm` of `z`.
+# which gives the update and a backward. Then come `keep = dropout(update, P_drop)`, `z = x + keep * update`, and
+# `layer_norm` of `z`. (`dropout` is ours until lesson 14.)
 #
 # ## Backward
 #
@@ -207,7 +208,7 @@ show(box_picture(backward=True), "12_norm_backward",
 
 # %% [markdown]
 # The result is $dz = (+0.25, -0.25, 0, 0)$. Training lowers the first number and raises the second. The other two get
-# *exactly* 0 here, although they take part in the mean and in $s$. Step by step:
+# *exactly* 0 here. Step by step:
 #
 # - **The size.** If all numbers of $c$ = (−2, −2, 2, 2) are stretched alike, $n$ stays as it is. So the part of $dn$
 #   that points along $n$ has no effect, and it is taken out. This part is $n$ times $\sum_j dn_j n_j / \sum_j n_j n_j$.
@@ -240,8 +241,8 @@ show(box_picture(backward=True), "12_norm_backward",
 #
 # $$dx = dz + \mathrm{back}_f(dz)$$
 #
-# where $\mathrm{back}_f$ is the backward of the sublayer. Try it on four different numbers: what is $dz$ for $z = (1,
-# 3, 5, 7)$ and $dn = (0, 0, 0, 1)$?
+# where $\mathrm{back}_f$ is the backward of the sublayer. Try the formula on four different numbers: what is $dz$ for
+# $z = (1, 3, 5, 7)$ and $dn = (0, 0, 0, 1)$?
 #
 # <details><summary>Calculate, then unfold</summary>
 #
@@ -253,7 +254,8 @@ show(box_picture(backward=True), "12_norm_backward",
 #
 # Now finish both functions. In `layer_norm` the sums over all rows run over the axes (0, 1). In `add_and_norm` the
 # sublayer's backward gets `keep * dz`, and returns a tuple: the gradient of its $x$, then those of `others`. Return
-# such a tuple, too: `(dx, *dothers)`. Check with `scratchformer learn check layer_norm add_and_norm`.
+# such a tuple, too: `(dx, *dothers)`, with the $dx$ of the last formula. Check with `scratchformer learn check
+# layer_norm add_and_norm`.
 
 # %%
 quote("layer_norm", "add_and_norm")
@@ -318,11 +320,11 @@ if torch:
 # ## Does it matter?
 #
 # - **What goes in:** the task of the opening. $D = F = 32$.
-# - **What is changed:** what a box computes. *Norm only* and *residual only* have one part of the box each.
+# - **What is changed:** what a box computes.
 # - **What is measured:** before training, a random gradient of length 1 is sent back through 48 boxes; how long is what
-#   arrives? After training with 12 and with 48 boxes, which share of new sentences is put right? (At the best learning
-#   rate of those tried, mean of three runs.)
-# - **Control:** two rows are repeated with another start: $W_2$ times √2 for *bare*, and divided by the root of the
+#   arrives? After training with 12 and with 48 boxes, which share of new sentences is put right? (Best learning rate of
+#   those tried, mean of three runs.)
+# - **Control:** two rows have another start, too: $W_2$ times √2 for *bare*, and divided by the root of the
 #   number of boxes for *residual only*.
 
 # %% Five kinds of boxes, from the functions of our file
@@ -409,7 +411,7 @@ table(["a box computes", "gradient that arrives", "put right, 12", "put right, 4
        for _, name, words, _ in WAYS])
 
 # %% [markdown]
-# With 12 boxes either part helps, and both together come close to the 0.75 of no stack. With 48:
+# With 12 boxes either part helps, and both together come close to the 0.75 of no stack. With 48 boxes:
 #
 # - **Bare:** next to nothing arrives. A larger start mends the length, and still little is learned.
 # - **Norm only** keeps the length, too, and stays at chance level (0.12). Before training, the outputs for two random
@@ -421,10 +423,10 @@ table(["a box computes", "gradient that arrives", "put right, 12", "put right, 4
 #
 # So deep stacks need the road, and the updates must not grow with the sums on it. Pre-LN never normalizes a sum, and
 # its sums do grow, but slowly: before training, from size 1 to about 5 over 48 boxes, and those of *residual only* to
-# more than 10,000. For in pre-LN each update is computed from a normalized row, and on the way back the gradient
-# through $f$ is divided by $s$. A small start can replace the norm: **Fixup** (Zhang et al. 2019) starts the weights in
-# the sublayers smaller the deeper the stack is, and the last layer of each sublayer at zero. (All rates and seeds: [lab
-# notes 12](lab/12_residual_norm_dropout.py#all-rates-and-seeds). What warm-up changes for post-LN: [lesson
+# more than 10,000. The reason: in pre-LN each update is computed from a normalized row, and on the way back the
+# gradient through $f$ is divided by $s$. A small start can replace the norm: **Fixup** (Zhang et al. 2019) starts the
+# weights in the sublayers smaller the deeper the stack is, and the last layer of each sublayer at zero. (All rates and
+# seeds: [lab notes 12](lab/12_residual_norm_dropout.py#all-rates-and-seeds). What warm-up changes for post-LN: [lesson
 # 15](15_adam_and_warmup.py).)
 #
 # **Today.** Nearly all large models are pre-LN, and most have replaced LayerNorm by **RMSNorm** (Zhang and Sennrich
@@ -464,8 +466,7 @@ table(["a box computes", "gradient that arrives", "put right, 12", "put right, 4
 #
 # </details>
 #
-# **Yours:** `layer_norm`, `add_and_norm`, and the hunt `broken_norm` (a LayerNorm with five bugs; each runs, and each
-# could train)
+# **Yours:** `layer_norm`, `add_and_norm`, and the hunt `broken_norm` (a LayerNorm with five bugs)
 #
 # **Next:** [13 · The whole model](13_whole_model.py). Sources: [He et al.
 # 2015](https://arxiv.org/abs/1512.03385), [Ba et al. 2016](https://arxiv.org/abs/1607.06450), [Zhang et al.
