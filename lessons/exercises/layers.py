@@ -853,7 +853,8 @@ ADD_AND_NORM = Function(
             ("layer_norm(x + keep * update,", "layer_norm(x + keep,"),
         ),
         Mistake(
-            "backward of the sub-layer returns a tuple, of which dx is the first: unpack it before you add",
+            "backward of the sub-layer returns a tuple, of which dx is the first: unpack it before you add, with "
+            "`dx, *rest = ...` (attention to another sentence returns two gradients)",
             ("dx, *dothers = sublayer_backward(keep * dsum)", "dx = sublayer_backward(keep * dsum)"),
             ("return dsum + dx, *dothers", "return (dsum + dx,)"),
         ),
