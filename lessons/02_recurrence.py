@@ -4,7 +4,8 @@
 # **A network of fixed size can read a sentence of any length. What does it forget?**
 #
 # *Needs [lesson 01](01_backprop.py) (linear maps, softmax with cross-entropy, gradients) · you will write a recurrent
-# network and backpropagation through time, and measure how far back its gradient reaches.*
+# network and backpropagation through time, and measure how far back its gradient reaches · **side trip**: you can go on
+# from lesson 01 to lesson 04 without it.*
 
 # %% Imports
 import matplotlib.pyplot as plt
@@ -26,7 +27,7 @@ from support.recurrent import RNN, left_in_random_networks, left_of_a_nudge
 # Does such a network remember what it read? Here is a test of memory. An RNN with 64 numbers of state reads $n$ random
 # symbols, each 1 to 8, and at the end it must name the *first* one:
 
-# %%
+# %% The test of memory
 x, first = sequences(np.random.default_rng(0), count=2, n=8)
 for symbols, answer in zip(x[:, :, 1:].argmax(axis=-1) + 1, first):
     print("reads", *symbols, " and should answer", answer)
@@ -36,8 +37,8 @@ for n, lo, hi in (4, 0.99, 1), (16, 0.97, 1), (128, 0.05, 0.2):
     measure(f"accuracy at n = {n}", accuracy(model, n), lo, hi)
 
 # %% [markdown]
-# Network and training are the same in all three runs; only $n$ differs. Over 4 or 16 symbols the RNN is right. Over 128
-# symbols the same training leaves it at chance level, one in eight.
+# Network and training (200 steps) are the same in all three runs; only $n$ differs. Over 4 or 16 symbols the RNN is
+# right. Over 128 symbols the same training leaves it at chance level, one in eight.
 #
 # What went wrong? Perhaps the state can't hold a symbol for so long. Or perhaps it could, and the training never found
 # out how. These are two different failures, and this page tells them apart. (The task is in
@@ -77,7 +78,7 @@ def unrolled(backward):
         if t:
             drawing.text(x - 100, 178, f"slope {FACTORS[t - 1]}", "soft", 13)
         if backward:
-            drawing.gradient(x - 12, 300, float(BACK[t]), BACK[t], largest=1)
+            drawing.gradient(x - 12, 300, float(BACK[t]), f"−{BACK[t]}", largest=1)
         else:
             drawing.text(x, 300, NUDGE[t], bold=True)
         if t and backward:
@@ -113,8 +114,9 @@ show(unrolled(False), "02_unrolled", alt="Four columns from left to right, one f
 # | from $h_2$ to $h_3$ = 0.8 | 1 · (1 − 0.64) = 0.36 | 0.23 δ |
 # | from $h_3$ to $h_4$ = 0.6 | 1 · (1 − 0.36) = 0.64 | **0.147 δ** |
 #
-# After three steps a seventh of the change is left. After thirty such steps, about 0.000 000 000 3 of it would be left.
-# What if $w$ were 2, with inputs chosen so that the states stay the same?
+# After three steps a seventh of the change is left. If the factors went on to alternate between 0.64 and 0.36, thirty
+# steps would leave about 0.000 000 000 3 of it. What if $w$ were 2, with inputs chosen so that the states stay the
+# same?
 #
 # <details><summary>Make a guess, then unfold: w = 2</summary>
 #
@@ -176,20 +178,22 @@ measure("read backwards, the last state moves by", np.abs(backwards - h)[:, -1].
 # %% [markdown]
 # ## Backward
 #
-# Now let the loss want $h_4$ to grow. Which gradient arrives at the earlier states? It travels the same road in the
-# other direction, so it meets the same three factors, in the opposite order.
+# Now let the gradient of the loss with respect to $h_4$ be −1: training would make $h_4$ larger. Which gradient arrives
+# at the earlier states? It travels the same road in the other direction, so it meets the same three factors, in the
+# opposite order.
 
 # %% The drawing, backward
 show(unrolled(True), "02_unrolled_backward", alt="The same four columns. In the row "
-     "below, arrows now run from right to left: the gradient is 1 at the fourth "
-     "state, 0.64 at the third, 0.23 at the second and 0.147 at the first.",
+     "below, arrows now run from right to left: the gradient is −1 at the fourth "
+     "state, −0.64 at the third, −0.23 at the second and −0.147 at the first.",
      caption="The same network, backward. The gradient of the last state shrinks on "
-     "its way to the first one by exactly the factors by which a nudge shrinks.")
+     "its way to the first one by exactly the factors by which a nudge shrinks. The "
+     "triangles point up because training will make these states larger.")
 
 # %% [markdown]
-# That 0.147 has now appeared twice, and this is the main point of the lesson. **How much a small change of the first
-# state moves the last state, and how much gradient comes back from there to the first: it's the same product.** If the
-# product is nearly zero, the loss can't tell the early steps what to do.
+# The size 0.147 has now appeared twice, and this is the main point of the lesson. **How much a small change of the
+# first state moves the last state, and how much gradient comes back from there to the first: it's the same product.**
+# If the product is nearly zero, the loss can't tell the early steps what to do.
 #
 # In general, an output in the middle has **two ways** to the loss. The rest of the model uses $h_t$ directly; call the
 # gradient that arrives this way $dh_t$. And the next step reads $h_t$ too, through $W_h$. A state gets the sum of both.
@@ -227,17 +231,18 @@ def bptt(dh, x, h0, h, W_x, W_h):
 
 
 # %% [markdown]
-# By hand, for figure 2: $da_4$ = 0.64, $da_3$ = 0.64 · 0.36 = 0.230, $da_2$ = 0.230 · 0.64 = 0.147, and $da_1$ = 0.147
-# · 0.36 = 0.053. The gradient of $w$ is 0.8 · 0.64 + 0.6 · 0.230 + 0.8 · 0.147 + 0 · 0.053 = 0.768. Then all five
-# gradients of the larger network against central differences (`numeric_gradient` is that of lesson 01), and against the
-# library. The last line is a classic mistake: leave out the way through the next state.
+# By hand, for figure 2: the figure has the gradients of the states, and each $da_t$ has the slope of its own step as
+# one more factor. So $da_4$ = −1 · 0.64 = −0.64, $da_3$ = −0.64 · 0.36 = −0.230, $da_2$ = −0.230 · 0.64 = −0.147, and
+# $da_1$ = −0.147 · 0.36 = −0.053. The gradient of $w$ is −(0.8 · 0.64 + 0.6 · 0.230 + 0.8 · 0.147 + 0 · 0.053) =
+# −0.768. Then all five gradients of the larger network against central differences (`numeric_gradient` is that of
+# lesson 01), and against the library. The last line is a classic mistake: leave out the way through the next state.
 
 # %%
-dh_by_hand = np.array([0, 0, 0, 1.0]).reshape(1, 4, 1)
+dh_by_hand = np.array([0, 0, 0, -1.0]).reshape(1, 4, 1)
 _, _, dw, da, _ = bptt(dh_by_hand, x_by_hand.reshape(1, 4, 1), none, h_by_hand,
                        one, one)
-same("da by hand", da.ravel(), (0.64**2 * 0.36**2, 0.64**2 * 0.36, 0.64 * 0.36, 0.64))
-measure("the gradient of w by hand", dw.item(), 0.7675, 0.7685)
+same("da by hand", -da.ravel(), (0.64**2 * 0.36**2, 0.64**2 * 0.36, 0.64 * 0.36, 0.64))
+measure("the gradient of w by hand", dw.item(), -0.7685, -0.7675)
 
 arrays = {"b": b, "W_x": W_x, "W_h": W_h, "x": x, "h0": h0}
 dh = random.normal(size=h.shape)
@@ -318,8 +323,9 @@ show(figure, "02_what_is_left", alt="Length left of a difference in the first st
 # %% [markdown]
 # For none of the three. Without tanh, ρ decides as one expects: 0.9 vanishes and 1.1 explodes. With tanh even 1.1
 # vanishes, and the reason is the slope $1 - h^2$. It is below 1 wherever the inputs have pushed $h$ away from 0, and
-# here it is 0.52 on average. Is it really the slope? Make the inputs ten times smaller, and it is 0.89 on average. Then
-# about 0.01 of the difference is left at ρ = 1.1, instead of $10^{-24}$.
+# here it is 0.52 on average. (Each number of the state has a slope of its own, so what is left isn't just a power of
+# 1.1 · 0.52.) Is it really the slope? Make the inputs ten times smaller, and it is 0.89 on average. Then about 0.01 of
+# the difference is left at ρ = 1.1, instead of $10^{-24}$.
 #
 # Large weights beat the slopes. At ρ = 3 differences grow at every step, and gradients **explode**. The usual
 # protection is **gradient clipping**: a gradient longer than 1 is scaled down to length 1. Every training on this page
@@ -392,9 +398,18 @@ show(figure, "02_training", alt="Loss against the step of training, three seeds 
 #
 # And what does the vanishing do? The two networks of a pair differ only in their start. At $n$ = 16 the one with less
 # of a nudge left needs 2.5 to 3 times as many steps. At $n$ = 32 two of three seeds wait longer and one doesn't. So a
-# vanishing gradient makes training *slow*, and sometimes so slow that you give up. For comparison, one layer of
-# attention, which looks at all 64 symbols directly, needs 100 to 150 steps. ([Lab notes 02, experiment
-# 3](lab/02_recurrence.py#experiment-3-how-many-steps-do-they-need): the LSTM, and more controls.)
+# smaller product goes with *slower* training, sometimes so slow that you give up. But this pair can't show that the
+# gradient alone is to blame: with a smaller $W_h$, less of the first symbol arrives at the end, too.
+#
+# And the product isn't everything. As a control, let nothing follow the first symbol: all later inputs are zero. Over
+# 64 such steps, the network with the smaller $W_h$ has 0.00003 of a nudge left, and needs only 350 to 400 steps of
+# training. The plain RNN among 64 random symbols has 0.01 left, and needs 500 to 2,500. So the *other symbols* matter
+# at least as much as the vanishing. We think that one reason is the shared weights: $dW_h$ is a sum over all steps, and
+# the late steps, which say nothing about the first symbol, have the largest parts in it. (At $n$ = 128 we stopped after
+# 200 steps, so we don't know whether more steps would help there.)
+#
+# For comparison, one layer of attention, which looks at all 64 symbols directly, needs 100 to 150 steps. ([Lab notes
+# 02, experiment 3](lab/02_recurrence.py#experiment-3-how-many-steps-do-they-need): the LSTM, and more controls.)
 #
 # </details>
 #
@@ -402,8 +417,9 @@ show(figure, "02_training", alt="Loss against the step of training, three seeds 
 #
 # You will often read that an RNN can't carry information over long distances. It can. Here is one with eight numbers of
 # state, one for each symbol, and weights set by hand. $W_h$ has 12.5 on its diagonal, so a state near +1 or −1 pushes
-# itself back there at every step. The first symbol comes with its mark, and only then the sum is large enough for the
-# symbol to decide the sign:
+# itself back there at every step. The bias is −5, the mark adds 4 and a symbol adds 2. So at the first step, the number
+# of the symbol read gets the sum 4 + 2 − 5 = +1, and all others get 4 − 5 = −1. At the second step $W_h$ has turned
+# this into about +9.5 and −9.5. Bias and symbol add −5 or −3, so no sign changes:
 
 # %%
 latch = RNN(1 + SYMBOLS, SYMBOLS, random, "float64")
@@ -423,16 +439,18 @@ for n, lo, hi in (2, 1e-4, 1e-1), (4, 1e-15, 1e-8), (16, 0, 1e-50):
 # %% [markdown]
 # It remembers perfectly for 1,000 symbols, and a *small* change of its first state is gone after a few steps. Both at
 # once? Yes: it's safe *because* it undoes small changes. The first symbol makes a large one, and derivatives only speak
-# of small ones. So what vanishes here is not the memory, but the **gradient that would teach it**. Bengio, Simard and
-# Frasconi (1994, *Learning long-term dependencies with gradient descent is difficult*) showed that this is a dilemma: a
-# state that holds its content safely passes hardly any gradient back.
+# of small ones. So the memory is there, and the **gradient** is not. This latch doesn't need one, because we set its
+# weights by hand. For a network that has to *find* such weights, it's a problem: Bengio, Simard and Frasconi (1994,
+# *Learning long-term dependencies with gradient descent is difficult*) showed that a state that holds its content
+# safely passes hardly any gradient back.
 #
 # ## What waiting costs
 #
-# One more price of reading from left to right. The state of step $t$ needs that of step $t - 1$, so a sequence of $n$
-# symbols takes $n$ steps, one after the other, on any machine. Attention, which you met in lesson 00, needs no state of
-# another position, so all positions can be computed at once. What it pays is arithmetic. With $d_{in} = d_{hidden} =
-# d$, the multiplications of a forward pass are:
+# One more price of reading from left to right. The state of step $t$ needs that of step $t - 1$, and with a tanh in
+# between the steps can't simply be grouped. So a sequence of $n$ symbols takes $n$ steps, one after the other. A layer
+# of attention, which you met in lesson 00, reads what the layer below has computed for all positions. It doesn't need
+# its own result of another position, so all positions can be computed at once. What it pays is arithmetic. With $d_{in}
+# = d_{hidden} = d$, the multiplications of a forward pass are:
 #
 # | | steps that must wait | at each position alone | between positions |
 # |---|---|---|---|
@@ -442,6 +460,13 @@ for n, lo, hi in (2, 1e-4, 1e-1), (4, 1e-15, 1e-8), (16, 0, 1e-50):
 # So attention does *more* arithmetic than an RNN, and waits less. ([Lab notes 02, experiment
 # 4](lab/02_recurrence.py#experiment-4-what-waiting-costs-in-seconds): the same 2,048 symbols as few long sequences or
 # as many short ones, in seconds.)
+#
+# ## Today
+#
+# Without tanh, $h_t = a_t h_{t-1} + x_t$ is a **linear recurrence**. Its steps can be grouped in pairs, and pairs of
+# pairs, so a **parallel scan** needs about $\log_2 n$ rounds instead of $n$. **State-space models** such as Mamba (Gu
+# and Dao 2023) work this way, with factors $a_t$ that depend on the input. Their state keeps one size, however long the
+# text is. Some large models mix such layers with a few layers of attention.
 #
 # ## Paper and code
 #
@@ -461,8 +486,8 @@ for n, lo, hi in (2, 1e-4, 1e-1), (4, 1e-15, 1e-8), (16, 0, 1e-50):
 #
 # A recurrent network keeps all it has read in one vector of fixed size. A change of an early state, and the gradient
 # that comes back to it, pass through the same product of factors, one for each step. If the factors are below 1 the
-# product vanishes, and the network takes long to learn what it could very well remember. And each step has to wait for
-# the one before.
+# product vanishes. Together with the symbols in between, that can make the network take long to learn what it could
+# very well remember. And each step has to wait for the one before.
 #
 # **Yours:** the hunt `blind_check` (find an upstream gradient with which a truncated backward pass goes unnoticed) ·
 # `scratchformer learn check blind_check`

@@ -4,8 +4,8 @@
 # **What if a translator could look back at every word it has read?**
 #
 # *Needs [lesson 01](01_backprop.py) (softmax with cross-entropy, gradients) and [lesson 02](02_recurrence.py)
-# (recurrent networks) · you will write the first attention, forward and backward, and then remove the network under
-# it.*
+# (recurrent networks) · you will write the first attention, forward and backward, and then remove the network under it
+# · **side trip**: you can go on from lesson 01 to lesson 04 without it.*
 
 # %% Imports
 import matplotlib.pyplot as plt
@@ -29,7 +29,7 @@ from support.reversal import EncoderDecoder, pairs, right, train
 # order. Encoder and decoder are the RNN of lesson 02 with 32 numbers of state. At each position the decoder reads the
 # symbol before, and a linear map of its state gives 9 **logits**, one for each symbol and one for "nothing".
 
-# %%
+# %% The toy translation
 def reversed_by(n, **options):
     """Train a model for 300 steps
     -> the model; which symbols of 300 new sequences it gets right: bool (300, n)"""
@@ -46,9 +46,9 @@ measure("n = 16, the first symbol written", found[:, 0].mean(), 0.9, 1)
 measure("n = 16, the last symbol written", found[:, -1].mean(), 0.1, 0.3)
 
 # %% [markdown]
-# Four symbols come through. Of sixteen, a bit more than half are written right, and the last one hardly more often than
-# chance (0.125). That last one was read first. Fifteen other symbols came after it in the encoder, and fifteen more in
-# the decoder.
+# After 300 steps of training, four symbols come through. Of sixteen, a bit more than half are written right, and the
+# last one in 18 % of the sequences, where chance is 12.5 %. That last one was read first. Fifteen other symbols came
+# after it in the encoder, and fifteen more in the decoder.
 #
 # (The decoder reads the *right* symbol before each position, even if it wrote a wrong one itself. That is **teacher
 # forcing**. When a model translates on its own, it must read what it wrote: it's **autoregressive**. The code is in
@@ -97,6 +97,10 @@ def machine(weights=None):
     x = decoder[-1].x
     drawing.line([context.right, (470, 120), (470, 40), (x, 40)], "value", 2)
     drawing.arrow((x, 39), (x, 76), "value", width=2)
+    asks = decoder[-1].right
+    drawing.line([asks, (862, 160), (862, 18), (110, 18), (110, 120)], "query", 2)
+    drawing.arrow((109, 120), context.left, "query", width=2)
+    drawing.text(300, 34, "s_5 asks: the scores depend on it", "query", 14)
     return drawing
 
 
@@ -124,9 +128,11 @@ measure("symbols right, n = 5, with attention", found.mean(), 0.97, 1)
 show(machine(model.weights(source, read)[0, 4]), "03_look_back", alt="The same encoder "
      "and decoder. Lines run from all five states h_1 to h_5 together into c_5, the "
      "weighted mean, and each is as thick as its weight. The line from h_1 is by far "
-     "the thickest. An arrow leads from c_5 to the last symbol written.",
+     "the thickest. A blue line leads from s_5 to c_5: it asks. An arrow "
+     "leads from c_5 to the last symbol written.",
      caption="The weights with which a trained model writes its last symbol, the 6. "
-     "Most of the weight lies on the state right after the 6 was read.")
+     "Most of the weight lies on the state right after the 6 was read. The decoder's "
+     "state s_5 (blue) asks, and the mean c_5 (amber) is the answer.")
 
 # %% [markdown]
 # This is **attention**, and the weighted mean is called the **context**. Nobody told the model where to look. It
@@ -149,8 +155,10 @@ show(machine(model.weights(source, read)[0, 4]), "03_look_back", alt="The same e
 #
 # $$w_{tj} = \frac{\exp(e_{tj})}{\sum_r \exp(e_{tr})} \qquad c_t = \sum_j w_{tj} h_j$$
 #
-# An example by hand: two states, $h_1$ = (4, 0) and $h_2$ = (0, 8), with the scores ln 3 and 0. The exponentials are 3
-# and 1, so the weights are 3/4 and 1/4, and the context is 3/4 · (4, 0) + 1/4 · (0, 8) = (3, 2).
+# An example by hand: two states, $h_1$ = (4, 0) and $h_2$ = (0, 8), and a hidden layer of one number. Say $s W$ = ln 2,
+# $h_1 U$ = 0, $h_2 U$ = −ln 2 and $v$ = 1.83. The sums are ln 2 and 0, and tanh makes 0.6 and 0 of them (0.6 is (4 −
+# 1)/(4 + 1), as in lesson 02). So the scores are 0.6 · 1.83 = 1.10, which is ln 3, and 0. The exponentials are 3 and 1,
+# so the weights are 3/4 and 1/4, and the context is 3/4 · (4, 0) + 1/4 · (0, 8) = (3, 2).
 #
 # The logits of the next symbol are then a linear map of $s_t$ and $c_t$ side by side.
 #
@@ -200,18 +208,21 @@ same("contexts with the states in another order",
 #
 # ## Backward
 #
-# First by hand, with the two states from above: weights 3/4 and 1/4, context (3, 2). Suppose the loss wants the first
-# number of the context to grow, so $dc$ = (1, 0). For that number, $h_1$ offers 4 and $h_2$ offers 0. Which score
+# First by hand, with the two states from above: weights 3/4 and 1/4, context (3, 2). Suppose $dc$ = (−1, 0): training
+# would make the first number of the context larger. For that number, $h_1$ offers 4 and $h_2$ offers 0. Which score
 # should rise?
 #
 # The average of what they offer is what we already have, 3. State 1 offers 1 more than the average, and state 2 offers
-# 3 less. Softmax changes each weight in proportion to that weight, so the gradients of the scores are 3/4 · (4 − 3) =
-# 0.75 and 1/4 · (0 − 3) = −0.75. Weight can only move from one state to another.
+# 3 less. Softmax changes each weight in proportion to that weight, so a small rise of score 1 raises the number by 3/4
+# · (4 − 3) = 0.75 per unit, and one of score 2 by 1/4 · (0 − 3) = −0.75. With $dc$ = −1 the gradients of the scores are
+# −0.75 and +0.75: training raises the first score and lowers the second. Weight can only move from one state to
+# another.
 #
 # The general rule follows from lesson 01. There, with state $j$ as the right class, the loss $-\ln w_j$ had the
 # derivative $w_r - [j = r]$ with respect to the score $e_r$, where $[j = r]$ is 1 if both are the same and 0 otherwise.
-# So $w_j$ itself changes by $w_j ([j = r] - w_r)$. A score has a way to the loss through every weight of its row, and
-# the ways add up (for one position, so $t$ is left out):
+# The derivative of $-\ln w_j$ is that of $w_j$, divided by $-w_j$. So multiply by $-w_j$: the derivative of $w_j$
+# itself is $w_j ([j = r] - w_r)$. A score has a way to the loss through every weight of its row, and the ways add up
+# (for one position, so $t$ is left out):
 #
 # $$de_r = \sum_j dw_j w_j ([j = r] - w_r) = w_r \left( dw_r - \sum_j w_j dw_j \right)$$
 #
@@ -252,8 +263,8 @@ def look_back_backward(dc, s, h, W, U, v, weights, z):
 # one of its two ways left out.
 
 # %%
-same("de by hand", softmax_backward(np.array([4, 0]), np.array([0.75, 0.25])),
-     (0.75, -0.75))
+same("de by hand", softmax_backward(np.array([-4, 0]), np.array([0.75, 0.25])),
+     (-0.75, 0.75))
 arrays = {"v": v, "W": W, "U": U, "s": s, "h": h}
 dc = random.normal(size=c.shape)
 gradients = dict(zip(arrays, look_back_backward(dc, s, h, W, U, v, weights, z)))
@@ -332,12 +343,13 @@ show(figure, "03_accuracy", alt="Share of symbols right against the position wri
      "0.25, the plain mean from 0.93 to 0.4, and one vector with 4,800 steps from "
      "0.95 to 0.69. Attention stays near 1 from the second position on.",
      caption="With one vector, the symbols that were read first are lost first. With "
-     "attention there is hardly a difference between first and last.")
+     "attention only the first symbol written falls behind, with 0.91.")
 
 # %% [markdown]
 # The plain mean hardly helps: a short way to every state isn't enough. The decoder has to *choose*. A wider bottleneck
-# and more training do help, so the bottleneck isn't a wall. But one vector with 16 times as many steps is still behind
-# attention, and so is the plain mean with 4 times as many. ([Lab notes 03, experiment
+# and more training do help (the model with 64 numbers has a smaller learning rate, which suits it better; at the rate
+# of the others it gets 0.62), so the bottleneck isn't a wall. But one vector with 16 times as many steps is still
+# behind attention, and so is the plain mean with 4 times as many. ([Lab notes 03, experiment
 # 1](lab/03_bahdanau.py#experiment-1-the-bottleneck-with-other-sizes-rates-and-steps): other lengths, learning rates and
 # steps.)
 #
@@ -377,17 +389,18 @@ show(figure, "03_alignment", alt="Two maps of weights for one new sequence of 16
      "state of the symbol it needs, or at the state right after it.")
 
 # %% [markdown]
-# Such a map is called an **alignment**. Be careful when you read one. Two of three seeds look *one state further on*,
-# and are right all the same, because the recurrent state after one symbol still holds the symbol before. A map says
-# which state is read, and not which symbol it's read for. ([Lab notes 03, experiment
-# 2](lab/03_bahdanau.py#experiment-2-which-state-is-read).)
+# Such a map is called an **alignment**. Be careful when you read one. Of three seeds, two look *one state further on*
+# (figure 4 shows the one that doesn't). They are right all the same, because the recurrent state after one symbol still
+# holds the symbol before. A map says which state is read, and not which symbol it's read for. ([Lab notes 03,
+# experiment 2](lab/03_bahdanau.py#experiment-2-which-state-is-read).)
 #
 # ## Experiment 2: take the recurrence away
 #
 # Attention came as a patch on a recurrent network. What happens if we remove the network under it? Now encoder and
 # decoder are linear maps of one symbol at a time, and no vector passes from the end of the one to the start of the
 # other. Nothing is left that could count, so each position is *given* as a second input, a 1 in a row of $n$ further
-# numbers. (A linear map of a row with two ones adds two learned vectors: one for the symbol, one for the position.)
+# numbers. (The input then has two ones, so its linear map is a sum of two learned vectors: one for the symbol, one for
+# the position.)
 #
 # Which of these will learn to reverse 32 symbols?
 #
@@ -411,10 +424,11 @@ for model, n, lo, hi in [
 
 # %% [markdown]
 # Without recurrence, but with positions, everything is right after 300 steps. Without either, attention sees a bag, as
-# we found above, and can only name the most frequent symbol (0.26 for 16 symbols); more steps change nothing.
-# Recurrence alone is in between. It does tell positions apart, because its state changes at every step, but the model
-# needs much longer to make use of that: after 300 steps one seed of three gets most symbols right, after 1,200 all
-# three do. As soon as the same model is given the positions, 300 steps are enough.
+# we found above, and can only name the most frequent symbol (0.26 for 16 symbols); more steps change nothing. Attention
+# over recurrent states, without given positions, is in between. The recurrence does tell positions apart, because its
+# state changes at every step. But the model needs much longer to make use of that: after 300 steps one seed of three
+# gets most symbols right, after 1,200 all three do. As soon as the same model is given the positions, 300 steps are
+# enough.
 #
 # </details>
 #
@@ -425,6 +439,13 @@ for model, n, lo, hi in [
 # How far does this carry? Here *where* to look depends on the position alone. In real sentences it depends on the
 # words, and that is the subject of the next lessons.
 #
+# ## Today
+#
+# A decoder that looks back at an encoder is now said to use **cross-attention**. In the Transformer every layer of the
+# decoder does it, with dot products as scores ([lesson 13](13_whole_model.py)). Translators and speech recognisers such
+# as Whisper still work this way. Most chat models have no encoder: question and answer stand in one sequence, and
+# **self-attention** looks back at both.
+#
 # ## Paper and code
 #
 # - Attention for translation: Bahdanau, Cho and Bengio (2015, *Neural Machine Translation by Jointly Learning to Align
@@ -433,7 +454,8 @@ for model, n, lo, hi in [
 #   found that reading the source backwards helps. Figure 3 shows why it might: the words read last are kept best.
 # - In Bahdanau's model $s_{t-1}$ asks, and the context goes *into* $s_t$. Here $s_t$ asks, and the context goes beside
 #   it into the logits, as in Luong, Pham and Manning (2015, *Effective Approaches to Attention-based Neural Machine
-#   Translation*), so all positions are computed in one go. Theirs also reads in both directions and has gated units.
+#   Translation*), so the attention of all positions can be computed at once. (The decoder's states still come one after
+#   the other.) Bahdanau's model also reads in both directions and has gated units.
 # - "Attention Is All You Need", §3.2.1, takes a plainer score, the **dot product**. On this page's task it does equally
 #   well, and it is faster, as the paper says. ([Lab notes 03, experiment
 #   4](lab/03_bahdanau.py#experiment-4-additive-scores-and-dot-products).)
@@ -443,8 +465,8 @@ for model, n, lo, hi in [
 # ## What to remember
 #
 # With attention, a decoder doesn't have to squeeze the sentence through one vector: at each position it takes a
-# weighted mean of all encoder states, with weights from a softmax of learned scores. Looking back makes distance
-# irrelevant, but attention alone sees a bag. If the positions are given as inputs, the recurrence can go.
+# weighted mean of all encoder states, with weights from a softmax of learned scores. Looking back takes one step from
+# any state, near or far, but attention alone sees a bag. If the positions are given as inputs, the recurrence can go.
 #
 # **A puzzle.** Training begins with $v = 0$. What does the decoder see at first, and which of $dv$, $dW$, $dU$, $ds$
 # and $dh$ are zero?

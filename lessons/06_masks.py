@@ -8,12 +8,13 @@
 
 # %% Imports
 import numpy as np
+import transformer
 
-from scratchformer.doctor.flow_probes import dependence_of
 from scratchformer.nn.attention import Mask
-from scratchformer.nn.ops import ops_of, using
+from scratchformer.nn.ops import using
+from scratchformer.text.tokenizer import EOS
 from support import mask_pictures
-from support.lesson import measure, show, varying
+from support.lesson import measure, quote, show, table, varying
 from support.next_word import (
     FIRST_WORDS,
     NEW,
@@ -54,8 +55,8 @@ for name, model, *_ in both:
     varying(f"{name} writes: {' '.join(continued(model, ['<s>', 'my'])[1:])}")
 
 # %% [markdown]
-# B has by far the better loss. But 95 % of the words in its texts repeat the word before. The loss is computed
-# correctly, and the sentences are new. What went wrong?
+# B has by far the better loss. But 95 % of the words in its texts repeat the word before (77 and 81 % in two other
+# runs). The loss is computed correctly, and the sentences are new. What went wrong?
 #
 # ## The picture
 #
@@ -136,25 +137,20 @@ show(mask_pictures.by_hand(), "06_by_hand",
 #
 # ## In general
 #
-# Write the rule as a matrix $M$. It is 0 where query $t$ may use key $s$, and $-\infty$ where it may not:
+# Write the rule as a matrix of numbers, the mask. It is 0 where query $t$ may use key $s$, and $-\infty$ where it may
+# not:
 #
-# $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}} + M\right) V$$
+# $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}} + \mathrm{mask}\right) V$$
 #
-# In code, `may` is True where $M$ is 0:
+# In the code, `mask` is True where a key is allowed. You wrote both functions in lesson 04. Look at the mask now: only
+# one line of `softmax` uses it, and `attention` just passes it on.
 
 # %%
-def masked_softmax(z, may):
-    """z (..., T, S) scores, may (..., T, S) bool -> weights (..., T, S)"""
-    z = np.where(may, z, -np.inf)                           # z + M
-    top = z.max(axis=-1, keepdims=True)                     # -inf if nothing is allowed
-    e = np.exp(z - np.where(np.isinf(top), 0, top))         # at most e^0: no overflow
-    total = e.sum(axis=-1, keepdims=True)                   # 0 if nothing is allowed
-    return e / np.where(total == 0, 1, total)
-
+quote("softmax", "attention")
 
 # %% The results of figure 2
 scores = np.log([[1, 4, 3, 2], [1, 3, 4, 2], [1, 2, 5, 12], [1, 1, 5, 1]])
-weights = masked_softmax(scores, may=np.tri(4, dtype=bool))     # (4, 4)
+weights, softmax_backward = transformer.softmax(scores, np.tri(4, dtype=bool))
 values = np.array([[0], [4], [8], [20]])                        # (4, 1)
 results = weights @ values
 print(*(f"{y:.3g}" for y in results[:, 0]))
@@ -175,9 +171,9 @@ show(mask_pictures.masks(), "06_padding",
      "only the last two queries.")
 
 # %% [markdown]
-# **Your turn.** Build this array, before you unfold ours. There can be fewer queries than keys: a model that writes
-# asks for its newest word only. The $T$ queries are then the *last* of the $S$ positions (figure 3, right). The axis of
-# length 1 is for the heads of lesson 07.
+# **Your turn.** Build the array `mask`, before you unfold ours. There can be fewer queries than keys: a model that
+# writes asks for its newest word only. The $T$ queries are then the *last* of the $S$ positions (figure 3, right).
+# The axis of length 1 is for the heads of lesson 07.
 
 # %% Our solution
 def may_attend(T, S, key_lengths, causal):
@@ -197,83 +193,100 @@ for mask in (lengths, True), (lengths, False), (None, True):
 
 # %% [markdown]
 # **What if a row has no allowed key?** An empty line in a corpus is all padding. Softmax would divide 0 by 0, which is
-# NaN ("not a number"), and NaN spreads to every sum that it enters. So we say: *a query with
-# nothing to look at gets weights 0*. Two lines of `masked_softmax` do that: the one with `isinf` avoids $-\infty -
-# (-\infty)$, and the last one avoids 0 / 0.
+# NaN ("not a number"), and NaN spreads to every sum that it enters. In the file this can't happen, because every
+# sentence has an end sign. The library also accepts empty sentences: there, *a query with nothing to look at gets
+# weights 0*.
 #
 # ## Backward
 #
-# How does the sum of the four results, 0 + 3 + 6 + 8, change with each score? By the rule of lesson 04, the gradient of
-# a score is *weight × (offer − average)*. Here each word offers its value, and the average of a row is its result.
+# Let the loss be the sum of the four results, 0 + 3 + 6 + 8. How does it change with a score, $z_s$?
+#
+# A row's result is $y = \sum_s e^{z_s} v_s \, / \sum_s e^{z_s}$. Let $z_s$ grow by a small $\delta$. Then $e^{z_s}$
+# grows by $e^{z_s} \delta$. So the upper sum grows by $e^{z_s} v_s \delta$ and the lower one by $e^{z_s} \delta$. By
+# the quotient rule, $y$ changes by $(e^{z_s} v_s - y \, e^{z_s}) \, \delta \, / \sum e^z = w_s (v_s - y) \, \delta$.
+# The gradient of a score is *weight × (value − result)*. That is the rule of lesson 04, *weight × (offer − average)*:
+# each word offers its value, and the average of a row is its result.
 #
 # In row *animal* of figure 2, *slept* offers most: 20, and the average is only 6. What is the gradient of that score?
 
-# %% [markdown]
-# <details><summary>Make a guess, then unfold: the gradients of all scores</summary>
-
 # %% The same drawing, backward
-dscores = weights * (values.T - results)                    # with dy = 1 in each row
+dscores = softmax_backward(np.tile(values.T, (4, 1)))   # dweights: the values
 rows = [0, 0, 0, 0], [-0.75, 0.75, 0, 0], [-0.75, -0.5, 1.25, 0], [-1, -0.5, 0, 1.5]
 assert np.allclose(dscores, rows, rtol=0, atol=1e-12) and not np.triu(dscores, 1).any()
 show(mask_pictures.by_hand(backward=True), "06_backward",
      alt="The same drawing with gradients. Scores: 0; -0.75, +0.75; -0.75, -0.5, "
      "+1.25; -1, -0.5, 0, +1.5; all scores above the diagonal have gradient 0. "
-     "Values: 1.5, 1.125, 1.25 and 0.125.",
-     caption="The same four rows, backward. Every struck-out score has the gradient "
-     "0.")
+     "Values: 1.5, 1.125, 1.25 and 0.125. Triangles point down at positive numbers.",
+     caption="The same four rows, backward. Triangles point where training moves a "
+     "number: down if its gradient is positive. Every struck-out score has the "
+     "gradient 0.")
 
 # %% [markdown]
 # Exactly 0. The score of *slept* was overwritten with $-\infty$, so no change of it can reach the result. The rule says
 # the same. *Animal* has 5/8 · (8 − 6) = 1.25, and *slept* has 0 · (20 − 6) = **0**.
 #
-# </details>
-#
 # The gradient of a value is the sum of the weights in its column. For *the*: 3/4 + 2/8 + 1/8 = 1.125. Forward, a word
 # is read by later words. Backward, its gradient comes from those later words.
 #
-# **Your turn.** Write the general rule. The scores are multiplied by a number, `factor`, before the softmax. You get
-# the weights but *not the mask*. Why is that enough?
+# **Your turn.** Read the second half of `softmax` once more (in "In general"). It doesn't use `mask`. Why is that
+# right?
 #
-# <details><summary>The rule, and why it needs no mask</summary>
+# <details><summary>Answer</summary>
 #
-# It is the rule of lesson 04 once more: *weight × (offer − average)*. The offers are `dweights`, the gradients of the
-# weights. The average of a row is the sum of its *weight × offer*. A forbidden key has weight 0. So it adds nothing to
-# the average, and its own gradient is 0. **The zeros among the weights remember the mask.** Last, softmax saw factor ·
-# score, so the gradient of the score is multiplied by the factor, too.
+# The rule is *weight × (offer − average)*. In the code, `p` are the weights, `dp` the offers, and the average of a row
+# is the sum of its *weight × offer*. A forbidden key has weight 0. So it adds nothing to the average, and its own
+# gradient is 0. **The zeros among the weights remember the mask.**
 #
 # </details>
+#
+# Let's check `attention` with both masks: two sentences of 5 and 2 words, and two heads. No gradient may reach the keys
+# and values of padding.
 
-# %% Our solution
-def masked_softmax_backward(dweights, weights, factor):
-    """dweights, weights (B, H, T, S) -> dscores (B, H, T, S)"""
-    average = (weights * dweights).sum(axis=-1, keepdims=True)
-    return factor * weights * (dweights - average)
-
-# %% Finite differences and the library, with an empty sentence
-random, lengths = np.random.default_rng(1), np.array([5, 2, 0])
-scores, dweights = random.normal(size=(2, 3, 2, 3, 5))      # (B, H, T, S) both
-may, factor = may_attend(3, 5, lengths, causal=True), 7 ** -0.5
-weights = masked_softmax(factor * scores, may)
-dscores = masked_softmax_backward(dweights, weights, factor)
-assert not (dscores * ~may).any()                           # forbidden: exactly 0
-library = ops_of(scores).masked_softmax_backward(dweights, weights, factor)
-assert np.allclose(dscores, library, rtol=0, atol=1e-12)
+# %% Finite differences
+random, lengths = np.random.default_rng(1), np.array([5, 2])
+Q, dy = random.normal(size=(2, 2, 3, 2, 7))                 # (B, T, heads, d_k) both
+K, V = random.normal(size=(2, 2, 5, 2, 7))                  # (B, S, heads, d_k) both
+mask = may_attend(3, 5, lengths, causal=True)               # (B, 1, T, S)
+y, backward = transformer.attention(Q, K, V, mask)
+dQ, dK, dV = backward(dy)
+assert not dK[1, 2:].any() and not dV[1, 2:].any()          # padding: exactly 0
 numeric = numeric_gradient(
-    lambda scores: (masked_softmax(factor * scores, may) * dweights).sum(), scores)
-measure("difference from finite differences", np.abs(dscores - numeric).max(), 0, 1e-8)
+    lambda K: (transformer.attention(Q, K, V, mask)[0] * dy).sum(), K)
+measure("dK: difference from finite differences", np.abs(dK - numeric).max(), 0, 1e-8)
+
+# %% PyTorch
+try:
+    import torch
+except ImportError:
+    torch = None
+if torch:
+    heads_first = [torch.tensor(each).transpose(1, 2) for each in (Q, K, V)]
+    theirs = torch.nn.functional.scaled_dot_product_attention(
+        *heads_first, attn_mask=torch.tensor(mask))
+    assert np.allclose(theirs.transpose(1, 2), y)
 
 # %% [markdown]
 # ## What a gradient check can't see
 #
 # A gradient check compares backward with forward. If forward looks at the future, the gradient of that wrong function
 # is still correct, and the check passes. So we need a **flow test**: replace one word of the input, and see which
-# outputs change. Below, each row is an output. An `x` means that it changes with the input of that column:
+# outputs change.
+
+# %%
+def flow(model, ids):
+    """ids (T,) -> bool (T, T): does output t change with word s?"""
+    before, columns = all_at_once(model, ids[None])[0], []      # (T, V)
+    for s in range(len(ids)):
+        other = np.where(np.arange(len(ids)) == s, ids + 1, ids)    # another word at s
+        after = all_at_once(model, other[None])[0]
+        columns.append((abs(after - before) > 1e-9).any(axis=-1))
+    return np.transpose(columns)
+
+# %% [markdown]
+# In what it prints, each row is an output. An `x` means that it changes with the input of that column:
 
 # %% The flow test
-flows = [
-    dependence_of(lambda ids: all_at_once(model, ids), read[:1, :5])[0, :, 0]   # (5, 5)
-    for model in (honest, cheat)
-]
+flows = [flow(model, read[0, :5]) for model in (honest, cheat)]
 print("model A       model B")
 for rows in zip(*flows):
     print("     ".join(" ".join("x" if cell else "." for cell in row) for row in rows))
@@ -323,9 +336,10 @@ show(figure, "06_triangle",
      "Left, with the causal mask: everything above the diagonal is exactly zero and "
      "left empty, and a stepped lower triangle remains. Right, without: most rows "
      "have nearly all their weight in the framed cell; row 'hundred' has most of it "
-     "on 'lamps' and on itself.",
+     "on 'lamps' and on itself, and the last row, the full stop, on the start sign.",
      caption="What the two models look at in a new sentence. A frame marks the word "
-     "to guess. In one row, *hundred*, B looks elsewhere.")
+     "to guess. B looks elsewhere in two rows: *hundred*, and the last, where no next "
+     "word stands.")
 
 # %% [markdown]
 # For model A nothing changes. Its output $t$ uses only the words up to $t$, so both ways are the same calculation. That
@@ -335,15 +349,52 @@ show(figure, "06_triangle",
 # last two rows of the table decide. Hide only the next word, $t + 1$, and the loss of B jumps from 0.29 to 7.1. Hide
 # the one after it, $t + 2$, and the loss even falls, to 0.21. So B copies the next word.
 #
-# **Why does B write *my my my*?** Where no next word stands yet, B often looks at its last word, and repeats it. At the
-# end of a sentence that we cut short, B repeats the last word in 54 % of the cases. If it may not look at that word, 5
-# % are left. ([Lab notes 06, experiment 1](lab/06_masks.py#experiment-1-without-the-mask) find a second reason.)
+# **Why does B write *my my my*?** One guess: where no next word stands yet, B looks at its last word and copies that.
+# Let's test it. The two models write the 41 texts again, first as before. Then no word may look at itself or at an
+# earlier copy of itself. Last, no word may look at anything.
+
+# %% Two tests of the guess
+def repeated(model, sees):
+    """The share of repetitions in texts if attention may use only what sees allows."""
+    texts = []
+    for first in FIRST_WORDS:
+        ids = [VOCABULARY.index(word) for word in ("<s>", first)]
+        while ids[-1] != EOS and len(ids) < 12:
+            words = np.array(ids)
+            with using(Hiding(lambda t, s: sees(words[t], words[s]))):
+                logits = all_at_once(model, words[None])
+            ids.append(int(logits[0, -1].argmax()))
+        texts.append(ids[1:])
+    return f"{100 * share_repeated(texts):.0f} %"
+
+
+tests = {"any word": lambda word, other: other >= 0 * word,
+         "another word": lambda word, other: other != word,
+         "nothing": lambda word, other: other < 0 * word}
+table(["may look at", "A repeats", "B repeats"],
+      [[name, *(repeated(each, sees) for each in (honest, cheat))]
+       for name, sees in tests.items()])
+
+# %% [markdown]
+# The guess is not enough. Without a look at the same word, B still repeats in 63 %, and after *my* it still writes *my
+# my my*. (Hiding words disturbs A as well: it repeats in 37 %.) Even without any attention, B repeats in 88 %, but A in
+# only 12 %. So B has a second way to repeat. The vector of a word also goes *around* attention, on the residual
+# connection of [lesson 12](12_residual_norm_dropout.py), and the output is compared with the same word vectors. We
+# think that A has learned in training not to repeat, and that B, which could copy the answer, never had to.
+#
+# In two other runs the look at the same word explains most: without it, the repetitions fall from 77 and 81 % to 17 and
+# 15 % ([lab notes 06, experiment 1](lab/06_masks.py#experiment-1-without-the-mask)).
 #
 # </details>
 #
 # Is it enough to hide the one cell $t + 1$ in training? No. Such a model learns to fill in a blank from both sides, and
 # when it writes, there is no right side yet. And without the *shift*, a model repeats one word for ever ([lab notes 06,
 # experiments 2](lab/06_masks.py#experiment-2-hide-the-answer-only) and 3).
+#
+# **Today.** Chat models are decoders only, and the causal mask is the only mask that most of them need. It is no longer
+# stored as an array: kernels such as **FlashAttention** work block by block and skip the blocks above the diagonal.
+# Some layers also forbid what is too far back (**sliding window**). And if several texts share one row of a batch, a
+# mask keeps each text from seeing the others.
 #
 # ## Paper and code
 #
@@ -356,14 +407,33 @@ show(figure, "06_triangle",
 # | decoder, to itself | not needed: padding comes after every real word | yes |
 # | decoder, to the encoder | of the source | no |
 #
-# In the library: `masked_softmax` in [nn/ops.py](../scratchformer/nn/ops.py), the shift in
-# [text/batches.py](../scratchformer/text/batches.py).
+# - PyTorch: `F.scaled_dot_product_attention(Q, K, V, attn_mask=mask)` (compared above; its axes are batch, head,
+#   position, number). With `is_causal=True` it makes the triangle itself.
+# - In the library: `masked_softmax` in [nn/ops.py](../scratchformer/nn/ops.py), the shift in
+#   [text/batches.py](../scratchformer/text/batches.py).
 #
 # ## What to remember
 #
 # Write $-\infty$ over every score that a query must not use. Its weight becomes exactly 0, and so does the gradient of
 # the score. The causal mask lets a position see its own word. Without the shift, that is the word to guess. If a loss
 # looks too good, ask whether the model can see what it should guess.
+#
+# **Three questions.**
+#
+# 1. A row of scores has the exponentials 3, 1, 4 and 8. The causal mask forbids the last two. What are the weights?
+# 2. The values of that row are 2, 10, 5 and 100. What is its result, and how does it change with each of the four
+#    scores?
+# 3. A sentence of 3 words is padded to 5, and attention is causal and has a padding mask. How many of the 25 cells are
+#    allowed?
+#
+# <details><summary>Answers</summary>
+#
+# 1. 3/4, 1/4, 0 and 0.
+# 2. 3/4 · 2 + 1/4 · 10 = 4. Weight × (value − result) is 3/4 · (2 − 4) = −1.5, 1/4 · (10 − 4) = +1.5, 0 and 0.
+# 3. 12. The rows of the 3 words have 1, 2 and 3 cells. The two rows of padding have 3 each, and nobody uses their
+#    results.
+#
+# </details>
 #
 # **Yours:** the hunt `leak` · `scratchformer learn check leak`
 #

@@ -8,9 +8,11 @@
 
 # %% Imports
 import math
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
+import transformer
 from matplotlib.colors import ListedColormap
 
 from scratchformer.experiments import heads
@@ -18,7 +20,7 @@ from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.attention import CrossAttention, attention_weights
 from scratchformer.text.bundled import read, words
 from scratchformer.training.run import load_run
-from support.lesson import QUICK, ROOT, measure, same, show
+from support.lesson import QUICK, ROOT, measure, quote, same, show, table
 from support.numeric import numeric_gradient
 
 # %% [markdown]
@@ -66,8 +68,8 @@ def tested(layer, questions=2):
     return right.mean(), attention_weights(cache)[0][:, :, 0], (query, boxes)
 
 
-def learn_boxes(make, questions=2, seed=0, steps=300, rate=3.0):
-    """Train a layer with plain gradient descent, then test it."""
+def trained(make, questions=2, seed=0, steps=300, rate=3.0):
+    """-> a layer after training with plain gradient descent"""
     random = np.random.default_rng(seed)
     layer = make(random)
     for _ in range(steps):
@@ -80,7 +82,12 @@ def learn_boxes(make, questions=2, seed=0, steps=300, rate=3.0):
         layer.backward(dlogits.reshape(y.shape), cache)
         for parameter in layer.parameters().values():
             parameter.data -= rate * parameter.grad
-    return tested(layer, questions)
+    return layer
+
+
+def learn_boxes(make, questions=2, seed=0, **settings):
+    """Train a layer, then test it."""
+    return tested(trained(make, questions, seed, **settings), questions)
 
 
 SEEDS = range(2 if QUICK else 3)
@@ -158,15 +165,53 @@ measure("two heads: weight of box B in the other", two[row, 1 - first, box_B].me
 
 # %% [markdown]
 # A head has one softmax, so it returns *one* blend of all that it reads. Say A contains 3 and B contains 5, and the
-# head gives half of its weight to each. It returns ½ of content 3 plus ½ of content 5. If A contained 5 and B contained
-# 3, it would return exactly the same vector. **A sum has lost which was which.** Two heads return two vectors side by
-# side, and nothing is lost. The paper says it in one clause (§3.2.2): "With a single attention head, averaging inhibits
-# this."
+# head gives half of its weight to each. It returns ½ of content 3 plus ½ of content 5. Now exchange the two contents.
+# The blend is exactly the same. **With equal weights, a sum has lost which was which.** In figure 1 the weights are not
+# equal, so the blend still holds a trace of the order. But here only a matrix reads the blend, and that isn't enough
+# ([lab notes 07, experiment 1](lab/07_many_heads.py#experiment-1-what-one-head-can-and-cannot-do) have the proof, for
+# keys that read labels only). Two heads return two vectors side by side, and nothing is lost. The paper says it in one
+# clause (§3.2.2): "With a single attention head, averaging inhibits this."
 #
-# But how much of the failure is due to the sum, and how much to training? To find out, we set one head by hand. Its
-# query gives equal weight to the two boxes asked for. Its output always names the smaller content first and the larger
-# second. That is right if both contents are equal (1 case in 8), and otherwise in half of the cases: 1/8 + 7/8 · 1/2 =
-# 9/16 = 56.25 %.
+# ## By hand
+#
+# Two words A and B have the values 4 and 8. Head 1 has the exponentials 3 and 1, so its weights are 3/4 and 1/4. Head 2
+# has 1 and 3, so its weights are 1/4 and 3/4. (Both read the same values here.)
+#
+# | | weights of A, B | blend |
+# |---|---|---|
+# | head 1 | 3/4, 1/4 | 3/4 · 4 + 1/4 · 8 = 5 |
+# | head 2 | 1/4, 3/4 | 1/4 · 4 + 3/4 · 8 = 7 |
+#
+# Side by side: (5, 7). The last matrix, $W_O$, has a row for each head: (1, 1) for head 1, and (−1, 1) for head 2. So
+# head 1 adds 5 · (1, 1) = (5, 5), head 2 adds 7 · (−1, 1) = (−7, 7), and the output is (−2, 12).
+#
+# Calculate, then unfold: A and B exchange their values. What is the output now, and what would *one* head with the
+# weights 1/2 and 1/2 return before and after?
+#
+# <details><summary>Answer</summary>
+#
+# The heads return 7 and 5, so the output is (7, 7) + (−5, 5) = (2, 12). The sign of the first number tells which order
+# it was. The one head returns 6 both times.
+#
+# </details>
+
+# %% The same with the file's attention
+Q = np.ones((1, 1, 2, 1))                                # (b, t, h, k)
+K = np.log([[[[3.0], [1]], [[1], [3]]]])                 # (b, s, h, k)
+for values in ([4.0, 8], [8, 4]):
+    V = np.repeat(values, 2).reshape(1, 2, 2, 1)         # (b, s, h, k)
+    of_heads = transformer.attention(Q, K, V, True)[0].ravel()
+    output = of_heads @ [[1, 1], [-1, 1]]
+    print("heads", of_heads.round(9), "  output", output.round(9))
+
+# %% [markdown]
+# ## What one head can do at best
+#
+# Back to the boxes. Is it only the training that fails? Let's set one head by hand. It gives equal weight to the two
+# boxes asked for, and its output matrix favours their two contents. We try two output matrices. *Undecided* gives both
+# contents the same logit. *Smaller first* gives a bit more to the smaller content in the first answer, and to the
+# larger one in the second. That is right if both contents are equal (1 case in 8), and otherwise in half of the cases:
+# 1/8 + 7/8 · 1/2 = 9/16 = 56.25 %. We compare the loss, too: training lowers the loss, and nothing else.
 
 # %%
 by_hand = attention_of(1)(np.random.default_rng(0))
@@ -175,17 +220,33 @@ for parameter in by_hand.parameters().values():
 W_Q, W_K, W_V = by_hand.q.weight.data, *np.split(by_hand.kv.weight.data, 2, axis=1)
 W_Q[:n, :n] = W_Q[n:, :n] = 40 * np.eye(n)               # both questions ask for labels
 W_K[:n, :n] = W_V[n:, :n] = np.eye(n)  # keys: labels; values: contents
-preference = np.arange(n) / (2 * n)
-by_hand.output.weight.data[:n, :n] = np.diag(1 - preference)  # the smaller one
-by_hand.output.weight.data[:n, n:] = np.diag(1 + preference)            # the larger one
-measure("one head set by hand: both right", tested(by_hand)[0], 0.53, 0.595)
+preference = np.arange(n) / (2 * n)      # 0 for content 0, up to 7/16 for content 7
+
+
+def loss_and_right(layer):
+    """-> the mean cross-entropy of an answer, and how often both are right, as texts"""
+    query, boxes, answers = draw(np.random.default_rng(99), 2000)
+    p = softmax(layer.forward(query, boxes)[0].reshape(-1, 2, n))
+    right = np.take_along_axis(p, answers[..., None], axis=-1)
+    return f"{-np.log(right).mean():.2f}", f"{tested(layer)[0]:.0%}"
+
+
+rows = []
+for name, favour in ("undecided", 0 * preference), ("smaller first", preference):
+    by_hand.output.weight.data[:n] = 20 * np.concatenate(
+        [np.diag(1 - favour), np.diag(1 + favour)], axis=1)    # first answer, second
+    rows.append([f"by hand: {name}", *loss_and_right(by_hand)])
+for steps in 300, 1200:
+    layer = trained(attention_of(1), 2, 0, steps, 3.0)
+    rows.append([f"trained: {steps:,} steps", *loss_and_right(layer)])
+table(["one head", "loss", "both right"], rows)
 
 # %% [markdown]
-# In 2,000 problems it's right about as often as the theory says. So the sum alone costs at most 44 % of the answers.
-# The rest of the failure, from 56 % down to a fifth, is a matter of training: gradient descent didn't find this
-# solution, not even with four times the steps. (Could a cleverer single head mark A by a larger weight and B by a
-# smaller one? As long as its keys read labels only, it can't always be right. [Lab notes 07, experiment
-# 1](lab/07_many_heads.py#experiment-1-what-one-head-can-and-cannot-do) has the proof.)
+# *Undecided* has by far the lowest loss. With equal weights the order is lost, so the best answer is half the
+# probability for each content: 7/8 · ln 2 = 0.61. Any preference, however small, raises the loss a little. But it
+# breaks the tie, and more answers are right. So the share of right answers is not what training improves here. Nor does
+# training find the low loss: it settles on unequal weights, with a loss of 0.96, and four times the steps don't help.
+# What one head can't do with equal weights, whatever its loss, is to know the order.
 #
 # ## In general
 #
@@ -224,6 +285,9 @@ def heads_in_a_loop(x, memory, W_Q, W_K, W_V, W_O):
 # In practice there is no loop. The matrices of all heads lie side by side in one matrix (D, h d_k). One product
 # projects for all heads, and its result is then cut into heads.
 #
+# The first $d_k$ columns of the projection belong to head 1, the next $d_k$ to head 2, and so on. Each head needs an
+# array (T, d_k) of its own, for every sentence.
+#
 # **Your turn.** Cut a projection (B, T, h d_k) into heads (B, h, T, d_k), without a loop. Then read on.
 
 # %% Our solution
@@ -251,7 +315,7 @@ owners = columns // d_k                                  # the head of each cell
 figure, axes = plt.subplots(1, 5, figsize=(8, 2.2), width_ratios=(2, 1, 1, 1, 1),
                             layout="constrained")
 names = ["a projection: (T, h d_k)",
-         *(f"{way}\nhead {i}" for way in ("split", "reshape alone") for i in range(h))]
+         *(f"{way}\nhead {i}" for way in ("split", "reshape alone") for i in (1, 2))]
 numbers, colours = ([cells[0], *split(cells, h)[0], *cells.reshape(h, T, d_k)]
                     for cells in (positions, owners))
 for panel, name, number, colour in zip(axes, names, numbers, colours):
@@ -264,7 +328,7 @@ for panel, name, number, colour in zip(axes, names, numbers, colours):
     panel.axis("off")
 assert numbers[3][1, 0] == 0
 show(figure, "07_split", alt="A table of 4 positions by 6 columns, three light columns "
-     "of head 0 and three orange ones of head 1. Split makes two tables of 4 "
+     "of head 1 and three orange ones of head 2. Split makes two tables of 4 "
      "positions by 3 columns, one light, one orange. A reshape alone makes two tables "
      "in which light and orange rows alternate: the first holds positions 0 and 1, "
      "the second 2 and 3.",
@@ -272,32 +336,38 @@ show(figure, "07_split", alt="A table of 4 positions by 6 columns, three light c
      "reshape alone, each head has all columns of half of the positions.")
 
 # %% [markdown]
-# With `reshape` alone nothing crashes, but in head 0 the query of position 1 is now computed from position 0. The same
-# trap waits in `merge`. (The hunt `wrong_split` is attention with exactly this bug. Mend it.) The whole layer, with T =
-# 4, h = 2, d_k = 3 as in the figure:
+# With `reshape` alone nothing crashes, but in head 1 the query of position 1 is now computed from position 0. The same
+# trap waits in `merge`. (The hunt `wrong_split` is attention with exactly this bug. Mend it.)
+#
+# **Your turn.** Write the forward half of `multi_head_attention(x, memory, mask, W_Q, W_K, W_V, W_O)` in
+# `transformer.py`. There, `W_Q`, `W_K` and `W_V` are (d, h, k) and `W_O` is (h, k, d): the heads have an axis of their
+# own. So `linear` (lesson 01) and `attention` (lesson 04) do all the work, and nothing is split or merged. The backward
+# half follows in a moment. With T = 4, h = 2, d_k = 3 as in the figure, it computes what the loop does:
 
 # %%
-def multi_head(x, memory, W_Q, W_K, W_V, W_O, h):
-    """x (B, T, D), memory (B, S, D), all W (D, D) -> y (B, T, D), cache"""
-    q = split(x @ W_Q, h)                                               # (B, h, T, d_k)
-    k, v = split(memory @ W_K, h), split(memory @ W_V, h)               # (B, h, S, d_k)
-    found, weights = attention(q, k, v, 1 / math.sqrt(q.shape[-1]))     # (B, h, T, d_k)
-    joined = merge(found)                                               # (B, T, h d_k)
-    return joined @ W_O, (x, memory, q, k, v, weights, joined)
-
-
 B, T, S, h, d_k = 7, 4, 5, 2, 3
 D = h * d_k
 random = np.random.default_rng(7)
 x, memory = random.normal(size=(B, T, D)), random.normal(size=(B, S, D))
 W_Q, W_K, W_V, W_O = random.normal(size=(4, D, D))
-y, cache = multi_head(x, memory, W_Q, W_K, W_V, W_O, h)
-lists = (np.split(W, h, axis=1) for W in (W_Q, W_K, W_V))
+
+
+def multi_head(x, memory, W_Q, W_K, W_V, W_O):
+    """All W (D, D): the function of the file -> y (B, T, D), backward, the weights"""
+    shapes = [(D, h, d_k)] * 3 + [(h, d_k, D)]
+    names = "W_Q", "W_K", "W_V", "W_O"
+    weights = {name: SimpleNamespace(data=W.reshape(shape), grad=np.zeros(shape))
+               for name, W, shape in zip(names, (W_Q, W_K, W_V, W_O), shapes)}
+    return *transformer.multi_head_attention(x, memory, True, **weights), weights
+
+
+y, backward, weights = multi_head(x, memory, W_Q, W_K, W_V, W_O)
+lists = [np.split(W, h, axis=1) for W in (W_Q, W_K, W_V)]
 same("all heads at once, and a loop over them",
      y, heads_in_a_loop(x, memory, *lists, W_O))
-of_heads = np.split(cache[-1], h, axis=-1)               # h times (B, T, d_k)
-same("the sum of what the heads add",
-     sum(head @ block for head, block in zip(of_heads, np.split(W_O, h))), y)
+alone = [heads_in_a_loop(x, memory, [Q], [K], [V], block)
+         for Q, K, V, block in zip(*lists, np.split(W_O, h))]
+same("the sum of what the heads add", sum(alone), y)
 
 # %% [markdown]
 # The last line says something about $W_O$. Cut it into $h$ blocks of $d_k$ rows. A matrix product sums over those rows,
@@ -310,78 +380,59 @@ same("the sum of what the heads add",
 #
 # ## Backward
 #
-# We have `dy`, the gradient of the output, and walk back. Only one step is new, the merge. Follow one number forward:
-# column $j$ of head $i$ at position $t$ moves to column $i d_k + j$ of row $t$ in `joined` (counted from 0). It moves
-# there alone, and nothing is multiplied or added. So its gradient is simply the gradient at that place:
+# We have `dy`, the gradient of the output, and walk back. The heads don't see each other forward, so they don't
+# backward either. Take the two heads of "By hand", and let the loss be the first number of the output: $dy$ = (1, 0).
+# Each head gets the dot product of $dy$ with its row of $W_O$: (1, 0) · (1, 1) = 1 for head 1, and (1, 0) · (−1, 1) =
+# −1 for head 2. From there each goes on alone, by the rule of lesson 04, *weight × (offer − average)*:
 #
-# $$d\mathrm{head}_{i,t,j} = d\mathrm{joined}_{t, \; i d_k + j}$$
+# | | offers of A, B | average | gradients of the scores |
+# |---|---|---|---|
+# | head 1 | 4, 8 | 5 | 3/4 · (4 − 5) = −0.75, 1/4 · (8 − 5) = +0.75 |
+# | head 2 | −4, −8 | −7 | 1/4 · (−4 + 7) = +0.75, 3/4 · (−8 + 7) = −0.75 |
 #
-# Fetching each number from there is what `split` does. The backward of `merge` *is* `split`, and the backward of
+# A positive gradient means that training makes the number smaller. So head 1 moves weight to A, and head 2 moves weight
+# to B. The heads become even more different.
+#
+# Side by side, no number is changed. So if you split and merge, the backward of `merge` is `split`, and the backward of
 # `split` is `merge`.
 #
-# **Your turn.** Go back from `dy` through $W_O$, the merge, the heads, the split and $W_V$. Then write
-# `multi_head_attention` in `transformer.py`, and run `scratchformer learn check multi_head_attention`. There, `W_Q`,
-# `W_K` and `W_V` are (d, h, k) and `W_O` is (h, k, d): the heads have an axis of their own, so `linear` (lesson 01) and
-# `attention` (lesson 04) do all the work.
-#
-# In our solution, watch `memory`: it was used twice, for keys and for values, so two gradients come back and are added.
-# In self-attention $x$ is used three times, and there are three.
-
-# %% Our solution
-def linear_backward(dy, x, W):
-    """dy (B, T, J), x (B, T, I), W (I, J) -> dx, dW"""
-    return dy @ W.T, np.einsum("bti,btj->ij", x, dy)
-
-
-def multi_head_backward(dy, cache, W_Q, W_K, W_V, W_O, h):
-    """dy (B, T, D) -> dx (B, T, D), dmemory (B, S, D), dW_Q, dW_K, dW_V, dW_O (D, D)"""
-    x, memory, q, k, v, weights, joined = cache
-    factor = 1 / math.sqrt(q.shape[-1])
-    # y = joined W_O
-    djoined, dW_O = linear_backward(dy, joined, W_O)
-    # joined = merge(weights v)
-    dheads = split(djoined, h)                           # (B, h, T, d_k)
-    dv = weights.swapaxes(-1, -2) @ dheads               # (B, h, S, d_k)
-    dweights = dheads @ v.swapaxes(-1, -2)               # (B, h, T, S)
-    # weights = softmax(factor q k^T)
-    average = (weights * dweights).sum(axis=-1, keepdims=True)
-    dscores = factor * weights * (dweights - average)
-    dq, dk = dscores @ k, dscores.swapaxes(-1, -2) @ q
-    # q = split(x W_Q), k = split(memory W_K), v = split(memory W_V)
-    dx, dW_Q = linear_backward(merge(dq), x, W_Q)
-    dmemory_by_keys, dW_K = linear_backward(merge(dk), memory, W_K)
-    dmemory_by_values, dW_V = linear_backward(merge(dv), memory, W_V)
-    return dx, dmemory_by_keys + dmemory_by_values, dW_Q, dW_K, dW_V, dW_O
-
+# **Your turn.** Write the backward half of `multi_head_attention`: through $W_O$, the heads, and $W_Q$, $W_K$ and
+# $W_V$. Then run `scratchformer learn check multi_head_attention`. Watch `memory`: it was used twice, for keys and for
+# values, so two gradients come back and are added. In self-attention $x$ is used three times, and there are three.
 
 # %%
+quote("multi_head_attention")
+
+# %% Finite differences and PyTorch
 dy = random.normal(size=y.shape)
 arrays = {"x": x, "memory": memory, "W_Q": W_Q, "W_K": W_K, "W_V": W_V, "W_O": W_O}
-ours = dict(zip(arrays, multi_head_backward(dy, cache, W_Q, W_K, W_V, W_O, h)))
+gradients = [*backward(dy), *(W.grad.reshape(D, D) for W in weights.values())]
 errors = []
-for name, array in arrays.items():
+for (name, array), ours in zip(arrays.items(), gradients):
     numeric = numeric_gradient(
-        lambda moved: (multi_head(**arrays | {name: moved}, h=h)[0] * dy).sum(), array)
-    errors.append(np.abs(ours[name] - numeric).max() / np.abs(numeric).max())
+        lambda moved: (multi_head(**arrays | {name: moved})[0] * dy).sum(), array)
+    errors.append(np.abs(ours - numeric).max() / np.abs(numeric).max())
 measure("all six gradients: worst error", max(errors), 0, 1e-7)
 
-layer = CrossAttention(D, h, random, "float64", bias=False)             # the library's
-layer.q.weight.data[...], layer.output.weight.data[...] = W_Q, W_O
-layer.kv.weight.data[...] = np.concatenate([W_K, W_V], axis=1)  # both read memory
-theirs, library_cache = layer.forward(x, memory)
-same("y: ours and the library's", y, theirs)
-library = [*layer.backward(dy, library_cache), layer.q.weight.grad,
-           *np.split(layer.kv.weight.grad, 2, axis=1), layer.output.weight.grad]
-same("all six gradients: ours and the library's",
-     *(np.concatenate([each.ravel() for each in six])
-       for six in (ours.values(), library)))
+try:
+    import torch
+except ImportError:
+    torch = None
+if torch:
+    layer = torch.nn.MultiheadAttention(D, h, bias=False, batch_first=True).double()
+    with torch.no_grad():
+        layer.in_proj_weight[...] = torch.tensor(np.concatenate([W_Q.T, W_K.T, W_V.T]))
+        layer.out_proj.weight[...] = torch.tensor(W_O.T)
+        theirs, _ = layer(*(torch.tensor(each) for each in (x, memory, memory)))
+    assert np.allclose(theirs, y)
 
 # %% [markdown]
 # ## Experiment 1: what do more heads cost?
 #
 # Count the multiplications of self-attention over $T$ positions, with $h d_k = D$. The four matrices take $4 T D^2$. In
 # one head, the $T^2$ scores take $d_k$ each, and the blends as many again; all heads together take $2 T^2 d_k h = 2 T^2
-# D$. No $h$ is left. So more heads cost no more arithmetic. What a head pays with is its *width*.
+# D$. No $h$ is left. So more heads cost no more multiplications. (There are $h$ times as many weights to store, and as
+# many exponentials.) What a head pays with is its *width*.
 #
 # In our task there are eight labels, and $D = 16$. With $h$ = 1, 2, 4, 8 or 16 heads, all with the same 1,024 weights:
 # which of them answer both questions?
@@ -403,8 +454,9 @@ for h, band in bands.items():
 #
 # </details>
 #
-# The paper's own numbers show the same shape (Table 3, rows A): one head 24.9 BLEU, 8 heads 25.8, 16 heads 25.8, 32
-# heads 25.4. ([Lab notes 07, experiment 2](lab/07_many_heads.py#experiment-2-do-more-than-eight-heads-harm).)
+# In a whole translator, much less depends on it (the paper's Table 3, rows A): one head 24.9 BLEU, 8 heads 25.8, 16
+# heads 25.8, 32 heads 25.4. ([Lab notes 07, experiment
+# 2](lab/07_many_heads.py#experiment-2-do-more-than-eight-heads-harm).)
 #
 # ## Experiment 2: the heads of a trained model
 #
@@ -460,31 +512,43 @@ measure("right word: best head", max(accuracies), 0.88, 0.97)
 # There is a famous picture of a head that looks from *it* to the noun it stands for. In our translator no head of
 # the encoder does ([lab notes 00, experiment 3](lab/00_whole_game.py#experiment-3-where-it-looks)).
 #
+# **Today.** While a model writes, it keeps the keys and values of all earlier words: the **KV cache**. With many heads
+# and long texts it fills the memory. In **multi-query attention** (Shazeer 2019) all heads share one set of keys and
+# values, and in **grouped-query attention** (Ainslie et al. 2023; Llama) a few heads share one. Every head still has
+# its own queries. You will write it in [lesson 23](23_block_of_2026.py).
+#
 # ## Paper and code
 #
 # - "Attention Is All You Need" ([arXiv](https://arxiv.org/abs/1706.03762)): §3.2.2 and Figure 2 for multi-head
 #   attention, Table 3 and §6.2 for the number of heads, Figures 3 to 5 for heads on single sentences.
-# - In the library: [nn/attention.py](../scratchformer/nn/attention.py). Its projections have biases, which §3.2.2 does
-#   not, and lie in one matrix where they read the same input. Its arrays stay (B, T, h, d_k) and `swapaxes` is only a
-#   view, so splitting and merging copy nothing.
+# - PyTorch: `torch.nn.MultiheadAttention(D, h, bias=False, batch_first=True)` (compared above).
+# - In the library: [nn/attention.py](../scratchformer/nn/attention.py). Its projections add biases; those of §3.2.2
+#   have none. Those that read the same input lie in one matrix.
 # - The scores of heads are in [experiments/heads.py](../scratchformer/experiments/heads.py).
 #
 # ## What to remember
 #
-# A head makes one blend, and a blend has lost which part came from where. $h$ heads keep $h$ blends apart at the same
-# cost, because each is only $1/h$ as wide; the price is that a head too narrow can't tell many keys apart. Heads don't
-# see each other: the output is the sum of what each adds through its block of $W_O$.
+# A head makes one blend, and a blend of equal weights has lost which part came from where. $h$ heads keep $h$ blends
+# apart with as many multiplications, because each is only $1/h$ as wide; the price is that a head too narrow can't tell
+# many keys apart. Heads don't see each other: the output is the sum of what each adds through its block of $W_O$.
 #
 # **Yours:** `multi_head_attention`, and the hunts `wrong_split` and `cross_attention` (in a public program, queries and
 # values came from the wrong sentence) · `scratchformer learn check multi_head_attention`
 #
-# **A puzzle.** You swap two heads, their columns in $W_Q$, $W_K$ and $W_V$ and their blocks of rows in $W_O$. What
-# happens to the output, and to the sentence "head 3 is the alignment head"?
+# **Three questions.**
 #
-# <details><summary>Answer</summary>
+# 1. A model has $d_{model} = 512$ and 16 heads. What is $d_k$, and how many numbers are in the four matrices?
+# 2. Two heads return 3 and 10, and their rows of $W_O$ are (2, 0) and (1, −1). What is the output, and what is it if
+#    you switch head 2 off?
+# 3. You swap two heads: their columns in $W_Q$, $W_K$ and $W_V$ and their blocks of rows in $W_O$. What happens to the
+#    output, and to the sentence "head 3 is the alignment head"?
 #
-# The output stays as it is, because it is the sum of what the heads add. So the number of a head means nothing. It
-# differs between seeds at random.
+# <details><summary>Answers</summary>
+#
+# 1. 512 / 16 = 32, and 4 · 512 · 512 = 1,048,576. With 8 heads it is the same number.
+# 2. 3 · (2, 0) + 10 · (1, −1) = (16, −10). Without head 2: (6, 0).
+# 3. The output stays as it is, because it is the sum of what the heads add. So the number of a head means nothing. It
+#    differs between seeds at random.
 #
 # </details>
 #

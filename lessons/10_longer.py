@@ -4,7 +4,8 @@
 # **Does a model understand sentences longer than any it was trained on?**
 #
 # *Needs [lesson 05](05_scaling.py) (scores), [lesson 07](07_many_heads.py) (heads) and [lesson 09](09_positions.py)
-# (sinusoids) · you will turn vectors by their positions (RoPE) and subtract distances from scores (ALiBi).*
+# (sinusoids) · you will turn vectors by their positions (RoPE) and subtract distances from scores (ALiBi) · **side
+# trip**: you can go on from lesson 09 to lesson 11 without it.*
 
 # %% Imports
 import math
@@ -136,7 +137,8 @@ show(picture, "10_turn",
      "what ALiBi subtracts grows by a quarter per position to both sides of the query, "
      "wherever the query stands.",
      caption="Above, RoPE: query (blue) and key (teal) are turned by 30° per position. "
-     "The two pairs with distance 3 have the same score, though both vectors differ. "
+     "Both have length 1; the key is drawn shorter so that both can be seen. The two "
+     "pairs with distance 3 have the same score, though both vectors differ. "
      "Below, ALiBi: the ramp moves along with the query.")
 
 # %% [markdown]
@@ -150,9 +152,11 @@ show(picture, "10_turn",
 # - At positions 7 and 10 both are turned by 150° more, to (−0.866, −0.5). The score is 0.75 + 0.25 = **1** again.
 # - At positions 7 and 8 the key is only turned by 240°, to (−0.866, 0.5). The score is 0.75 − 0.25 = **0.5**.
 #
-# So this head looks for a word *three positions further on*, wherever it stands itself. Another key, (1, 0), would
-# give the highest score at distance 0. So RoPE itself doesn't prefer near words. Query and key decide which distance
-# gets the highest score.
+# So this head looks for a word *three positions further on*, wherever it stands itself. But twelve steps of 30° are a
+# full turn, so it finds words 15 positions further on, or 9 positions back, just as well. A real head has several pairs
+# with different speeds. Keep the full turn in mind: we'll meet it again below. Another key, (1, 0), would give the
+# highest score at distance 0. So RoPE itself doesn't prefer near words. Query and key decide which distance gets the
+# highest score.
 #
 # ## In general
 #
@@ -161,11 +165,10 @@ show(picture, "10_turn",
 #
 # $$e_t^T W e_s + e_t^T W \, PE(s) + PE(t)^T W e_s + PE(t)^T W \, PE(s)$$
 #
-# The last part depends on positions alone. If $W$ is the identity, it is $\sum_i \cos \omega_i (t - s)$ and depends
-# on the distance only. But $W$ is learned, and for most $W$ it depends on the positions themselves. In the four heads
-# of the trained model's first layer the distance accounts for 27 to 35 % of what positions do to the scores (leaving
-# out what is the same for all keys, since softmax discards it). (In untrained heads it is 4 to 44 %: [lab notes 10,
-# experiment 2](lab/10_longer.py#experiment-2-how-much-does-the-distance-tell).)
+# The last part depends on positions alone. If $W$ is the identity, it is $\sum_i \cos \omega_i (t - s)$ and depends on
+# the distance only. But $W$ is learned. Then two pairs of words with the same distance usually get different scores.
+# ([Lab notes 10, experiment 2](lab/10_longer.py#experiment-2-how-much-does-the-distance-tell) measures it in the
+# trained model.)
 #
 # **Rotary positions** (Su et al. 2021) add nothing to the words. They take the numbers of each query and key in
 # pairs, points $(a, b)$ in a plane, and turn pair $i$ at position $p$ by the angle $p \, \omega_i$, with the speeds
@@ -342,14 +345,14 @@ for kind, n, lo, hi in [("learned", 40, -0.35, -0.05), ("sinusoidal", 40, -0.3, 
 #
 # </details>
 #
-# Why does rotary attention fail at 60 words, although it only sees distances? Because distances can be new, too. If
-# we take the trained models and let every key that is further away than 19 count as if it were at 19, the accuracy at
-# 60 words rises from 0.19 to 0.95. And it is enough to do so for one pair of the four: in training that pair made
-# less than a third of a turn, enough to tell near from far, but after 63 positions it has come full circle, and the
-# oldest words look like the nearest ones. ([Lab notes 10, experiment
-# 3](lab/10_longer.py#experiment-3-what-stops-the-rotary-model)) Later work scales the angles down, so that new
-# distances look like old ones (Chen et al. 2023, *Extending Context Window of Large Language Models via Positional
-# Interpolation*).
+# Why does rotary attention fail at 60 words, although it only sees distances? Because distances can be new, too. If we
+# take the trained models and let every key that is further away than 19 count as if it were at 19, the accuracy at 60
+# words rises from 0.19 to 0.95. And it is enough to do so for one pair. (Each head has $d_k$ = 8 numbers, so four
+# pairs.) This pair turns by 0.1 radian per position. At distance 19, the largest of training, that is 109°, less than a
+# third of a turn and enough to tell near from far. At distance 59 it is 338°, nearly a full turn, so the oldest words
+# look like the nearest ones. ([Lab notes 10, experiment 3](lab/10_longer.py#experiment-3-what-stops-the-rotary-model))
+# Later work scales the angles down, so that new distances look like old ones (Chen et al. 2023, *Extending Context
+# Window of Large Language Models via Positional Interpolation*).
 #
 # With ALiBi a key at a new distance counts less than ever, and for this task that is right: a far name never matters
 # if there is a nearer one. We haven't tried a task in which a far word should outweigh a near one.
@@ -361,7 +364,7 @@ for kind, n, lo, hi in [("learned", 40, -0.35, -0.05), ("sinusoidal", 40, -0.3, 
 # a random position from 0 to 63, so every position of `test_long` is met in training, but no long sentence. In *long
 # ones too*, 1,000 of 21,000 training sentences are made like those of `test_long`.
 #
-# Which of the six comes nearest on `test_long` to its loss on `test`?
+# Which of the six has the lowest loss on `test_long`?
 #
 # <details><summary>Make a guess, then unfold</summary>
 
@@ -376,8 +379,8 @@ table(["positions", "loss on test", "loss on test_long", "BLEU on test_long"],
 # %% [markdown]
 # - **None of the four kinds extrapolates here.** By the loss, rotary positions are the best of the four in both runs,
 #   but far from their loss on `test`. By BLEU the four lie closer together than rotary's two runs.
-# - **Having met the positions isn't enough.** With random starts, moving a sentence by 5 costs nothing any more, so
-#   the fault of the first cells is mended, but on `test_long` nothing is gained.
+# - **Having met the positions isn't enough.** With random starts, moving a sentence by 5 costs nothing any more, so the
+#   failure at the top of this page is gone, but the loss on `test_long` is as high as without.
 # - **Long sentences in training help most.** 5 % of them lower the loss more than any change of positions.
 #
 # </details>
@@ -386,16 +389,25 @@ table(["positions", "loss on test", "loss on test_long", "BLEU on test_long"],
 # long sentences of this corpus also have three or four main clauses instead of one or two. Positions alone don't help
 # with that. (These are small models and short trainings.)
 #
+# ## Today
+#
+# Most large language models have rotary positions. For longer texts they raise the **base**, 10,000 in the paper and
+# 500,000 in Llama 3, so pairs turn more slowly. Or they **interpolate**: divide every position by one factor. **YaRN**
+# (Peng et al. 2023) slows down only the slow pairs. Usually some training on long texts follows. **NoPE** means no
+# positions at all, as in our control; SmolLM3 leaves RoPE out in every fourth layer.
+#
 # ## Paper and code
 #
 # - §3.5: sinusoids and a learned table gave "nearly identical results" (Table 3, row E), on the usual test sentences.
 #   The paper doesn't test extrapolation, it says "may". Press, Smith and Lewis (2022) did, with language models:
 #   sinusoids reach a few dozen tokens beyond training.
-# - In the library: `PositionalEncoding` and `LearnedPositions` in [nn/layers.py](../scratchformer/nn/layers.py),
-#   chosen by `positions`. Rotary positions and ALiBi aren't the paper's. They are in
+# - In the library: `PositionalEncoding` and `LearnedPositions` in [nn/layers.py](../scratchformer/nn/layers.py), chosen
+#   by `positions`. Rotary positions and ALiBi aren't the paper's. They are in
 #   [support/positions.py](../lessons/support/positions.py) and replace the attention inside `SelfAttention`.
-# - *Others differ:* Su et al. pair neighbouring numbers, as here. Some public code pairs number $i$ with number $i +
-#   d_k/2$. They train alike, but their weights can't be exchanged.
+# - *Others differ:* Su et al. pair neighbouring numbers, as here. Much public code pairs number $i$ with number $i +
+#   d_k/2$, and so does your `rope` of [lesson 23](23_block_of_2026.py). Both do the same to pairs that only stand in
+#   other columns, so the columns of $W_Q$ and $W_K$ must be reordered before the weights of one can be used in the
+#   other.
 # - *Differs:* ALiBi's paper has causal language models only. The penalty on both sides, for an encoder, is ours.
 #
 # ## What to remember

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from scratchformer.experiments.figures import ACCENT, COLOUR_MAP
-from support.drawing import Drawing, Role
+from support.drawing import Drawing, Role, number
 
 READS, WRITES = ["<s>", "the", "animal", "slept"], ["the", "animal", "slept", "</s>"]
 EXPONENTIALS = np.array([[1, 4, 3, 2], [1, 3, 4, 2], [1, 2, 5, 12], [1, 1, 5, 1]])
@@ -92,7 +92,8 @@ def by_hand(backward: bool = False) -> Drawing:
         drawing.vector(left[s], 68, [word], "key", cell=60, height=28, size=14)
         drawing.vector(right[s], 68, [VALUES[s]], "value", cell=58, height=28, above=word)
         if backward:
-            drawing.gradient(right[s] - 19, 98, weights[:, s].sum(), size=13, largest=2)
+            column = weights[:, s].sum()
+            drawing.gradient(right[s] - 19, 98, -column, number(column, sign=True), 13, largest=2)
     for t, total in enumerate(totals):
         y = 146 + 76 * t
         drawing.vector(44, y, [READS[t]], "query", cell=64, height=30, size=14)
@@ -110,12 +111,13 @@ def by_hand(backward: bool = False) -> Drawing:
             if not backward:
                 drawing.text(left[s], y + 13, "−∞" if hidden else f"e^z = {e}", "ink" if hidden else "soft", 14)
             elif dscores[t, s]:
-                drawing.gradient(left[s] - 17, y + 13, dscores[t, s], size=13, largest=1.5)
+                words = number(dscores[t, s], sign=True)
+                drawing.gradient(left[s] - 17, y + 13, -dscores[t, s], words, 13, largest=1.5)
             else:
                 drawing.text(left[s], y + 13, "0", "gradient", 14, italic=True)
         result = drawing.vector(746, y, [results[t]], "value", cell=46)
         if backward:
-            drawing.gradient(result.x - 6, y + 28, 1, size=13, largest=2)
+            drawing.gradient(result.x - 6, y + 28, -1, "+1", 13, largest=2)
         else:
             drawing.text(382, y, int(total))
     words = "row “animal”: 1/8 · 0 + 2/8 · 4 + 5/8 · 8 = 6"
