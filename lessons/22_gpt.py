@@ -314,8 +314,8 @@ for name, knobs in (("no knob", {}), ("T = 1/2", {"temperature": 0.5}),
     print(f"{name:9}{write('', 90, **knobs).replace(chr(10), ' / ')}")
 
 # %% [markdown]
-# A slash is the end of a line. Nobody told the model what a word is, or that a sentence ends with a full stop. Without a
-# knob, most of the words are right; with T = 2, few are. Now you: type both functions into `gpt.py`, and
+# A slash is the end of a line. Nobody told the model what a word is, or that a sentence ends with a full stop. Without
+# a knob, most of the words are right; with T = 2, few are. Now you: type both functions into `gpt.py`, and
 # `print(write("The dog", 300, top_p=0.85))` below them. `python gpt.py` then trains for about 40 seconds, and writes.
 #
 # ## Does it matter?
