@@ -239,7 +239,7 @@ def end_alike(one: Exception, other: Exception) -> bool:
 def details(comparisons: list[Comparison]) -> str:
     """The first comparison that is wrong, with a corner of both arrays."""
     wrong = next(one for one in comparisons if not one.right)
-    return f"here: {wrong.words}, seed {wrong.seed}\n{corner(wrong)}"
+    return f"in the case: {wrong.words}\n{corner(wrong)}"
 
 
 def praise(function: Function, module: ModuleType, names: list[str]) -> str:
