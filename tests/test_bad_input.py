@@ -274,7 +274,7 @@ def test_a_disk_that_is_full_when_a_checkpoint_is_due(cli, own_run, monkeypatch,
 
 def shell(command):
     return subprocess.run(
-        ["bash", "-c", f"{sys.executable} -m scratchformer {command}"], capture_output=True, text=True
+        ["bash", "-c", f"{shlex.quote(sys.executable)} -m scratchformer {command}"], capture_output=True, text=True
     )
 
 
