@@ -20,7 +20,7 @@ from support.recall import sequences
 # neural network** (RNN) keeps the order. It reads one word after the other, and after each word it updates its **hidden
 # state**, a vector of fixed size. Every step uses the same weights, so a sentence may have any length.
 #
-# How far back does it remember? Here is a test. A network with 64 numbers of state reads $n$ random symbols, each 1 to
+# Here is a test of its memory. A network with 64 numbers of state reads $n$ random symbols, each 1 to
 # 8. From its last state, a linear map must name the *first* symbol:
 
 # %% The test of memory, and the recorded runs
@@ -34,11 +34,10 @@ table(["n, in training and in the test", "right after 200 steps of training"],
       [[n, f"{plans[(n, 200),][0]['accuracy']['trained']:.2f}"] for n in (4, 16, 128)])
 
 # %% [markdown]
-# Only $n$ differs between the three runs. Over 128 symbols the network is no better than a guess, which is right one
-# time in eight.
+# Over 128 symbols the network is no better than a guess, which is right one time in eight.
 #
 # What went wrong? Perhaps 64 numbers can't hold a symbol for so long. Or perhaps they can, but the training doesn't
-# find the weights for it. These are two different failures. Which one is it?
+# find the weights for it. Which of the two is it?
 #
 # ## The picture
 #
@@ -133,17 +132,17 @@ show(unrolled(backward=False), "02_unrolled",
 #
 # <details><summary>Calculate, then unfold</summary>
 #
-# The factors are twice as large: 1.6 · 0.9 · 1.6 = 2.304. The change grows. Two steps multiply it by 1.44, and twenty
-# steps by 38. It **explodes**.
+# The factors are twice as large: 1.6 · 0.9 · 1.6 = 2.304. Two steps multiply the change by 1.44, and twenty steps by
+# 38: it **explodes**. (Against this, our trainings shorten long gradients to length 1, which is called **gradient
+# clipping**.)
 #
 # </details>
 #
 # **Is the first word forgotten, then?** Not always. Let $w$ be 4, and let every input lie between −1 and 1. If the
 # state is above 0.99, the next sum is above 4 · 0.99 − 1 = 2.96, and tanh 2.96 is 0.995. So the state stays above 0.99,
-# whatever comes. In the same way, a state below −0.99 stays below. This network remembers one yes or no forever. But
-# its slopes are below 1 − 0.99² = 0.02, so each step leaves less than 4 · 0.02 = 0.08 of a small change. The memory is
-# safe *because* small changes vanish. A derivative only speaks of small changes: the memory is there, the gradient
-# isn't.
+# whatever comes, and a state below −0.99 stays below. This network remembers one yes or no forever. But its slopes are
+# below 1 − 0.99² = 0.02, so each step leaves less than 4 · 0.02 = 0.08 of a small change. The memory is safe *because*
+# small changes vanish. A derivative only speaks of small changes: the memory is there, the gradient isn't.
 #
 # ## In general
 #
@@ -265,8 +264,7 @@ if torch:
 # %% [markdown]
 # ## Does it matter?
 #
-# Back to the test of memory: can't the state hold the symbol, or doesn't the training find out how? We train the
-# network of the opening in other ways.
+# Which of the two fails over 128 symbols, the state or the training? We train the network of the opening in other ways.
 #
 # - **What stays:** the network, the weights from which each run starts, the learning rate.
 # - **What changes:** the length of the sequences in training. In the last row, the number of steps.
@@ -297,13 +295,12 @@ table(["training", "run 1", "run 2", "run 3"],
 # So the state *can* hold the symbol. Row 3 has the same network as row 1, with the same weights at the start. It never
 # saw more than 32 symbols, and yet it names the first of 128 nearly always. What failed in row 1 is the training.
 #
-# The other rows are controls. Row 2: with 32 symbols from the start it doesn't work. (0.00 is worse than a guess: what
-# the network has learned for 32 symbols is wrong at 128.) Row 4: a run stops as soon as 99 % are right. Run 2 needs 700
-# steps, run 3 needs 600, and run 1 is still at chance after 3,000. (An earlier version of this page stopped after 200
-# steps, and concluded that the network can't remember so far.)
+# Row 2: with 32 symbols from the start it doesn't work. (0.00 is worse than a guess: what the network has learned for
+# 32 symbols is wrong at 128.) Row 4 stops when 99 % are right: run 2 after 700 steps, run 3 after 600. Run 1 is still
+# at chance after 3,000. (An earlier version of this page stopped after 200 steps and blamed the state.)
 #
-# In run 2 of row 3, 127 steps leave 0.000000005 of a small change of $h_1$, and all answers are right. It is like the
-# network with $w$ = 4: it remembers, and small changes vanish.
+# In run 2 of row 3, 127 steps leave 0.000000005 of a small change of $h_1$. Like the network with $w$ = 4, it
+# remembers, and small changes vanish.
 #
 # **Why does the training fail?** In run 1, before training, 127 steps leave 0.00004 of a small change. Take the 127
 # shares in $dW_h$, and add up their lengths: the last ten make up 67 % of this sum, the first ten 0.005 %. We think
@@ -353,34 +350,31 @@ show(cell_picture(), "02_cell",
 
 # %% [markdown]
 # Over 127 steps, $f$ = 0.99 leaves $0.99^{127}$ = 0.28 of it, and $f$ = 0.73 less than $10^{-17}$. So it matters where
-# the forget gate starts. In our test over 32 symbols, LSTMs that start with 0.99 need 250 to 350 steps of training.
-# Those that start with 0.73 need 2,100 or more. But a gradient that arrives isn't everything: over 128 symbols, LSTMs
-# that start with 0.99 do no better than the RNN ([lab notes 02](lab/02_recurrence.py#the-lstm)).
+# the forget gate starts. Over 32 symbols, LSTMs that start with 0.99 need 250 to 350 steps of training, and those that
+# start with 0.73 need 2,100 or more. But a gradient that arrives isn't everything: over 128 symbols, starting with 0.99
+# is no better than the RNN ([lab notes 02](lab/02_recurrence.py#the-lstm)).
 #
 # ## Today
 #
 # Without tanh, $h_t = f_t h_{t-1} + x_t$ is a **linear recurrence**. Two of its steps make one of the same kind: $h_2 =
 # f_2 f_1 h_0 + (f_2 x_1 + x_2)$. So steps can be combined in pairs, then pairs of pairs: about $\log_2 n$ rounds
-# instead of $n$ steps. **State-space models** such as Mamba (Gu and Dao 2023) are built on this. And the LSTM's cure
-# for vanishing, a sum, is in every Transformer: there, $x + f(x)$ runs from layer to layer ([lesson
-# 12](12_residual_norm_dropout.py)).
+# instead of $n$ steps. **State-space models** such as Mamba (Gu and Dao 2023) are built on this. The LSTM's sum is in
+# every Transformer, too: as $x + f(x)$, from layer to layer ([lesson 12](12_residual_norm_dropout.py)).
 #
 # ## Paper and code
 #
 # - §1 of ["Attention Is All You Need"](https://arxiv.org/abs/1706.03762) names another price of recurrence: each step
 #   waits for the one before.
 # - Bengio, Simard and Frasconi (1994) showed why a safe memory passes back hardly any gradient. The LSTM is by
-#   Hochreiter and Schmidhuber (1997). Against explosion, our trainings use **gradient clipping** (Pascanu, Mikolov and
-#   Bengio 2013): a gradient longer than 1 is scaled down to length 1.
+#   Hochreiter and Schmidhuber (1997).
 # - PyTorch: `torch.nn.RNN(d_in, d_hidden, batch_first=True)`, compared above. Ours is in
 #   [support/recurrent.py](../lessons/support/recurrent.py); the paper's model needs none.
 #
 # ## What to remember
 #
-# A recurrent network keeps what it has read in one state of fixed size. A small change of an early state, and the
-# gradient that comes back to it, meet the same product, with a factor $w (1 - h^2)$ for each step. The gradient of the
-# shared weights is a sum in which late steps can drown early ones. A network that doesn't learn to remember may still
-# be able to.
+# In a recurrent network, a small change of an early state, and the gradient that comes back to it, meet the same
+# product, with a factor $w (1 - h^2)$ for each step. The gradient of the shared weights is a sum in which late steps
+# can drown early ones. A network that doesn't learn to remember may still be able to.
 #
 # **Test yourself**
 #
