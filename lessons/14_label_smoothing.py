@@ -3,9 +3,9 @@
 #
 # **Cross-entropy rewards a model for being ever more certain. Should it?**
 #
-# *Needs [lesson 01](01_backprop.py) (softmax, cross-entropy and its gradient), [lesson 06](06_masks.py) (padding) and
-# [lesson 13](13_whole_model.py) (the whole model) · you will compute the paper's loss, dropout and both gradients with
-# pencil and paper.*
+# *Needs [lesson 01](01_backprop.py) (softmax, cross-entropy), [lesson 06](06_masks.py) (padding) and [lesson
+# 13](13_whole_model.py) (the whole model) · you will compute the paper's loss, dropout and their gradients with pencil
+# and paper.*
 
 # %% Imports
 import numpy as np
@@ -17,11 +17,11 @@ from support.numeric import numeric_gradient
 
 # %% [markdown]
 # A small translator learns 300 sentence pairs with the loss of lesson 01. Every 80 steps we test it on 500 new pairs.
-# At each position it gives every German word a probability. We look at three numbers:
+# At each position it gives every word a probability. We look at three means:
 #
-# - its **loss**, the mean of $-\ln p$ of the right word;
-# - its **accuracy**: how often is the likeliest word the right one?
-# - its **confidence**: the probability of the likeliest word, on average.
+# - **loss**: $-\ln p$ of the right word;
+# - **accuracy**: how often the likeliest word is the right one;
+# - **confidence**: the probability of the likeliest word.
 
 # %% The text
 def sentence_pairs(split):
@@ -86,24 +86,24 @@ assert two_digits(seen[-1][2:]) == ["0.36", "0.64"]
 assert two_digits(known[1:]) == ["0.92", "0.84"]
 
 # %% [markdown]
-# After step 80 more and more guesses are right, and still the loss gets worse. At the end 36 in 100 new words are right,
-# and the model is 0.64 sure of its guesses: it is **overconfident**. On the pairs that it learns, the same model is
-# *under*confident: 92 in 100 are right, and it is 0.84 sure. There the loss falls if the model gets more sure. So
-# training makes it more sure, without end, and it gets more sure of new sentences as well.
+# After step 80 more and more guesses are right, and still the loss gets worse. At the end 36 in 100 guesses in new
+# sentences are right, at a confidence of 0.64: the model is **overconfident**. On the pairs that it learns, the same
+# model is *under*confident: 92 in 100 are right, at a confidence of 0.84. There, more confidence means less loss. So
+# training makes the model more and more confident, and it becomes so in new sentences, too.
 #
-# The paper asks for less certainty: the right word should get only about 0.9 (§5.4). This is **label smoothing**:
+# The paper asks for less: the right word should get only about 0.9 (§5.4). This is **label smoothing**:
 #
 # > "This hurts perplexity, as the model learns to be more unsure, but improves accuracy and BLEU score."
 #
-# *Perplexity* is $e$ to the mean loss. *BLEU* rates translations, from 0 to 100 ([lesson 21](21_bleu_and_averaging.py)).
+# *Perplexity* is $e$ to the mean loss. *BLEU* rates translations ([lesson 21](21_bleu_and_averaging.py)).
 #
 # ## Less sure, same order
 #
 # How can the loss get worse and the translations better? Suppose a model gives five words the probabilities (0.5, 0.3,
-# 0.1, 0.06, 0.04). We make it less sure by hand: multiply each by 0.9, and add 0.02. The result is (0.47, 0.29, 0.11,
-# 0.074, 0.056). If the first word is right, its loss rises from 0.693 to 0.755. But **the order of the words is the
-# same**. If we always write the likeliest word, every translation stays the same. So if smoothing in *training* changes
-# translations, it does so through other weights.
+# 0.1, 0.06, 0.04). Make it less sure by hand: multiply each by 0.9, and add 0.02. You get (0.47, 0.29, 0.11, 0.074,
+# 0.056). If the first word is right, its loss rises from 0.693 to 0.755. But **the order is the same**. If we always
+# write the likeliest word, no translation changes. So if smoothing in *training* changes translations, it must have led
+# to other weights.
 #
 # ## By hand: one sentence
 #
@@ -159,14 +159,14 @@ show(bars(backward=False), "14_bars",
 
 # %% [markdown]
 # **The plain loss** of a word is $-\ln p$ of the right one: 0.511, 0.083 and 0.004. Padding is left out, and it doesn't
-# count. So the loss is the mean over **three** real words: 0.598 / 3 = **0.199**. A batch has one mean, over the real
-# words of all its sentences.
+# count. So the mean runs over **three** real words: 0.598 / 3 = **0.199**. A batch has one mean, over the real words of
+# all its sentences.
 #
-# **The smoothed loss** has another target. Let $\epsilon = 0.1$. Take 0.1 away from the right word, and then give each
-# of the five words, the right one too, a fifth of it. That is $q$ in figure 1. Each word's $-\ln p$ is weighed by its
-# $q$:
+# **The smoothed loss** has a softer target. Let $\epsilon = 0.1$. Take 0.1 away from the right word, and then give each
+# of the five words, the right one too, a fifth of it. That is $q$ in figure 1. Now *every* word has a loss $-\ln p$, and
+# counts as much as its $q$ says:
 #
-# | right word | $-\ln p$ of it | $-\ln p$ of each other word | smoothed loss |
+# | right word | $-\ln p$ of it | of each other word | smoothed loss |
 # |---|--:|--:|--:|
 # | *sie* | 0.511 | 2.303 | 0.92 · 0.511 + 4 · 0.02 · 2.303 = **0.654** |
 # | *schläft* | 0.083 | 3.912 | 0.92 · 0.083 + 4 · 0.02 · 3.912 = **0.390** |
@@ -174,14 +174,13 @@ show(bars(backward=False), "14_bars",
 #
 # The mean is **0.533**. The plain loss is lowest at `EOS`, where the model is most sure. The smoothed loss is lowest
 # where $p = q$, and even there it is 0.390. This **floor** is 1.10 with the 2,226 words of our text, and 1.38 with the
-# paper's 37,000. So $e$ to a smoothed loss is not a perplexity. (`scratchformer learn train` prints smoothed losses; the
-# opening's are plain.)
+# paper's 37,000. (`scratchformer learn train` prints smoothed losses. The opening's are plain.)
 #
-# **Calculate, then unfold:** somewhere all five words get 0.2. What is the smoothed loss? ($-\ln 0.2 = 1.609$)
+# **Calculate, then unfold:** what is the smoothed loss if all five words get 0.2? ($-\ln 0.2 = 1.609$)
 #
 # <details><summary>The loss</summary>
 #
-# **1.609**, since the shares of the target add up to 1.
+# **1.609**, since the numbers of $q$ add up to 1.
 #
 # </details>
 #
@@ -194,7 +193,7 @@ show(bars(backward=False), "14_bars",
 # $$q_v = \frac{\epsilon}{V} \quad \text{and} \quad 1 - \epsilon + \frac{\epsilon}{V} \; \text{for the right word}$$
 #
 # - `log_softmax` takes logits (..., V) and returns $\ln p$ of each row. It uses the second equation, because a tiny $p$
-#   would be rounded to 0, and $\ln 0 = -\infty$. And since $e^{1000}$ is too large for a float, first subtract each row's
+#   would be rounded to 0, and $\ln 0 = -\infty$. And $e^{1000}$ is too large for a float, so first subtract each row's
 #   largest logit from the row. That doesn't change $p$.
 # - `cross_entropy` takes the logits (n, V) of $n$ real words, the $n$ right ids and $\epsilon$ (`eps_ls`). It yields the
 #   mean of the $n$ losses.
@@ -216,17 +215,15 @@ show(bars(backward=True), "14_bars_backward",
      "Triangles point where training moves a logit, against its gradient.")
 
 # %% [markdown]
-# - *sie*, unsure: the right logit goes up (0.6 − 0.92 = −0.32: more logit, less loss), the others go down.
-# - *schläft*, as asked: $p = q$, so the logits rest.
-# - `EOS`, too sure: the right logit goes *down*, the others go *up*.
-# - Padding has no loss, so its gradient is 0.
+# - *sie*: the model is unsure, so the right logit goes up (0.6 − 0.92 = −0.32), and the others go down.
+# - *schläft*: $p = q$, so the logits rest.
+# - `EOS`: the model is too sure, so the right logit goes *down*, and the others go *up*.
 #
 # With the plain loss, $q$ is 1 at the right word. Then the right logit goes up at all three words, and it never rests.
 #
 # **Why $p - q$?** Put $\ln p_v$ into $L$. The $q_v$ add up to 1, so $L = \ln \sum_u e^{z_u} - \sum_v q_v z_v$. Follow one
-# logit $z_j$. The first term has the derivative $e^{z_j} / \sum_u e^{z_u} = p_j$. The second contains $z_j$ once, times
-# $q_j$. In the mean each of $n$ words counts $1/n$. And what comes back to the loss, $dloss$ (1 in training), multiplies
-# everything:
+# logit $z_j$. The first term has the derivative $e^{z_j} / \sum_u e^{z_u} = p_j$, the second $q_j$. In the mean, each of
+# $n$ words counts $1/n$. And $dloss$, which comes back to the loss (1 in training), multiplies everything:
 #
 # $$dz_j = \frac{p_j - q_j}{n} \; dloss$$
 #
@@ -280,13 +277,13 @@ if torch:
 # %% [markdown]
 # ## Dropout
 #
-# The paper has a second remedy, **dropout** (§5.4). While the model trains, each number of a sublayer's update is set
-# to 0 with probability $P_{drop} = 0.1$, drawn anew at each step. The idea: no unit should rely on a single other one
-# that happens to fit a training sentence.
+# The paper's second remedy is **dropout** (§5.4). While the model trains, each number of a sublayer's update is set to 0
+# with probability $P_{drop} = 0.1$, drawn anew at each step. The idea: no unit should rely on one other unit that
+# happens to fit a training sentence.
 #
-# By hand, with $P_{drop} = 0.5$: from the update (1, 3, −2, 4), chance keeps the first and the third number. They are
-# multiplied by 1 / (1 − 0.5) = 2. Why? The 3 becomes 6 half of the time, otherwise 0, so on average it stays 3. That is
-# why the finished model can translate *without* dropout.
+# By hand, with $P_{drop} = 0.5$: of the update (1, 3, −2, 4), chance keeps the first and the third number. They are
+# multiplied by 1 / (1 − 0.5) = 2. Why? Take the 3. It becomes 6 half of the time, otherwise 0, so on average it stays
+# 3. That is why the trained model can translate *without* dropout.
 
 # %% Drawing dropout
 def dropout_picture():
@@ -322,35 +319,33 @@ show(dropout_picture(), "14_dropout",
 
 # %% [markdown]
 # **Backward** multiplies by the same `keep`: what was dropped had no influence on the loss, so its gradient is 0. Never
-# draw again on the way back. (One public NumPy Transformer gives two layers the same dropout object, which remembers its
-# last draw only.)
+# draw again on the way back.
 #
 # **Your turn.** `dropout(x, P_drop)` returns `keep` alone, in the shape and dtype of x. For each number of x, draw one
 # from 0 to 1 with the file's `rng`, and drop where it lies below $P_{drop}$. If $P_{drop}$ is 0, return 1.0.
-# `add_and_norm` and `embed` multiply by `keep`, forward and backward. `scratchformer learn check dropout`.
+# `add_and_norm` and `embed` do the rest. `scratchformer learn check dropout`.
 
 # %%
 quote("dropout")
 
 # %% On average, nothing changes
 transformer.rng = np.random.default_rng(0)
-keep = transformer.dropout(np.zeros((100_000, 4)), 0.2)
-assert set(np.unique(keep)) == {0, 1.25}
-same("mean of 100,000 results, and the update",
-     (keep * [1, 3, -2, 4]).mean(axis=0), [1, 3, -2, 4], 0.01)
+keep = transformer.dropout(np.zeros((100_000, 4)), 0.5)
+assert set(np.unique(keep)) == {0, 2}
+assert np.allclose((keep * [1, 3, -2, 4]).mean(axis=0), [1, 3, -2, 4], rtol=0.01)
 
 # %% [markdown]
 # ## The loss of the whole model
 #
-# `loss_of` connects everything. The source goes through `encode`. The decoder reads the target without its last id, and
-# predicts the target without its first. Positions whose next id is `PAD` are left out. The $n$ vectors that remain are
-# multiplied with all rows of $E$, the matrix that also embeds (§3.4): these are the logits (n, V). Use `linear`, whose
-# second half adds to `E.grad`. Then comes `cross_entropy`.
+# `loss_of` connects everything. `encode` makes the memory of the source. The decoder reads the target without its last
+# id, and predicts the target without its first. Positions whose next id is `PAD` are left out. The $n$ vectors that
+# remain are multiplied with all rows of $E$, the matrix that also embeds (§3.4): these are the logits (n, V). Use
+# `linear`, whose second half adds to `E.grad`. Then comes `cross_entropy`.
 #
-# Backward goes the same way in reverse. Vectors that were left out get the gradient 0. What comes back from `decode` is
-# the gradient of the memory: hand it to the second half of `encode`.
+# Backward goes the same way in reverse. Vectors that were left out get the gradient 0. The decoder's second half returns
+# the gradient of the memory, and the encoder's second half wants it.
 #
-# **Your turn.** Write `loss_of(source, target, model, P_drop, eps_ls)`. Its $P_{drop}$ goes to `encode` and to `decode`.
+# **Your turn.** Write `loss_of(source, target, model, P_drop, eps_ls)`. Both `encode` and `decode` get $P_{drop}$.
 # `scratchformer learn check loss_of`.
 
 # %%
@@ -364,10 +359,10 @@ quote("loss_of")
 # - **What goes in:** the 300 pairs, each about 17 times, or 5,120 of all 20,000, each once.
 # - **What is changed:** $\epsilon$ is 0 or 0.1. As a control, the models trained with 0 are made less sure *afterwards*,
 #   by hand, as in the second section.
-# - **What is measured:** the three numbers of the opening, in new pairs, as means of three runs.
+# - **What is measured:** the opening's numbers in new pairs, as means of three runs.
 #
-# Does smoothing make the loss worse with both texts? And how much of that effect has the control: (a) nearly nothing,
-# (b) half, (c) nearly all?
+# Does smoothing make the loss worse with both texts? And how large is the control's effect on it: (a) nearly none, (b)
+# half of smoothing's, (c) as large?
 #
 # <details><summary>Make a guess, then unfold: the results</summary>
 
@@ -395,36 +390,34 @@ for way in "by hand", "in training":
 assert (change(20_000, "by hand")[:, 0] > 0).all()
 
 # %% [markdown]
-# **With 300 pairs** smoothing makes the loss *better*, by 1.4, and the control does as much: who is too sure gains by
-# being less sure. **With 20,000** the model is as sure as it should be, and both make the loss worse, by 0.08. So the
-# answer is (c), and "hurts perplexity" is true only where the model isn't too sure.
+# **With 300 pairs** smoothing makes the loss *better*, by 1.4, and the control does as much (c): the model was too sure.
+# **With 20,000** it is as sure as it is right, and both make the loss worse, by 0.08. So here "hurts perplexity" holds
+# only for plenty of text.
 #
-# With smoothing, accuracy is higher in five of six pairs of runs, which may be chance. (So with BLEU in longer runs: it
-# rises by 1.8, 0.2 and 1.1, but runs *without* smoothing are up to 8 apart, see [lab notes
-# 14](lab/14_label_smoothing.py).)
+# Accuracy is higher with smoothing in five of six pairs of runs, which may be chance. (In longer runs BLEU rises by
+# 1.8, 0.2 and 1.1, but runs *without* smoothing are up to 8 apart: [lab notes 14](lab/14_label_smoothing.py).)
 #
 # </details>
 #
 # ## Today
 #
-# Most large language models are trained with the plain loss, and many without dropout (PaLM, for one). They read most
-# texts once or a few times. Translators (NLLB) and image classifiers (ConvNeXt) still smooth. **Distillation** uses
-# this page's equations with another target: $q$ is what a larger model says.
+# Most large language models read most texts once or a few times. They are trained with the plain loss, and many without
+# dropout (PaLM). Translators (NLLB) and image classifiers (ConvNeXt) still smooth. **Distillation** uses this page with
+# another target: $q$ is what a larger model says.
 #
 # ## Paper and code
 #
-# In the paper's Table 3 (D), BLEU falls from 25.8 to 25.3 without smoothing, and to 24.6 without dropout. [Szegedy et
-# al. 2016](https://arxiv.org/abs/1512.00567), whom it cites, spread $\epsilon$ over all $V$ words, as your file does. The
+# In the paper's Table 3 (D), BLEU is 25.8, without smoothing 25.3, without dropout 24.6. [Szegedy et al.
+# 2016](https://arxiv.org/abs/1512.00567), whom it cites, spread $\epsilon$ over all $V$ words, as your file does. The
 # authors' code and the library's [nn/loss.py](../scratchformer/nn/loss.py) use the $V - 1$ wrong ones. PyTorch:
 # `F.cross_entropy(z, right, label_smoothing=0.1, ignore_index=PAD)`, compared above with its gradient, and
-# `F.dropout(x, 0.1)`. More: [Guo et al. 2017](https://arxiv.org/abs/1706.04599) on confidence, [Müller et al.
-# 2019](https://arxiv.org/abs/1906.02629) on smoothing.
+# `F.dropout(x, 0.1)`.
 #
 # ## What to remember
 #
 # The loss is a mean over real words. Label smoothing asks for about 0.9 at the right word. The gradient is still $p -
-# q$, so the logits come to rest. Being less sure changes the loss, but not the order of the words. Dropout multiplies by
-# 0 or by $1 / (1 - P_{drop})$, backward by the same numbers.
+# q$, so the logits come to rest. Being less sure changes the loss, not the order of the words. Dropout multiplies by 0
+# or $1 / (1 - P_{drop})$, backward by the same numbers.
 #
 # **Check yourself.**
 #
@@ -436,7 +429,7 @@ assert (change(20_000, "by hand")[:, 0] > 0).all()
 #
 # <details><summary>Answers</summary>
 #
-# 1. $q = (0.85, 0.05, 0.05, 0.05)$, so **(−0.15, +0.05, +0.05, +0.05)**: training raises the right word.
+# 1. $q = (0.85, 0.05, 0.05, 0.05)$, so **(−0.15, +0.05, +0.05, +0.05)**.
 # 2. No, the floor is 1.38. Perhaps padding was counted, which adds zeros to the mean.
 # 3. `keep` is (1.25, 0, 1.25). The result is **(5, 0, −5)**, and the gradient is **(1.25, 0, 2.5)**.
 #
