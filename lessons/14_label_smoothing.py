@@ -89,7 +89,7 @@ assert two_digits(known[1:]) == ["0.92", "0.84"]
 # After step 80 more and more guesses are right, and still the loss gets worse. At the end 36 in 100 guesses in new
 # sentences are right, at a confidence of 0.64: the model is **overconfident**. On the pairs that it learns, the same
 # model is *under*confident: 92 in 100 are right, at a confidence of 0.84. There, more confidence means less loss. So
-# training makes the model more and more confident, and it becomes so in new sentences, too.
+# training makes the model more and more confident, in new sentences as well.
 #
 # The paper asks for less: the right word should get only about 0.9 (§5.4). This is **label smoothing**:
 #
@@ -159,22 +159,22 @@ show(bars(backward=False), "14_bars",
 
 # %% [markdown]
 # **The plain loss** of a word is $-\ln p$ of the right one: 0.511, 0.083 and 0.004. Padding is left out, and it doesn't
-# count. So the mean runs over **three** real words: 0.598 / 3 = **0.199**. A batch has one mean, over the real words of
-# all its sentences.
+# count. So the loss is the mean over **three** words: 0.598 / 3 = **0.199**. A batch has one mean, over the real words
+# of all its sentences.
 #
 # **The smoothed loss** has a softer target. Let $\epsilon = 0.1$. Take 0.1 away from the right word, and then give each
-# of the five words, the right one too, a fifth of it. That is $q$ in figure 1. Now *every* word has a loss $-\ln p$, and
-# counts as much as its $q$ says:
+# of the five words, the right one too, a fifth of it. That is $q$ in figure 1. The smoothed loss adds up $q$ times
+# $-\ln p$ over *all* words. At *sie* that is 0.92 · 0.511 + 4 · 0.02 · 2.303 = 0.654.
 #
 # | right word | $-\ln p$ of it | of each other word | smoothed loss |
 # |---|--:|--:|--:|
-# | *sie* | 0.511 | 2.303 | 0.92 · 0.511 + 4 · 0.02 · 2.303 = **0.654** |
-# | *schläft* | 0.083 | 3.912 | 0.92 · 0.083 + 4 · 0.02 · 3.912 = **0.390** |
-# | `EOS` | 0.004 | 6.908 | 0.92 · 0.004 + 4 · 0.02 · 6.908 = **0.556** |
+# | *sie* | 0.511 | 2.303 | **0.654** |
+# | *schläft* | 0.083 | 3.912 | **0.390** |
+# | `EOS` | 0.004 | 6.908 | **0.556** |
 #
 # The mean is **0.533**. The plain loss is lowest at `EOS`, where the model is most sure. The smoothed loss is lowest
-# where $p = q$, and even there it is 0.390. This **floor** is 1.10 with the 2,226 words of our text, and 1.38 with the
-# paper's 37,000. (`scratchformer learn train` prints smoothed losses. The opening's are plain.)
+# where $p = q$, and even there it isn't 0. This **floor** is 0.390 for five words, 1.10 for our text's 2,226, and 1.38
+# for the paper's 37,000. (`scratchformer learn train` prints smoothed losses. The opening's are plain.)
 #
 # **Calculate, then unfold:** what is the smoothed loss if all five words get 0.2? ($-\ln 0.2 = 1.609$)
 #
@@ -195,8 +195,8 @@ show(bars(backward=False), "14_bars",
 # - `log_softmax` takes logits (..., V) and returns $\ln p$ of each row. It uses the second equation, because a tiny $p$
 #   would be rounded to 0, and $\ln 0 = -\infty$. And $e^{1000}$ is too large for a float, so first subtract each row's
 #   largest logit from the row. That doesn't change $p$.
-# - `cross_entropy` takes the logits (n, V) of $n$ real words, the $n$ right ids and $\epsilon$ (`eps_ls`). It yields the
-#   mean of the $n$ losses.
+# - `cross_entropy` takes the logits (n, V) of $n$ real words, the $n$ right ids and $\epsilon$ (`eps_ls`). It yields
+#   the mean of the $n$ losses.
 #
 # **Your turn.** Write `log_softmax`, which has no second half, and run `scratchformer learn check log_softmax`. Then
 # write the first half of `cross_entropy`.
@@ -212,18 +212,18 @@ show(bars(backward=True), "14_bars_backward",
      "sie, plus 0.08 for each other word. At schläft: 0 everywhere. At EOS: plus "
      "0.076 for EOS, minus 0.019 for each other word. At the padding: 0.",
      caption="The same bars with p − q, the gradient of each position's own loss. "
-     "Triangles point where training moves a logit, against its gradient.")
+     "Triangles point where training moves a logit.")
 
 # %% [markdown]
-# - *sie*: the model is unsure, so the right logit goes up (0.6 − 0.92 = −0.32), and the others go down.
-# - *schläft*: $p = q$, so the logits rest.
-# - `EOS`: the model is too sure, so the right logit goes *down*, and the others go *up*.
+# - *sie*: the model is unsure, so this logit goes up (0.6 − 0.92 = −0.32), and the others go down.
+# - *schläft*: $p = q$, so all logits rest.
+# - `EOS`: the model is too sure, so this logit goes *down*, and the others go *up*.
 #
-# With the plain loss, $q$ is 1 at the right word. Then the right logit goes up at all three words, and it never rests.
+# With the plain loss, $q$ is 1 at the right word. Then the logits of all three right words go up, and they never rest.
 #
-# **Why $p - q$?** Put $\ln p_v$ into $L$. The $q_v$ add up to 1, so $L = \ln \sum_u e^{z_u} - \sum_v q_v z_v$. Follow one
-# logit $z_j$. The first term has the derivative $e^{z_j} / \sum_u e^{z_u} = p_j$, the second $q_j$. In the mean, each of
-# $n$ words counts $1/n$. And $dloss$, which comes back to the loss (1 in training), multiplies everything:
+# **Why $p - q$?** Put $\ln p_v$ into $L$. The $q_v$ add up to 1, so $L = \ln \sum_u e^{z_u} - \sum_v q_v z_v$. Follow
+# one logit $z_j$. The first term has the derivative $e^{z_j} / \sum_u e^{z_u} = p_j$, the second $q_j$. In the mean,
+# each of $n$ words counts $1/n$. And $dloss$, which comes back to the loss (1 in training), multiplies everything:
 #
 # $$dz_j = \frac{p_j - q_j}{n} \; dloss$$
 #
@@ -277,13 +277,13 @@ if torch:
 # %% [markdown]
 # ## Dropout
 #
-# The paper's second remedy is **dropout** (§5.4). While the model trains, each number of a sublayer's update is set to 0
-# with probability $P_{drop} = 0.1$, drawn anew at each step. The idea: no unit should rely on one other unit that
+# The paper's second remedy is **dropout** (§5.4). While the model trains, each number of a sublayer's update is set to
+# 0 with probability $P_{drop} = 0.1$, drawn anew at each step. The idea: no unit should rely on one other unit that
 # happens to fit a training sentence.
 #
-# By hand, with $P_{drop} = 0.5$: of the update (1, 3, −2, 4), chance keeps the first and the third number. They are
-# multiplied by 1 / (1 − 0.5) = 2. Why? Take the 3. It becomes 6 half of the time, otherwise 0, so on average it stays
-# 3. That is why the trained model can translate *without* dropout.
+# By hand, with $P_{drop} = 0.5$: of the update (1, 3, −2, 4), chance keeps the first and the third number. These are
+# multiplied by 1 / (1 − 0.5) = 2. Why? The 3 becomes 0 half of the time, and otherwise 6, so on average it stays 3.
+# That is why the trained model can translate *without* dropout.
 
 # %% Drawing dropout
 def dropout_picture():
@@ -318,12 +318,12 @@ show(dropout_picture(), "14_dropout",
      caption="Dropout forward (left) and backward (right, from below to above).")
 
 # %% [markdown]
-# **Backward** multiplies by the same `keep`: what was dropped had no influence on the loss, so its gradient is 0. Never
-# draw again on the way back.
+# **Backward** multiplies by the same `keep`, so (0.3, −0.1, 0.2, 0.5) becomes (0.6, 0, 0.4, 0). What was dropped had no
+# influence on the loss, so its gradient is 0. Never draw again on the way back.
 #
 # **Your turn.** `dropout(x, P_drop)` returns `keep` alone, in the shape and dtype of x. For each number of x, draw one
 # from 0 to 1 with the file's `rng`, and drop where it lies below $P_{drop}$. If $P_{drop}$ is 0, return 1.0.
-# `add_and_norm` and `embed` do the rest. `scratchformer learn check dropout`.
+# (`add_and_norm` and `embed` multiply by it.) `scratchformer learn check dropout`.
 
 # %%
 quote("dropout")
@@ -337,13 +337,13 @@ assert np.allclose((keep * [1, 3, -2, 4]).mean(axis=0), [1, 3, -2, 4], rtol=0.01
 # %% [markdown]
 # ## The loss of the whole model
 #
-# `loss_of` connects everything. `encode` makes the memory of the source. The decoder reads the target without its last
-# id, and predicts the target without its first. Positions whose next id is `PAD` are left out. The $n$ vectors that
-# remain are multiplied with all rows of $E$, the matrix that also embeds (§3.4): these are the logits (n, V). Use
-# `linear`, whose second half adds to `E.grad`. Then comes `cross_entropy`.
+# `loss_of` connects everything. `encode` makes the memory of the source. `decode` reads the target without its last id,
+# and predicts the target without its first. Positions whose next id is `PAD` are left out. The logits (n, V) are the
+# products of the $n$ remaining vectors with all rows of $E$, the matrix that also embeds (§3.4). Use `linear`, because
+# its second half adds to `E.grad`. Then comes `cross_entropy`.
 #
-# Backward goes the same way in reverse. Vectors that were left out get the gradient 0. The decoder's second half returns
-# the gradient of the memory, and the encoder's second half wants it.
+# Backward takes the same steps in reverse. Vectors that were left out get the gradient 0. The second half of `decode`
+# returns the gradient of the memory. Give it to the second half of `encode`.
 #
 # **Your turn.** Write `loss_of(source, target, model, P_drop, eps_ls)`. Both `encode` and `decode` get $P_{drop}$.
 # `scratchformer learn check loss_of`.
@@ -357,12 +357,12 @@ quote("loss_of")
 # Let's train the opening's model again, for 320 steps of 16 pairs.
 #
 # - **What goes in:** the 300 pairs, each about 17 times, or 5,120 of all 20,000, each once.
-# - **What is changed:** $\epsilon$ is 0 or 0.1. As a control, the models trained with 0 are made less sure *afterwards*,
-#   by hand, as in the second section.
+# - **What is changed:** $\epsilon$ is 0 or 0.1. As a control, the models trained with 0 are made less sure
+#   *afterwards*, by hand, as in the second section.
 # - **What is measured:** the opening's numbers in new pairs, as means of three runs.
 #
-# Does smoothing make the loss worse with both texts? And how large is the control's effect on it: (a) nearly none, (b)
-# half of smoothing's, (c) as large?
+# Will smoothing make the loss worse? And does the control change the loss (a) hardly, (b) half as much as smoothing,
+# (c) as much?
 #
 # <details><summary>Make a guess, then unfold: the results</summary>
 
@@ -390,12 +390,12 @@ for way in "by hand", "in training":
 assert (change(20_000, "by hand")[:, 0] > 0).all()
 
 # %% [markdown]
-# **With 300 pairs** smoothing makes the loss *better*, by 1.4, and the control does as much (c): the model was too sure.
-# **With 20,000** it is as sure as it is right, and both make the loss worse, by 0.08. So here "hurts perplexity" holds
-# only for plenty of text.
+# **With 300 pairs** the model is too sure. Smoothing makes its loss *better*, by 1.4, and the control does as much (c).
+# **With 20,000** the model is as sure as it is right, and both make the loss worse, by 0.08. So here "hurts
+# perplexity" holds only with plenty of text.
 #
-# Accuracy is higher with smoothing in five of six pairs of runs, which may be chance. (In longer runs BLEU rises by
-# 1.8, 0.2 and 1.1, but runs *without* smoothing are up to 8 apart: [lab notes 14](lab/14_label_smoothing.py).)
+# Accuracy is higher with smoothing in five of six pairs of runs, which may be chance. (In longer runs BLEU rose by 1.8,
+# 0.2 and 1.1, but runs *without* smoothing are up to 8 apart: [lab notes 14](lab/14_label_smoothing.py).)
 #
 # </details>
 #
@@ -407,25 +407,24 @@ assert (change(20_000, "by hand")[:, 0] > 0).all()
 #
 # ## Paper and code
 #
-# In the paper's Table 3 (D), BLEU is 25.8, without smoothing 25.3, without dropout 24.6. [Szegedy et al.
-# 2016](https://arxiv.org/abs/1512.00567), whom it cites, spread $\epsilon$ over all $V$ words, as your file does. The
-# authors' code and the library's [nn/loss.py](../scratchformer/nn/loss.py) use the $V - 1$ wrong ones. PyTorch:
-# `F.cross_entropy(z, right, label_smoothing=0.1, ignore_index=PAD)`, compared above with its gradient, and
-# `F.dropout(x, 0.1)`.
+# The paper's BLEU is 25.8, without smoothing 25.3, without dropout 24.6 (Table 3). [Szegedy et al.
+# 2016](https://arxiv.org/abs/1512.00567) spread $\epsilon$ over all $V$ words, as your file does. The authors' code and
+# the library's [nn/loss.py](../scratchformer/nn/loss.py) use the $V - 1$ wrong ones. PyTorch: `F.cross_entropy(z,
+# right, label_smoothing=0.1, ignore_index=PAD)`, compared above with its gradient, and `F.dropout(x, 0.1)`.
 #
 # ## What to remember
 #
-# The loss is a mean over real words. Label smoothing asks for about 0.9 at the right word. The gradient is still $p -
-# q$, so the logits come to rest. Being less sure changes the loss, not the order of the words. Dropout multiplies by 0
-# or $1 / (1 - P_{drop})$, backward by the same numbers.
+# The loss is a mean over real words. Label smoothing asks for about 0.9 at the right word. The gradient is $p - q$, so
+# the logits come to rest. Being less sure changes the loss, not the order of the words. Dropout multiplies by 0 or
+# $1 / (1 - P_{drop})$, backward by the same numbers.
 #
 # **Check yourself.**
 #
 # 1. $V = 4$, $\epsilon = 0.2$, and a model gives the right word 0.7 and each other word 0.1. What is the gradient of
 #    its four logits?
 # 2. With $V = 37{,}000$ and $\epsilon = 0.1$, somebody reports a smoothed loss of 1.2. Can that be?
-# 3. With $P_{drop} = 0.2$, the update (4, 8, −4) loses its second number, and the gradient (1, 1, 2) comes back. What is
-#    the result, and the gradient of the update?
+# 3. With $P_{drop} = 0.2$, the update (4, 8, −4) loses its second number, and the gradient (1, 1, 2) comes back. What
+#    is the result, and the gradient of the update?
 #
 # <details><summary>Answers</summary>
 #
