@@ -28,9 +28,8 @@ from support.positions import Shifted
 # %% [markdown]
 # The paper hopes that sinusoids let a model "extrapolate to sequence lengths longer than the ones encountered during
 # training" (§3.5). Let's test that with the trained translator of [lesson 00](00_whole_game.py), which adds sinusoids
-# to its words. The sentences of `test` are as long as those of training, and the sentences of `test_long` are longer.
-# We read `test` two more times, as if some words stood before each sentence: all positions, English and German, begin
-# at 2 or at 5 instead of 0.
+# to its words. The sentences of `test` are as long as those of training, those of `test_long` are longer. We also read
+# `test` as if some words stood before each sentence: all positions, English and German, begin at 2 or 5 instead of 0.
 
 # %% The loss of the German sentences, per piece
 translator = load_run(ROOT / "data/tiny_model")
@@ -64,21 +63,22 @@ table(["sentences", "loss"],
       [[name, f"{loss:.2f}"] for name, loss in zip(names, losses)])
 
 # %% [markdown]
-# The long sentences fail. But look at the third row, too. These are sentences of the usual length, and the distances
-# between their words are the usual ones. No position is new, either: in training, positions went up to 33, and here
-# they end before that. New is only that a sentence *begins* at 5. So this model needs to know where a word stands, and
-# not only how far it is from other words. (Late positions are rarer in training, but that isn't the reason: [lab notes
+# The long sentences fail. But look at the third row, too. These sentences have the usual length, and the usual
+# distances between their words. No position is new, either: here they end before 33, the last position of training.
+# New is only that a sentence *begins* at 5. So this model has learned where words stand, and not only how far apart
+# they are. (Are late positions just too rare in training? No: [lab notes
 # 10](lab/10_longer.py#is-it-the-rare-late-positions).)
 #
 # Can we build attention whose scores know distances, and no positions?
 #
 # ## The picture
 #
-# In lesson 09 the hands on the dials made a position vector, and we *added* it to the word. **Rotary positions** (RoPE
-# for short; Su et al. 2021) add nothing. Here the query itself is a hand. Take a query of two numbers, (2, 1): the tip
-# of its hand is 2 to the right and 1 up. (Lesson 09 wrote the height first, as the paper does. Here the width comes
-# first, as in a point (x, y).) RoPE turns this hand, counter-clockwise, by a fixed angle for each position. It turns
-# keys in the same way. In figure 1 the angle is a quarter turn (90°).
+# In lesson 09, hands on dials made a position vector, and we *added* it to the word. **Rotary positions** (RoPE for
+# short; Su et al. 2021) add nothing. Here the query itself is a hand. Take a query of two numbers, (2, 1): the tip of
+# its hand is 2 to the right and 1 up. (Lesson 09 wrote the height first, as the paper does. Here the width comes first,
+# as in a point (x, y).) RoPE turns this hand, counter-clockwise, by the same angle for each position. It turns keys in
+# the same way. In figure 1 this angle is a quarter turn (90°), so the query at position 1 has turned by one quarter, and
+# the key at position 2 by two.
 
 # %% Drawing: hands that turn
 UNIT = 36
@@ -110,12 +110,16 @@ def dial(drawing, x, y, radius=math.sqrt(5) * UNIT):
     drawing.line([(x, y - radius - 8), (x, y + radius + 8)], "line", 1)
 
 
-def hand(drawing, x, y, point, role, dashed=False, label=True):
+def hand(drawing, x, y, point, role, dashed=False, name=""):
     tip = (x + UNIT * point[0], y - UNIT * point[1])
     drawing.arrow((x, y), tip, role, width=1.6 if dashed else 3, dashed=dashed)
-    if label:
+    if not dashed or role == "gradient":
         beside = at(x, y, math.sqrt(5) * UNIT + 25, angle_of(point))
-        drawing.text(*beside, words_of(point), role, italic=role == "gradient")
+        italic = role == "gradient"
+        drawing.text(*beside, words_of(point), role, italic=italic)
+        if name:
+            above = -18 if point[1] > 0 else 18
+            drawing.text(beside[0], beside[1] + above, name, role, 13, italic=italic)
 
 
 def arc(drawing, x, y, radius, start, turn, role="ink", label="", dashed=False):
@@ -124,12 +128,15 @@ def arc(drawing, x, y, radius, start, turn, role="ink", label="", dashed=False):
     drawing.line(points[:-1], role, 1.6, dashed)
     drawing.arrow(points[-2], points[-1], role)
     if label:
-        middle = at(x, y, radius + 20, start + turn / 2)
+        middle = at(x, y, radius + 20, start + turn / 2 + 0.25)
         drawing.text(*middle, label, role, 13, italic=role == "gradient")
 
 
 def product(a, b):
-    words = " + ".join(f"{m} · {n}" if n >= 0 else f"{m} · ({n})" for m, n in zip(a, b))
+    def factor(number):
+        return f"({number})" if number < 0 else f"{number}"
+
+    words = " + ".join(f"{factor(m)} · {factor(n)}" for m, n in zip(a, b))
     return f"{words} = {a[0] * b[0] + a[1] * b[1]}".replace("-", "−")
 
 
@@ -140,10 +147,10 @@ for x, title, t, s in ((130, "not turned", 0, 0), (390, "query at 1, key at 2", 
     dial(picture, x, 150)
     query, key = quarters(QUERY, t), quarters(KEY, s)
     if t:
-        hand(picture, x, 150, QUERY, "query", dashed=True, label=False)
-        hand(picture, x, 150, KEY, "key", dashed=True, label=False)
-    hand(picture, x, 150, query, "query")
-    hand(picture, x, 150, key, "key")
+        hand(picture, x, 150, QUERY, "query", dashed=True)
+        hand(picture, x, 150, KEY, "key", dashed=True)
+    hand(picture, x, 150, query, "query", name="query")
+    hand(picture, x, 150, key, "key", name="key")
     between = math.acos(0.8) + math.pi / 2 * (s - t)
     words = f"{math.degrees(between):.0f}°"
     arc(picture, x, 150, 30, angle_of(query), between, label=words)
@@ -154,13 +161,14 @@ show(picture, "10_turn",
      "dot product 4. With the query at position 1 and the key at 2 they are (−1, 2) "
      "and (−1, −2), with 127 degrees between them and the product −3. At 2 and 3 they "
      "are (−2, −1) and (2, −1), again with 127 degrees and −3.",
-     caption="Query (blue) and key (teal), before the turn (dashed) and after it. At 1 "
-     "and 2, and at 2 and 3, the hands differ, but the angle between them is the same.")
+     caption="A query and a key, before the turn (dashed) and after it, and their dot "
+     "product. In the middle and on the right the hands differ, but the angle between "
+     "them is the same.")
 
 # %% [markdown]
-# Look at the angle from query to key. Before the turn it is 37°. If the key stands one position after the query, it
-# has turned by one quarter more, so the angle is 37° + 90° = 127°, wherever the two stand. And a dot product needs
-# nothing but this angle: it is length · length · cosine of the angle. **So the score depends on query, key and
+# Look at the angle from query to key. Before the turn it is 37°. A key that stands one position after the query has
+# turned by one quarter more. So the angle is 37° + 90° = 127°, wherever the two stand. And the dot product needs only
+# this angle and the two lengths: it is length · length · cosine of the angle. **So it depends on query, key and
 # distance, and not on the two positions.**
 #
 # ## By hand
@@ -186,21 +194,21 @@ show(picture, "10_turn",
 # |---|---|---|---|---|---|---|
 # | dot product | 3 | **4** | −3 | −4 | 3 | **4** |
 #
-# Another query would prefer another distance. For example, (−2, −1) has its largest dot product with this key at
-# distance 2. So a model can learn what to look for, and how far away. But look at distance 4. After four quarters the
-# hand is back where it was, so these two numbers can't tell distance 4 from 0. Keep this **full turn** in mind.
+# This query prefers distance 0. Other queries prefer other distances: (−2, −1) with the same key prefers distance 2. So
+# a model can learn how far away to look. But look at distance 4: after four quarters the hand is back where it was, so
+# these two numbers can't tell distance 4 from 0. Keep this **full turn** in mind.
 #
 # ## In general
 #
-# A query or key of $d_k$ numbers consists of $d_k / 2$ hands. Numbers $i$ and $i + d_k / 2$ make **pair** $i$, for $i =
-# 0, 1, \dots, d_k / 2 - 1$. At position $t$ it is turned by the angle $\alpha = t \, \omega_i$, with the speeds of
-# lesson 09: $\omega_i = 10000^{-2i/d_k}$ radians per position. The pair $(a, b)$ becomes
+# A query or key of $d_k$ numbers consists of $d_k / 2$ hands. Numbers $i$ and $i + d_k / 2$ make **pair** $i$, counted
+# from 0: with $d_k = 8$, numbers 1 and 5 are pair 1. At position $t$ it is turned by the angle $\alpha = t \, \omega_i$,
+# with speeds as in lesson 09: $\omega_i = 10000^{-2i/d_k}$ radians per position. So pair 0 is the fastest.
 #
 # $$(a, b) \to (a \cos \alpha - b \sin \alpha, \; a \sin \alpha + b \cos \alpha)$$
 #
 # With $\alpha$ = 90° that is $(-b, a)$, as above. The dot product of a query at $t$ and a key at $s$ adds up all pairs.
-# Pair $i$ has the length $\vert q_i \vert$ in the query and $\vert k_i \vert$ in the key, and before the turn the angle
-# $\varphi_i$ leads from query to key:
+# Pair $i$ has the length $\vert q_i \vert$ in the query and $\vert k_i \vert$ in the key, and $\varphi_i$ is the angle
+# from query to key before the turn:
 #
 # $$\sum_i \vert q_i \vert \, \vert k_i \vert \cos \left( \varphi_i + (s - t) \, \omega_i \right)$$
 #
@@ -208,33 +216,33 @@ show(picture, "10_turn",
 # is the dot product divided by $\sqrt{d_k}$. Values aren't turned.
 #
 # Didn't lesson 09 have this already? There, the dot product of two *position vectors* depends on the distance alone.
-# But in a model, $W_Q$ and $W_K$ come after the sum, so they mix the numbers of all hands and of the word. RoPE turns
-# *after* $W_Q$ and $W_K$. So whatever these matrices learn, only the distance counts.
+# But in a model, $W_Q$ and $W_K$ come after the sum, and mix the numbers of all hands and of the word. RoPE turns
+# *after* $W_Q$ and $W_K$. So whatever these matrices learn, of the positions only the distance is left.
 #
 # ## Backward
 #
-# Take the query at 1 and the key at 2, and let the loss grow by 1 if their dot product grows by 1. The gradient of the
-# turned query is then the turned key, (−1, −2), and that of the turned key is the turned query, (−1, 2) ([lesson
-# 04](04_soft_lookup.py)). How do these gradients get back to the hands *before* the turn? Suppose a turned hand should
-# go up. The turn was a quarter, counter-clockwise: what has gone up came from the right. So before the turn, the hand
-# has to go to the right. **The gradient is turned, too, but back.**
+# Let the loss grow by 1 if the dot product of the query at 1 and the key at 2 grows by 1. The gradient of the turned
+# query is then the turned key, (−1, −2), and that of the turned key is the turned query, (−1, 2) ([lesson
+# 04](04_soft_lookup.py)). How do these gradients get back to the hands *before* the turn? Suppose the turned query
+# should go up. A quarter turn makes "up" out of "right". So before the turn, the query has to go to the right. **The
+# gradient is turned, too, but back.**
 
 # %% Drawing the same dials, backward
 picture = Drawing(780, 322)
 query, key = quarters(QUERY, 1), quarters(KEY, 2)
 picture.text(130, 16, "query at 1, key at 2", bold=True)
 dial(picture, 130, 150)
-hand(picture, 130, 150, query, "query")
-hand(picture, 130, 150, key, "key")
+hand(picture, 130, 150, query, "query", name="query")
+hand(picture, 130, 150, key, "key", name="key")
 picture.text(130, 284, product(query, key))
-picture.gradient(122, 308, -1, "+1", 13)
+picture.gradient(122, 310, -1, "+1", 13)
 for x, title, arrived, back in ((390, "gradient of the query", key, 1),
                                 (650, "gradient of the key", query, 2)):
     picture.text(x, 16, title, bold=True)
     dial(picture, x, 150)
-    hand(picture, x, 150, arrived, "gradient", dashed=True)
+    hand(picture, x, 150, arrived, "gradient", dashed=True, name="arrives")
     found = quarters(arrived, -back)
-    hand(picture, x, 150, found, "gradient")
+    hand(picture, x, 150, found, "gradient", name="turned back")
     arc(picture, x, 150, 30, angle_of(arrived), -back * math.pi / 2, "gradient",
         f"−{90 * back}°")
     picture.text(x - 54, 284, ("dq = (", "dk = (")[back - 1], "gradient", italic=True)
@@ -247,14 +255,15 @@ show(picture, "10_turn_backward",
      "−2) of figure 1. In the second, a dashed magenta arrow, (−1, −2), arrives at the "
      "turned query; turned back by 90 degrees it is (−2, 1). In the third, (−1, 2) "
      "arrives at the turned key; turned back by 180 degrees it is (1, −2).",
-     caption="Gradients as they arrive (dashed) and turned back (solid). A triangle "
-     "points where training moves the number: against its gradient.")
+     caption="In magenta, the gradients of query and key: as they arrive at the turned "
+     "hand (dashed), and turned back (solid). A triangle points where training moves "
+     "the number: against its gradient.")
 
 # %% [markdown]
 # A quarter turn back makes (b, −a) out of (a, b). The query had turned by one quarter, so $dq$ is (−1, −2) turned back
-# by one quarter: **(−2, 1)**. The key had turned by two quarters, so $dk$ is (−1, 2) turned back by two: **(1, −2)**.
-# Check $dq$: with (2.01, 1) instead of (2, 1) the turned query is (−1, 2.01), and the dot product 1 − 4.02 = −3.02. It
-# has changed by −2 · 0.01.
+# by one: **(−2, 1)**. The key had turned by two, so $dk$ is (−1, 2) turned back by two: **(1, −2)**. Check $dq$: with
+# (2.01, 1) instead of (2, 1), the turned query is (−1, 2.01), and the dot product 1 − 4.02 = −3.02. It has changed by
+# −2 · 0.01.
 #
 # In general, $a$ reaches the loss through both new numbers: through $a' = a \cos \alpha - b \sin \alpha$ with the factor
 # $\cos \alpha$, and through $b' = a \sin \alpha + b \cos \alpha$ with the factor $\sin \alpha$. For $b$ the factors are
@@ -265,9 +274,9 @@ show(picture, "10_turn_backward",
 # That is the formula of forward with $-\alpha$ in place of $\alpha$. Nothing is learned in it. And a turn keeps the
 # length, so a gradient is as long after it as before, at position 5 and at position 50,000.
 #
-# **Your turn.** `rope` is one of the functions of [lesson 23](23_block_of_2026.py), and you can write it now, in
-# `more.py`. It gets `x` of shape (b, t, h, k), queries or keys, and turns all sentences and heads alike. Run
-# `scratchformer learn check rope`, then unfold ours.
+# **Your turn.** `rope` belongs to [lesson 23](23_block_of_2026.py), but you can write it now, in `more.py`. It gets
+# queries or keys `x` of shape (b, t, h, k), and turns the heads of all sentences alike. Run `scratchformer learn check
+# rope`, then unfold ours.
 
 # %%
 quote("rope", file="more")
@@ -306,26 +315,26 @@ if torch:
     assert np.allclose(x.grad, dx, rtol=0, atol=1e-12)
 
 # %% [markdown]
-# The second row is the important one here: if all words move by 40 positions, no dot product changes.
+# The second row is new: all words have moved by 40 positions, and no dot product has changed.
 #
 # ## Does it matter?
 #
 # So with RoPE it doesn't matter where a sentence begins. But does it help with *long* sentences? In `test_long` more
-# than the length is new: its sentences have three or four main clauses, those of training one or two. So here is a task
-# in which nothing but the length is new.
+# than the length is new: its sentences have three or four main clauses, those of training one or two. Here is a task in
+# which only the length is new:
 #
-# - **What goes in:** sequences of words. The first word is a name, and later one word in five is. There are 8 names and
-#   11 other words.
-# - **What should come out:** at each word, the latest name so far. A guess is right in 0.13 of the cases.
-# - **The model:** one causal attention (with the `attention` of your file) and a linear map to the answers. It has four
-#   heads of $d_k = 8$, so four pairs each. It is trained on 5 to 20 words, and tested on up to 60.
-# - **What is changed:** the positions. *None* is the control: it knows which names came, but not in which order.
+# - **What goes in:** sequences of words. The first word is a name, and later one word in five is.
+# - **What should come out:** at each word, the latest name so far. There are 8 names, so a guess is right in 0.13 of
+#   the cases.
+# - **The model:** one attention of your file, with a causal mask, and a linear map to the answers. It has four heads of
+#   $d_k = 8$, so four pairs in each. It is trained on 5 to 20 words.
+# - **What is changed:** the positions. *None* is the control: it sees which names came, but not in which order.
 #   *Sinusoids* are added, as in lesson 09. *RoPE* turns. *ALiBi* (Press et al. 2022) subtracts from each score an
-#   amount that grows with the distance: 1/4, 1/16, 1/64 or 1/256 per position, in the four heads.
-# - **What is measured:** the share of right answers at the last word, in 400 new sequences; mean of three runs.
+#   amount for each position of distance: 1/4, 1/16, 1/64 or 1/256, a different one in each head.
+# - **What is measured:** the share of right answers at the last word of 400 new sequences; mean of three runs.
 #
-# Which answer do you expect at 60 words? (a) RoPE is as good as at 20, because it sees nothing but distances. (b) It
-# falls to the level of *none*. (c) It falls even lower.
+# What do you expect of RoPE at 60 words? (a) It is as good as at 20, because it sees only distances. (b) It falls to
+# the level of *none*. (c) It falls below *none*.
 #
 # <details><summary>Make a guess, then unfold the table</summary>
 
@@ -358,11 +367,12 @@ table(["positions", "20 words", "40 words", "60 words"],
        for words, shares in found.items()])
 
 # %% [markdown]
-# The first four rows differ in their positions. The answer is **(c)**: at 60 words RoPE is no better than a guess, and
-# *sinusoids*, too, are worse than no positions at all. ALiBi holds.
+# The answer is **(c)**: at 60 words RoPE is hardly better than a guess. *Sinusoids*, too, are worse than no positions
+# at all. ALiBi holds. (For this task its penalty is right, because a nearer name always wins. We haven't tried a task
+# that needs far words.)
 #
-# Why does RoPE fail, if it sees nothing but distances? Because a *distance* can be new as well. In training, no key was
-# further away than 19 positions. Pair 1 turns by 0.1 radians (5.7°) per position:
+# Why does RoPE fail, if it sees only distances? Because a *distance* can be new as well. In training, no key was
+# further away than 19 positions. Look at pair 1, which turns by 0.1 radians (5.7°) per position:
 
 # %% Drawing pair 1
 picture = Drawing(780, 262)
@@ -371,8 +381,8 @@ for x, title, speed in ((200, "pair 1", 0.1),
     picture.text(x, 16, title, bold=True)
     dial(picture, x, 142)
     arc(picture, x, 142, 58, 0, 59 * speed, "soft", dashed=True)
-    arc(picture, x, 142, 36, 0, 19 * speed, "key")
-    for distance, role in ((0, "ink"), (19, "key"), (59, "soft")):
+    arc(picture, x, 142, 36, 0, 19 * speed, "forward")
+    for distance, role in ((0, "ink"), (19, "forward"), (59, "soft")):
         angle = distance * speed
         tip = at(x, 142, math.sqrt(5) * UNIT, angle)
         picture.arrow((x, 142), tip, role, width=3 if distance < 59 else 1.6,
@@ -390,18 +400,15 @@ show(picture, "10_full_turn",
      "largest of training) and 59 (the largest of 60 words).")
 
 # %% [markdown]
-# Up to distance 19 this pair tells near from far. At distance 59 it has nearly made a full turn, so the oldest words
-# look like the nearest. And that is where the readers look: of the weight of the last of 60 words, 0.89 goes to the 20
-# oldest ones (mean of the three runs).
+# Up to distance 19, this pair can tell near from far. At distance 59 it has nearly made a full turn, so the oldest
+# words look like the nearest. And that is where these models look: the last of 60 words gives 0.89 of its weight to the
+# 20 oldest ones.
 #
-# The last three rows test this explanation. The readers are those of row 4, without any new training, but now some
-# pairs turn at a third of their speed. On the right of figure 3, distance 59 is then where distance 20 was. If only
-# pair 1 is slower, nearly all is well again. If only the other three are slower, nothing changes. So it is pair 1.
+# The last three rows test this explanation. They are the models of row 4 without any new training, but in the test some
+# pairs turn at a third of their speed. If pair 1 is slower, distance 59 is about where distance 20 was, and nearly all
+# is well again. If only the other three are slower, nothing gets better. So it is pair 1.
 #
 # </details>
-#
-# With ALiBi, a key at a new distance counts less than any nearer one with the same query · key. For this task that is
-# right, because a nearer name always wins. For a task that needs far words we haven't tried it.
 
 # %% The recorded translators
 rows = {row["variant"]: row for row in recorded("longer")["results"]}
@@ -411,32 +418,32 @@ assert [round(rows[name]["test"]["mean"], 1) for name in ("sinusoidal", "rotary"
     0.5, 0.4]
 
 # %% [markdown]
-# **And the translator?** We trained a smaller number of steps, 600, with sinusoids and with RoPE in each
-# self-attention. On `test_long` RoPE lowers the loss from 2.9 to 2.5, far from its 0.4 on `test`. With sinusoids again,
-# but with 5 % of sentences like those of `test_long` among those of training, it is 1.8 (mean of two runs each; [lab
-# notes 10](lab/10_longer.py#the-recorded-translators)). So positions are only a part of what makes long sentences hard.
+# **And the translator?** We trained translators for 600 steps (two runs each; [lab notes
+# 10](lab/10_longer.py#the-recorded-translators)). With sinusoids the loss on `test_long` is 2.9, with RoPE in each
+# self-attention 2.5. That is still far from the 0.4 on `test`. With sinusoids, and some sentences like those of
+# `test_long` in training (5 %), it is 1.8. So positions are only a part of what makes long sentences hard.
 #
 # ## Today
 #
-# Most large language models have RoPE. To make it ready for longer texts, people slow it down. They raise the
-# **base**, the 10,000 in $\omega_i$ (SmolLM2, [lesson 23](23_block_of_2026.py): 100,000). Or they divide all positions
-# by a factor, as our last row does: **interpolation** (Chen et al. 2023). **YaRN** (Peng et al. 2023) slows the slow
-# pairs and leaves the fast ones, which have made many full turns in training already. **NoPE** means no positions at
-# all, like our *none*: in a model of several layers, the causal mask alone tells something about order.
+# Most large language models have RoPE. For longer texts they turn more slowly. One way is a larger **base** than 10,000
+# (SmolLM2, [lesson 23](23_block_of_2026.py): 100,000). Another is to divide all positions by a factor, as our last row
+# does: **interpolation** (Chen et al. 2023). **YaRN** (Peng et al. 2023) slows the slow pairs and leaves the fast ones,
+# which have made many full turns in training. **NoPE** means no positions at all, like *none*. In several layers, the
+# causal mask alone tells something about order.
 #
 # ## Paper and code
 #
-# - §3.5 says "may allow the model to extrapolate", and tests no longer sentences.
-# - PyTorch has no function for RoPE. With `a, b = x.chunk(2, -1)`, it is `torch.complex(a, b) * torch.polar(ones,
-#   angle)`, because a product of complex numbers adds their angles (compared above, also its gradient).
+# - §3.5 says "may allow the model to extrapolate". The paper doesn't test it.
+# - PyTorch has no function for RoPE. With `a, b = x.chunk(2, -1)` and `z = torch.complex(a, b) * torch.polar(ones,
+#   angle)`, the new halves are `z.real` and `z.imag` (compared above, also its gradient).
 # - In the library: `RotaryPositions` and `AlibiPositions` in [nn/llama.py](../scratchformer/nn/llama.py).
 # - *Others differ:* Su et al. make pairs of neighbours, $2i$ and $2i + 1$. A model can learn the same with either.
 #
 # ## What to remember
 #
-# RoPE turns each pair of numbers of a query or key by an angle that grows with the position, so scores know the
-# distance and no positions. Gradients are turned back. A pair is reliable only up to the largest angle that it met in
-# training; so longer texts need slower pairs.
+# RoPE turns each pair of numbers of a query or key by an angle that grows with the position. So scores depend on the
+# distance, and not on the two positions. Gradients are turned back. But a pair can reach angles that it has never met
+# in training. Turning it more slowly avoids that.
 #
 # **Three questions.**
 #
