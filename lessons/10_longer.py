@@ -4,8 +4,7 @@
 # **Does a model understand sentences longer than any it was trained on?**
 #
 # *Needs [lesson 07](07_many_heads.py) (heads) and [lesson 09](09_positions.py) (hands on dials) · you will turn
-# queries and keys, and their gradients, with pencil and paper · **side trip**: you can go on from lesson 09 to lesson
-# 11 without it.*
+# queries, keys and gradients with pencil and paper · **side trip**: lesson 11 doesn't need it.*
 
 # %% Imports
 import math
@@ -28,8 +27,8 @@ from support.positions import Shifted
 # %% [markdown]
 # The paper hopes that sinusoids let a model "extrapolate to sequence lengths longer than the ones encountered during
 # training" (§3.5). Let's test that with the trained translator of [lesson 00](00_whole_game.py), which adds sinusoids
-# to its words. The sentences of `test` are as long as those of training, those of `test_long` are longer. We also read
-# `test` as if some words stood before each sentence: all positions, English and German, begin at 2 or 5 instead of 0.
+# to its words. In training, no sentence had more than 34 pieces. In `test_long` most have more, in `test` none. We also
+# read `test` as if some words stood before each sentence: all positions, English and German, begin at 2 or 5.
 
 # %% The loss of the German sentences, per piece
 translator = load_run(ROOT / "data/tiny_model")
@@ -57,28 +56,28 @@ losses = [loss_when_moved(test, first) for first in (0, 2, 5)]
 losses.append(loss_when_moved(test_long, 0))
 for loss, (lo, hi) in zip(losses, [(0.07, 0.14), (0.08, 0.2), (0.5, 1.2), (1.6, 2.4)]):
     assert lo < loss < hi
-assert 4 + test.lengths.max() <= 33
+assert test.lengths.max() <= 34 - 5 and np.median(test_long.lengths) > 34
 names = ("test", "test, begun at position 2", "test, begun at position 5", "test_long")
-table(["sentences", "loss"],
+table(["sentences", "loss, nats per piece"],
       [[name, f"{loss:.2f}"] for name, loss in zip(names, losses)])
 
 # %% [markdown]
-# The long sentences fail. But look at the third row, too. These sentences have the usual length, and the usual
-# distances between their words. No position is new, either: here they end before 33, the last position of training.
-# New is only that a sentence *begins* at 5. So this model has learned where words stand, and not only how far apart
-# they are. (Are late positions just too rare in training? No: [lab notes
-# 10](lab/10_longer.py#is-it-the-rare-late-positions).)
+# The long sentences fail. But look at the third row, too. These sentences have the usual lengths, and the usual
+# distances between words. No position is new, either: they end before 33, the last position of training. New is only
+# that a sentence *begins* at 5. So this model has learned where words stand, and not only how far apart they are. (Late
+# positions are rarer in training, but that isn't why: [lab notes 10](lab/10_longer.py#is-it-the-rare-late-positions).)
 #
 # Can we build attention whose scores know distances, and no positions?
 #
 # ## The picture
 #
-# In lesson 09, hands on dials made a position vector, and we *added* it to the word. **Rotary positions** (RoPE for
-# short; Su et al. 2021) add nothing. Here the query itself is a hand. Take a query of two numbers, (2, 1): the tip of
-# its hand is 2 to the right and 1 up. (Lesson 09 wrote the height first, as the paper does. Here the width comes first,
-# as in a point (x, y).) RoPE turns this hand, counter-clockwise, by the same angle for each position. It turns keys in
-# the same way. In figure 1 this angle is a quarter turn (90°), so the query at position 1 has turned by one quarter, and
-# the key at position 2 by two.
+# In lesson 09, hands on dials made a position vector, and we *added* it to the word. **Rotary positions** (RoPE; [Su et
+# al. 2021](https://arxiv.org/abs/2104.09864)) add nothing. Here the query itself is a hand. Take a query of two
+# numbers, (2, 1): the tip of its hand is 2 to the right and 1 up. (Lesson 09 wrote the height first. Here the width
+# comes first, as in a point (x, y).)
+#
+# RoPE turns this hand counter-clockwise, one step for each position: not at all at position 0, by one step at 1, by two
+# at 2. It turns keys in the same way. In figure 1 a step is a quarter turn (90°).
 
 # %% Drawing: hands that turn
 UNIT = 36
@@ -128,7 +127,8 @@ def arc(drawing, x, y, radius, start, turn, role="ink", label="", dashed=False):
     drawing.line(points[:-1], role, 1.6, dashed)
     drawing.arrow(points[-2], points[-1], role)
     if label:
-        middle = at(x, y, radius + 20, start + turn / 2 + 0.25)
+        aside = 0.25 if abs(turn) > 1 else 0               # not on the line of a dial
+        middle = at(x, y, radius + 20, start + turn / 2 + aside)
         drawing.text(*middle, label, role, 13, italic=role == "gradient")
 
 
@@ -161,15 +161,14 @@ show(picture, "10_turn",
      "dot product 4. With the query at position 1 and the key at 2 they are (−1, 2) "
      "and (−1, −2), with 127 degrees between them and the product −3. At 2 and 3 they "
      "are (−2, −1) and (2, −1), again with 127 degrees and −3.",
-     caption="A query and a key, before the turn (dashed) and after it, and their dot "
-     "product. In the middle and on the right the hands differ, but the angle between "
-     "them is the same.")
+     caption="A query and a key, before the turn (dashed) and after it, with their dot "
+     "product. The hands differ in the middle and on the right, and the angle doesn't.")
 
 # %% [markdown]
-# Look at the angle from query to key. Before the turn it is 37°. A key that stands one position after the query has
-# turned by one quarter more. So the angle is 37° + 90° = 127°, wherever the two stand. And the dot product needs only
-# this angle and the two lengths: it is length · length · cosine of the angle. **So it depends on query, key and
-# distance, and not on the two positions.**
+# Look at the angle from query to key. Before the turn it is 37°: its cosine is 4/5, the dot product divided by both
+# lengths, √5 · √5. A key that stands one position after the query has turned by one quarter more. So the angle is 37° +
+# 90° = 127°, wherever the two stand. And the dot product is length · length · cosine of the angle. **So it depends on
+# query, key and distance, and not on the two positions.**
 #
 # ## By hand
 #
@@ -188,44 +187,43 @@ show(picture, "10_turn",
 #
 # </details>
 #
-# Here are the dot products for some distances. The distance is the position of the key minus that of the query:
+# The distance is the position of the key minus that of the query:
 #
 # | distance | −1 | 0 | 1 | 2 | 3 | 4 |
 # |---|---|---|---|---|---|---|
 # | dot product | 3 | **4** | −3 | −4 | 3 | **4** |
 #
-# This query prefers distance 0. Other queries prefer other distances: (−2, −1) with the same key prefers distance 2. So
-# a model can learn how far away to look. But look at distance 4: after four quarters the hand is back where it was, so
-# these two numbers can't tell distance 4 from 0. Keep this **full turn** in mind.
+# This query has its largest dot product at distance 0, and the query (−2, −1) would have it at distance 2. So a model
+# can learn how far away to look. But at distance 4 the key has made a **full turn** more than the query. So these two
+# numbers can't tell distance 4 from 0. Keep that in mind.
 #
 # ## In general
 #
 # A query or key of $d_k$ numbers consists of $d_k / 2$ hands. Numbers $i$ and $i + d_k / 2$ make **pair** $i$, counted
-# from 0: with $d_k = 8$, numbers 1 and 5 are pair 1. At position $t$ it is turned by the angle $\alpha = t \, \omega_i$,
-# with speeds as in lesson 09: $\omega_i = 10000^{-2i/d_k}$ radians per position. So pair 0 is the fastest.
+# from 0: with $d_k = 8$, numbers 1 and 5 are pair 1. At position $t$, pair $i$ turns by the angle $\alpha = t \,
+# \omega_i$, with speeds as in lesson 09: $\omega_i = 10000^{-2i/d_k}$ radians per position.
 #
 # $$(a, b) \to (a \cos \alpha - b \sin \alpha, \; a \sin \alpha + b \cos \alpha)$$
 #
 # With $\alpha$ = 90° that is $(-b, a)$, as above. The dot product of a query at $t$ and a key at $s$ adds up all pairs.
-# Pair $i$ has the length $\vert q_i \vert$ in the query and $\vert k_i \vert$ in the key, and $\varphi_i$ is the angle
-# from query to key before the turn:
+# Let $\vert q_i \vert$ and $\vert k_i \vert$ be the lengths of pair $i$, and $\varphi_i$ the angle from query to key
+# before the turn:
 #
 # $$\sum_i \vert q_i \vert \, \vert k_i \vert \cos \left( \varphi_i + (s - t) \, \omega_i \right)$$
 #
-# In figure 1 there is one pair, and both lengths are √5, so this is 5 · cos(37° + 90° · (s − t)). As always, the score
-# is the dot product divided by $\sqrt{d_k}$. Values aren't turned.
+# In figure 1 there is one pair: 5 · cos(37° + 90° · (s − t)). Values aren't turned.
 #
 # Didn't lesson 09 have this already? There, the dot product of two *position vectors* depends on the distance alone.
 # But in a model, $W_Q$ and $W_K$ come after the sum, and mix the numbers of all hands and of the word. RoPE turns
-# *after* $W_Q$ and $W_K$. So whatever these matrices learn, of the positions only the distance is left.
+# *after* $W_Q$ and $W_K$. So whatever they learn, positions enter a score only as a distance.
 #
 # ## Backward
 #
 # Let the loss grow by 1 if the dot product of the query at 1 and the key at 2 grows by 1. The gradient of the turned
 # query is then the turned key, (−1, −2), and that of the turned key is the turned query, (−1, 2) ([lesson
-# 04](04_soft_lookup.py)). How do these gradients get back to the hands *before* the turn? Suppose the turned query
-# should go up. A quarter turn makes "up" out of "right". So before the turn, the query has to go to the right. **The
-# gradient is turned, too, but back.**
+# 04](04_soft_lookup.py)). How do they get back to the hands *before* the turn? Suppose the turned query should go up. A
+# quarter turn makes "up" out of "right". So before the turn, the query has to go to the right. **The gradient is
+# turned, too, but back.**
 
 # %% Drawing the same dials, backward
 picture = Drawing(780, 322)
@@ -235,7 +233,7 @@ dial(picture, 130, 150)
 hand(picture, 130, 150, query, "query", name="query")
 hand(picture, 130, 150, key, "key", name="key")
 picture.text(130, 284, product(query, key))
-picture.gradient(122, 310, -1, "+1", 13)
+picture.gradient(122, 312, -1, "+1", 13)
 for x, title, arrived, back in ((390, "gradient of the query", key, 1),
                                 (650, "gradient of the key", query, 2)):
     picture.text(x, 16, title, bold=True)
@@ -255,9 +253,8 @@ show(picture, "10_turn_backward",
      "−2) of figure 1. In the second, a dashed magenta arrow, (−1, −2), arrives at the "
      "turned query; turned back by 90 degrees it is (−2, 1). In the third, (−1, 2) "
      "arrives at the turned key; turned back by 180 degrees it is (1, −2).",
-     caption="In magenta, the gradients of query and key: as they arrive at the turned "
-     "hand (dashed), and turned back (solid). A triangle points where training moves "
-     "the number: against its gradient.")
+     caption="In magenta, gradients: as they arrive at the turned hand (dashed), and "
+     "turned back. A triangle points where training moves the number.")
 
 # %% [markdown]
 # A quarter turn back makes (b, −a) out of (a, b). The query had turned by one quarter, so $dq$ is (−1, −2) turned back
@@ -265,18 +262,16 @@ show(picture, "10_turn_backward",
 # (2.01, 1) instead of (2, 1), the turned query is (−1, 2.01), and the dot product 1 − 4.02 = −3.02. It has changed by
 # −2 · 0.01.
 #
-# In general, $a$ reaches the loss through both new numbers: through $a' = a \cos \alpha - b \sin \alpha$ with the factor
-# $\cos \alpha$, and through $b' = a \sin \alpha + b \cos \alpha$ with the factor $\sin \alpha$. For $b$ the factors are
-# $-\sin \alpha$ and $\cos \alpha$. So
+# In general, $a$ reaches the loss through both new numbers, with the factors $\cos \alpha$ and $\sin \alpha$, and $b$
+# with $-\sin \alpha$ and $\cos \alpha$. If $(da', db')$ arrives at the turned pair, then
 #
 # $$da = da' \cos \alpha + db' \sin \alpha \qquad db = -da' \sin \alpha + db' \cos \alpha$$
 #
-# That is the formula of forward with $-\alpha$ in place of $\alpha$. Nothing is learned in it. And a turn keeps the
-# length, so a gradient is as long after it as before, at position 5 and at position 50,000.
+# That is forward with $-\alpha$ in place of $\alpha$. Nothing is learned here. And a turn keeps the length, so a
+# gradient is as long after it as before, at position 5 and at position 50,000.
 #
-# **Your turn.** `rope` belongs to [lesson 23](23_block_of_2026.py), but you can write it now, in `more.py`. It gets
-# queries or keys `x` of shape (b, t, h, k), and turns the heads of all sentences alike. Run `scratchformer learn check
-# rope`, then unfold ours.
+# **Your turn.** `rope` is for [lesson 23](23_block_of_2026.py), but you can write it now, in `more.py`. It turns all
+# heads `x`, (b, t, h, k), of queries or keys alike. Run `scratchformer learn check rope`, then unfold ours.
 
 # %%
 quote("rope", file="more")
@@ -315,61 +310,55 @@ if torch:
     assert np.allclose(x.grad, dx, rtol=0, atol=1e-12)
 
 # %% [markdown]
-# The second row is new: all words have moved by 40 positions, and no dot product has changed.
+# For the second row, all words were moved by 40 positions. No dot product changed.
 #
 # ## Does it matter?
 #
 # So with RoPE it doesn't matter where a sentence begins. But does it help with *long* sentences? In `test_long` more
-# than the length is new: its sentences have three or four main clauses, those of training one or two. Here is a task in
-# which only the length is new:
+# than the length is new: its sentences also have more main clauses. Here is a task in which only the length is new:
 #
-# - **What goes in:** sequences of words. The first word is a name, and later one word in five is.
-# - **What should come out:** at each word, the latest name so far. There are 8 names, so a guess is right in 0.13 of
-#   the cases.
-# - **The model:** one attention of your file, with a causal mask, and a linear map to the answers. It has four heads of
-#   $d_k = 8$, so four pairs in each. It is trained on 5 to 20 words.
+# - **What goes in:** words. The first is a name, and later one in five is.
+# - **What should come out:** at each word, the latest name so far. For *Ann sees Bob run* that is *Ann Ann Bob Bob*.
+#   There are 8 names, so a guess is right in 0.13 of the cases.
+# - **The model:** one causal attention and a linear map to the answers. Each of four heads has $d_k = 8$, so four
+#   pairs. It is trained on 5 to 20 words.
 # - **What is changed:** the positions. *None* is the control: it sees which names came, but not in which order.
-#   *Sinusoids* are added, as in lesson 09. *RoPE* turns. *ALiBi* (Press et al. 2022) subtracts from each score an
-#   amount for each position of distance: 1/4, 1/16, 1/64 or 1/256, a different one in each head.
+#   *Sinusoids* are added. *ALiBi* ([Press et al. 2022](https://arxiv.org/abs/2108.12409)) subtracts $m$ · distance from
+#   each score, with $m$ = 1/4, 1/16, 1/64 and 1/256 in the four heads.
 # - **What is measured:** the share of right answers at the last word of 400 new sequences; mean of three runs.
 #
-# What do you expect of RoPE at 60 words? (a) It is as good as at 20, because it sees only distances. (b) It falls to
-# the level of *none*. (c) It falls below *none*.
+# What do you expect of RoPE at 60 words? (a) It is as good as at 20. (b) It falls to the level of *none*. (c) It falls
+# below *none*.
 #
-# <details><summary>Make a guess, then unfold the table</summary>
+# <details><summary>Make a guess, then unfold the results</summary>
 
-# %% Training the readers
-ROWS = [("none", "none", ()), ("sinusoids, added", "sinusoids", ()),
-        ("ALiBi", "ALiBi", ()), ("RoPE", "RoPE", ()),
-        ("RoPE, pair 1 slower", "RoPE", (1,)),
-        ("RoPE, pairs 0, 2 and 3 slower", "RoPE", (0, 2, 3)),
-        ("RoPE, all pairs slower", "RoPE", (0, 1, 2, 3))]
+# %% Training the models
 readers = {kind: [trained(kind, seed) for seed in range(3)]
            for kind in ("none", "sinusoids", "ALiBi", "RoPE")}
 found = {}
-for words, kind, slow in ROWS:
+
+
+def row(words, kind, least, most, slow=()):
+    """Right answers at 20, 40 and 60 words; at 60 they lie between least and most."""
     for reader in readers[kind]:
         reader.slow = slow
     found[words] = [np.mean([reader.accuracy(n) for reader in readers[kind]])
                     for n in (20, 40, 60)]
-    if words == "RoPE":
-        of_oldest = [reader.weight_of_oldest(60) for reader in readers[kind]]
-for words, lo, hi in [("none", 0.33, 0.45), ("sinusoids, added", 0.2, 0.33),
-                      ("ALiBi", 0.88, 0.97), ("RoPE", 0.09, 0.18),
-                      ("RoPE, pair 1 slower", 0.85, 0.97),
-                      ("RoPE, pairs 0, 2 and 3 slower", 0.09, 0.18),
-                      ("RoPE, all pairs slower", 0.88, 0.99)]:
-    assert lo < found[words][-1] < hi, (words, found[words])
-assert found["RoPE"][0] > 0.9 and found["sinusoids, added"][1] < found["none"][1]
-assert 0.75 < np.mean(of_oldest) < 0.98
-table(["positions", "20 words", "40 words", "60 words"],
-      [[words, *(f"{share:.2f}" for share in shares)]
-       for words, shares in found.items()])
+    assert least < found[words][-1] < most, (words, found[words])
+    return [words, *(f"{share:.2f}" for share in found[words])]
+
+
+COLUMNS = ["positions", "20 words", "40 words", "60 words"]
+table(COLUMNS, [row("none", "none", 0.33, 0.45),
+                row("sinusoids", "sinusoids", 0.2, 0.33),
+                row("ALiBi", "ALiBi", 0.88, 0.97), row("RoPE", "RoPE", 0.09, 0.18)])
+assert found["RoPE"][0] > 0.9 and found["sinusoids"][1] < found["none"][1]
+oldest = [reader.weight_of_oldest(60) for reader in readers["RoPE"]]
+assert 0.85 < np.mean(oldest) < 0.93
 
 # %% [markdown]
 # The answer is **(c)**: at 60 words RoPE is hardly better than a guess. *Sinusoids*, too, are worse than no positions
-# at all. ALiBi holds. (For this task its penalty is right, because a nearer name always wins. We haven't tried a task
-# that needs far words.)
+# at all. ALiBi holds. (Its penalty suits this task, because a nearer name always wins.)
 #
 # Why does RoPE fail, if it sees only distances? Because a *distance* can be new as well. In training, no key was
 # further away than 19 positions. Look at pair 1, which turns by 0.1 radians (5.7°) per position:
@@ -401,12 +390,21 @@ show(picture, "10_full_turn",
 
 # %% [markdown]
 # Up to distance 19, this pair can tell near from far. At distance 59 it has nearly made a full turn, so the oldest
-# words look like the nearest. And that is where these models look: the last of 60 words gives 0.89 of its weight to the
-# 20 oldest ones.
+# words look like the nearest. And that is where these models look: the last of 60 words gives about 0.9 of its weight
+# to the 20 oldest ones.
 #
-# The last three rows test this explanation. They are the models of row 4 without any new training, but in the test some
-# pairs turn at a third of their speed. If pair 1 is slower, distance 59 is about where distance 20 was, and nearly all
-# is well again. If only the other three are slower, nothing gets better. So it is pair 1.
+# Let's test this explanation. In the trained models with RoPE, we turn some pairs at a third of their speed. For pair
+# 1, distance 59 is then about where distance 20 was.
+
+# %% The same models with slower pairs
+table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
+                row("pair 1 slower", "RoPE", 0.85, 0.97, (1,)),
+                row("pairs 0, 2 and 3 slower", "RoPE", 0.09, 0.18, (0, 2, 3)),
+                row("all pairs slower", "RoPE", 0.88, 0.99, (0, 1, 2, 3))])
+
+# %% [markdown]
+# If only pair 1 is slower, nearly all is well again. If only the others are slower, nothing gets better. So it is pair
+# 1.
 #
 # </details>
 
@@ -418,32 +416,31 @@ assert [round(rows[name]["test"]["mean"], 1) for name in ("sinusoidal", "rotary"
     0.5, 0.4]
 
 # %% [markdown]
-# **And the translator?** We trained translators for 600 steps (two runs each; [lab notes
-# 10](lab/10_longer.py#the-recorded-translators)). With sinusoids the loss on `test_long` is 2.9, with RoPE in each
-# self-attention 2.5. That is still far from the 0.4 on `test`. With sinusoids, and some sentences like those of
-# `test_long` in training (5 %), it is 1.8. So positions are only a part of what makes long sentences hard.
+# **And the translator?** We trained some for 600 steps (two runs each; [lab notes
+# 10](lab/10_longer.py#the-recorded-translators)). On `test_long` the loss is 2.9 with sinusoids and 2.5 with RoPE, far
+# from the 0.4 on `test`. With sinusoids, and 5 % of such long sentences in training, it is 1.8. So positions are only a
+# part of what makes long sentences hard.
 #
 # ## Today
 #
-# Most large language models have RoPE. For longer texts they turn more slowly. One way is a larger **base** than 10,000
-# (SmolLM2, [lesson 23](23_block_of_2026.py): 100,000). Another is to divide all positions by a factor, as our last row
-# does: **interpolation** (Chen et al. 2023). **YaRN** (Peng et al. 2023) slows the slow pairs and leaves the fast ones,
-# which have made many full turns in training. **NoPE** means no positions at all, like *none*. In several layers, the
-# causal mask alone tells something about order.
+# Most large language models have RoPE. For longer texts, people turn the pairs more slowly, usually with some more
+# training. They take a larger **base** than 10,000 (SmolLM2: 100,000), or divide all positions by a factor, as in our
+# last row: **interpolation** ([Chen et al. 2023](https://arxiv.org/abs/2306.15595)). **YaRN** ([Peng et al.
+# 2023](https://arxiv.org/abs/2309.00071)) slows only the slow pairs. The fast ones have met all their angles in
+# training. **NoPE** means no positions at all, like *none*.
 #
 # ## Paper and code
 #
-# - §3.5 says "may allow the model to extrapolate". The paper doesn't test it.
 # - PyTorch has no function for RoPE. With `a, b = x.chunk(2, -1)` and `z = torch.complex(a, b) * torch.polar(ones,
 #   angle)`, the new halves are `z.real` and `z.imag` (compared above, also its gradient).
 # - In the library: `RotaryPositions` and `AlibiPositions` in [nn/llama.py](../scratchformer/nn/llama.py).
-# - *Others differ:* Su et al. make pairs of neighbours, $2i$ and $2i + 1$. A model can learn the same with either.
+# - *Others differ:* Su et al. make pairs of neighbours ([lesson 23](23_block_of_2026.py)).
 #
 # ## What to remember
 #
 # RoPE turns each pair of numbers of a query or key by an angle that grows with the position. So scores depend on the
-# distance, and not on the two positions. Gradients are turned back. But a pair can reach angles that it has never met
-# in training. Turning it more slowly avoids that.
+# distance, and not on the two positions. Gradients are turned back. But at new distances a pair can reach angles that
+# are new, too, unless it turns more slowly.
 #
 # **Three questions.**
 #
@@ -454,14 +451,12 @@ assert [round(rows[name]["test"]["mean"], 1) for name in ("sinusoidal", "rotary"
 #
 # <details><summary>Answers</summary>
 #
-# 1. Only the distance counts, 2: turn the key by two quarters, to (−1, −1), and leave the query. The product is **−2**.
+# 1. The distance is 2: turn the key by two quarters, to (−1, −1), and leave the query. The product is **−2**.
 # 2. Turned back by one quarter: **(4, −3)**.
-# 3. It turns by $10000^{-2/8}$ = 0.1 radians per position, so it needs 2π / 0.1 = **63** positions. With the base
-#    160,000 it turns by 0.05, and needs **126**.
+# 3. It turns by $10000^{-2/8}$ = 0.1 radians per position: 2π / 0.1 = **63**. With the base 160,000 it turns by 0.05:
+#    **126**.
 #
 # </details>
 #
 # **Next:** [11 · The feed-forward network](11_feed_forward.py). Attention moves vectors from position to position and
-# mixes them. What is done to a vector once it has arrived? (Sources: RoPE is [arXiv
-# 2104.09864](https://arxiv.org/abs/2104.09864), ALiBi [2108.12409](https://arxiv.org/abs/2108.12409), interpolation
-# [2306.15595](https://arxiv.org/abs/2306.15595), YaRN [2309.00071](https://arxiv.org/abs/2309.00071).)
+# mixes them. What is done to a vector once it has arrived?
