@@ -161,8 +161,8 @@ show(picture, "10_turn",
      "dot product 4. With the query at position 1 and the key at 2 they are (−1, 2) "
      "and (−1, −2), with 127 degrees between them and the product −3. At 2 and 3 they "
      "are (−2, −1) and (2, −1), again with 127 degrees and −3.",
-     caption="A query and a key, before the turn (dashed) and after it, with their dot "
-     "product. The hands differ in the middle and on the right, and the angle doesn't.")
+          caption="A query and a key, before the turn (dashed) and after it, with their dot "
+     "product. The hands in the middle and on the right differ; the angle is the same.")
 
 # %% [markdown]
 # Look at the angle from query to key. Before the turn it is 37°: its cosine is 4/5, the dot product divided by both
@@ -187,21 +187,21 @@ show(picture, "10_turn",
 #
 # </details>
 #
-# The distance is the position of the key minus that of the query:
+# Here is their dot product at other distances (the position of the key minus that of the query):
 #
 # | distance | −1 | 0 | 1 | 2 | 3 | 4 |
 # |---|---|---|---|---|---|---|
 # | dot product | 3 | **4** | −3 | −4 | 3 | **4** |
 #
-# This query has its largest dot product at distance 0, and the query (−2, −1) would have it at distance 2. So a model
-# can learn how far away to look. But at distance 4 the key has made a **full turn** more than the query. So these two
-# numbers can't tell distance 4 from 0. Keep that in mind.
+# It is largest at distance 0. With the query (−2, −1) instead, it is largest at distance 2. So a model can learn how
+# far away to look. But at distance 4 the key has made a **full turn** more than the query. So these two numbers can't
+# tell distance 4 from 0. Keep that in mind.
 #
 # ## In general
 #
 # A query or key of $d_k$ numbers consists of $d_k / 2$ hands. Numbers $i$ and $i + d_k / 2$ make **pair** $i$, counted
 # from 0: with $d_k = 8$, numbers 1 and 5 are pair 1. At position $t$, pair $i$ turns by the angle $\alpha = t \,
-# \omega_i$, with speeds as in lesson 09: $\omega_i = 10000^{-2i/d_k}$ radians per position.
+# \omega_i$, with speeds as in lesson 09: $\omega_i = 10000^{-2i/d_k}$ radians per position. It becomes
 #
 # $$(a, b) \to (a \cos \alpha - b \sin \alpha, \; a \sin \alpha + b \cos \alpha)$$
 #
@@ -258,9 +258,8 @@ show(picture, "10_turn_backward",
 
 # %% [markdown]
 # A quarter turn back makes (b, −a) out of (a, b). The query had turned by one quarter, so $dq$ is (−1, −2) turned back
-# by one: **(−2, 1)**. The key had turned by two, so $dk$ is (−1, 2) turned back by two: **(1, −2)**. Check $dq$: with
-# (2.01, 1) instead of (2, 1), the turned query is (−1, 2.01), and the dot product 1 − 4.02 = −3.02. It has changed by
-# −2 · 0.01.
+# by one: **(−2, 1)**. The key had turned by two, so $dk$ is (−1, 2) turned back by two: **(1, −2)**. Check $dq$: the
+# query (2.01, 1) turns to (−1, 2.01), and the dot product is 1 − 4.02 = −3.02. It has changed by −2 · 0.01.
 #
 # In general, $a$ reaches the loss through both new numbers, with the factors $\cos \alpha$ and $\sin \alpha$, and $b$
 # with $-\sin \alpha$ and $\cos \alpha$. If $(da', db')$ arrives at the turned pair, then
@@ -270,8 +269,8 @@ show(picture, "10_turn_backward",
 # That is forward with $-\alpha$ in place of $\alpha$. Nothing is learned here. And a turn keeps the length, so a
 # gradient is as long after it as before, at position 5 and at position 50,000.
 #
-# **Your turn.** `rope` is for [lesson 23](23_block_of_2026.py), but you can write it now, in `more.py`. It turns all
-# heads `x`, (b, t, h, k), of queries or keys alike. Run `scratchformer learn check rope`, then unfold ours.
+# **Your turn.** `rope` is for [lesson 23](23_block_of_2026.py), but you can write it now, in `more.py`. Its `x` holds
+# the queries or keys of all sentences and heads: (b, t, h, k). Run `scratchformer learn check rope`, then unfold ours.
 
 # %%
 quote("rope", file="more")
@@ -315,7 +314,8 @@ if torch:
 # ## Does it matter?
 #
 # So with RoPE it doesn't matter where a sentence begins. But does it help with *long* sentences? In `test_long` more
-# than the length is new: its sentences also have more main clauses. Here is a task in which only the length is new:
+# than the length is new: its sentences also have more main clauses than those of training. Here is a task in which only
+# the length is new:
 #
 # - **What goes in:** words. The first is a name, and later one in five is.
 # - **What should come out:** at each word, the latest name so far. For *Ann sees Bob run* that is *Ann Ann Bob Bob*.
@@ -323,8 +323,8 @@ if torch:
 # - **The model:** one causal attention and a linear map to the answers. Each of four heads has $d_k = 8$, so four
 #   pairs. It is trained on 5 to 20 words.
 # - **What is changed:** the positions. *None* is the control: it sees which names came, but not in which order.
-#   *Sinusoids* are added. *ALiBi* ([Press et al. 2022](https://arxiv.org/abs/2108.12409)) subtracts $m$ · distance from
-#   each score, with $m$ = 1/4, 1/16, 1/64 and 1/256 in the four heads.
+#   *Sinusoids* are added, *RoPE* turns. *ALiBi* ([Press et al. 2022](https://arxiv.org/abs/2108.12409)) subtracts $m$ ·
+#   distance from each score, with $m$ = 1/4, 1/16, 1/64 and 1/256 in heads 1 to 4.
 # - **What is measured:** the share of right answers at the last word of 400 new sequences; mean of three runs.
 #
 # What do you expect of RoPE at 60 words? (a) It is as good as at 20. (b) It falls to the level of *none*. (c) It falls
@@ -358,7 +358,7 @@ assert 0.85 < np.mean(oldest) < 0.93
 
 # %% [markdown]
 # The answer is **(c)**: at 60 words RoPE is hardly better than a guess. *Sinusoids*, too, are worse than no positions
-# at all. ALiBi holds. (Its penalty suits this task, because a nearer name always wins.)
+# at all. ALiBi holds. (To subtract more from far words suits this task: a nearer name always wins.)
 #
 # Why does RoPE fail, if it sees only distances? Because a *distance* can be new as well. In training, no key was
 # further away than 19 positions. Look at pair 1, which turns by 0.1 radians (5.7°) per position:
@@ -390,8 +390,8 @@ show(picture, "10_full_turn",
 
 # %% [markdown]
 # Up to distance 19, this pair can tell near from far. At distance 59 it has nearly made a full turn, so the oldest
-# words look like the nearest. And that is where these models look: the last of 60 words gives about 0.9 of its weight
-# to the 20 oldest ones.
+# words look like the nearest. And that is where these models look: the last of 60 words gives about 0.9 of its
+# attention weight to the 20 oldest ones.
 #
 # Let's test this explanation. In the trained models with RoPE, we turn some pairs at a third of their speed. For pair
 # 1, distance 59 is then about where distance 20 was.
@@ -403,8 +403,8 @@ table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
                 row("all pairs slower", "RoPE", 0.88, 0.99, (0, 1, 2, 3))])
 
 # %% [markdown]
-# If only pair 1 is slower, nearly all is well again. If only the others are slower, nothing gets better. So it is pair
-# 1.
+# If only pair 1 is slower, the models are nearly as good as at 20 words. If only the others are slower, nothing gets
+# better. So pair 1 is the reason.
 #
 # </details>
 
@@ -416,10 +416,10 @@ assert [round(rows[name]["test"]["mean"], 1) for name in ("sinusoidal", "rotary"
     0.5, 0.4]
 
 # %% [markdown]
-# **And the translator?** We trained some for 600 steps (two runs each; [lab notes
+# **And the translator?** We trained translators for 600 steps (two runs each; [lab notes
 # 10](lab/10_longer.py#the-recorded-translators)). On `test_long` the loss is 2.9 with sinusoids and 2.5 with RoPE, far
-# from the 0.4 on `test`. With sinusoids, and 5 % of such long sentences in training, it is 1.8. So positions are only a
-# part of what makes long sentences hard.
+# above RoPE's 0.4 on `test`. With sinusoids, and 5 % of such long sentences in training, it is 1.8. So positions are
+# only a part of what makes long sentences hard.
 #
 # ## Today
 #
