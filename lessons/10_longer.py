@@ -64,8 +64,8 @@ table(["sentences", "loss, nats per piece"],
 # %% [markdown]
 # The long sentences fail. But look at the third row, too. These sentences have the usual lengths, and the usual
 # distances between words. No position is new, either: they end before 33, the last position of training. New is only
-# that a sentence *begins* at 5. So this model has learned where words stand, and not only how far apart they are. (Late
-# positions are rarer in training, but that isn't why: [lab notes 10](lab/10_longer.py#is-it-the-rare-late-positions).)
+# that a sentence *begins* at 5. So this model has learned where words stand, and not only how far apart they are. (That
+# late positions are rare in training isn't the reason: [lab notes 10](lab/10_longer.py#is-it-the-rare-late-positions).)
 #
 # Can we build attention whose scores know distances, and no positions?
 #
@@ -161,7 +161,7 @@ show(picture, "10_turn",
      "dot product 4. With the query at position 1 and the key at 2 they are (−1, 2) "
      "and (−1, −2), with 127 degrees between them and the product −3. At 2 and 3 they "
      "are (−2, −1) and (2, −1), again with 127 degrees and −3.",
-          caption="A query and a key, before the turn (dashed) and after it, with their dot "
+     caption="A query and a key, before the turn (dashed) and after it, with their dot "
      "product. The hands in the middle and on the right differ; the angle is the same.")
 
 # %% [markdown]
@@ -214,8 +214,8 @@ show(picture, "10_turn",
 # In figure 1 there is one pair: 5 · cos(37° + 90° · (s − t)). Values aren't turned.
 #
 # Didn't lesson 09 have this already? There, the dot product of two *position vectors* depends on the distance alone.
-# But in a model, $W_Q$ and $W_K$ come after the sum, and mix the numbers of all hands and of the word. RoPE turns
-# *after* $W_Q$ and $W_K$. So whatever they learn, positions enter a score only as a distance.
+# But in a model, $W_Q$ and $W_K$ come after the sum, and mix all its numbers. RoPE turns *after* $W_Q$ and $W_K$. So
+# whatever they learn, positions enter a score only as a distance.
 #
 # ## Backward
 #
@@ -267,7 +267,7 @@ show(picture, "10_turn_backward",
 # $$da = da' \cos \alpha + db' \sin \alpha \qquad db = -da' \sin \alpha + db' \cos \alpha$$
 #
 # That is forward with $-\alpha$ in place of $\alpha$. Nothing is learned here. And a turn keeps the length, so a
-# gradient is as long after it as before, at position 5 and at position 50,000.
+# gradient comes back as long as it arrived, even at position 50,000.
 #
 # **Your turn.** `rope` is for [lesson 23](23_block_of_2026.py), but you can write it now, in `more.py`. Its `x` holds
 # the queries or keys of all sentences and heads: (b, t, h, k). Run `scratchformer learn check rope`, then unfold ours.
@@ -291,7 +291,7 @@ def scores(first):
     return np.einsum("bthk,bshk->bhts", turned_q, turned_k)
 
 
-same("all dot products: begun at 40, and at 0", scores(40), scores(0), 1e-12)
+same("dot products of five words, begun at 40 and at 0", scores(40), scores(0), 1e-12)
 assert np.allclose(RotaryPositions(6).forward(q)[0], more.rope(q)[0])
 try:
     import torch
@@ -309,8 +309,6 @@ if torch:
     assert np.allclose(x.grad, dx, rtol=0, atol=1e-12)
 
 # %% [markdown]
-# For the second row, all words were moved by 40 positions. No dot product changed.
-#
 # ## Does it matter?
 #
 # So with RoPE it doesn't matter where a sentence begins. But does it help with *long* sentences? In `test_long` more
@@ -325,7 +323,7 @@ if torch:
 # - **What is changed:** the positions. *None* is the control: it sees which names came, but not in which order.
 #   *Sinusoids* are added, *RoPE* turns. *ALiBi* ([Press et al. 2022](https://arxiv.org/abs/2108.12409)) subtracts $m$ ·
 #   distance from each score, with $m$ = 1/4, 1/16, 1/64 and 1/256 in heads 1 to 4.
-# - **What is measured:** the share of right answers at the last word of 400 new sequences; mean of three runs.
+# - **What is measured:** right answers at the last word of 400 new sequences, mean of three runs.
 #
 # What do you expect of RoPE at 60 words? (a) It is as good as at 20. (b) It falls to the level of *none*. (c) It falls
 # below *none*.
@@ -360,8 +358,8 @@ assert 0.85 < np.mean(oldest) < 0.93
 # The answer is **(c)**: at 60 words RoPE is hardly better than a guess. *Sinusoids*, too, are worse than no positions
 # at all. ALiBi holds. (To subtract more from far words suits this task: a nearer name always wins.)
 #
-# Why does RoPE fail, if it sees only distances? Because a *distance* can be new as well. In training, no key was
-# further away than 19 positions. Look at pair 1, which turns by 0.1 radians (5.7°) per position:
+# Why does RoPE fail, if it sees only distances? Because a *distance* can be new as well: in training, the largest was
+# 19. Look at pair 1, which turns by 0.1 radians (5.7°) per position:
 
 # %% Drawing pair 1
 picture = Drawing(780, 262)
@@ -385,16 +383,16 @@ show(picture, "10_full_turn",
      "full speed, distance 19 is at 109 degrees and distance 59 at 338 degrees, close "
      "to distance 0. At a third of the speed, distance 19 is at 36 degrees and "
      "distance 59 at 113 degrees.",
-     caption="How far pair 1 turns between query and key, at the distances 0, 19 (the "
-     "largest of training) and 59 (the largest of 60 words).")
+     caption="How far pair 1 turns at the distances 0, 19 (the largest of training) "
+     "and 59 (the largest of 60 words).")
 
 # %% [markdown]
 # Up to distance 19, this pair can tell near from far. At distance 59 it has nearly made a full turn, so the oldest
 # words look like the nearest. And that is where these models look: the last of 60 words gives about 0.9 of its
 # attention weight to the 20 oldest ones.
 #
-# Let's test this explanation. In the trained models with RoPE, we turn some pairs at a third of their speed. For pair
-# 1, distance 59 is then about where distance 20 was.
+# To test this explanation, we take the trained models and turn some pairs at a third of their speed. For pair 1,
+# distance 59 is then about where distance 20 was.
 
 # %% The same models with slower pairs
 table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
@@ -458,5 +456,5 @@ assert [round(rows[name]["test"]["mean"], 1) for name in ("sinusoidal", "rotary"
 #
 # </details>
 #
-# **Next:** [11 · The feed-forward network](11_feed_forward.py). Attention moves vectors from position to position and
-# mixes them. What is done to a vector once it has arrived?
+# **Next:** [11 · The feed-forward network](11_feed_forward.py). Attention mixes the vectors of a sentence. What happens
+# to a vector after that?
