@@ -26,8 +26,8 @@ from support.positions import Shifted
 
 # %% [markdown]
 # The paper hopes that sinusoids let a model "extrapolate to sequence lengths longer than the ones encountered during
-# training" (§3.5). Let's test that with the trained translator of [lesson 00](00_whole_game.py), which adds sinusoids
-# to its words. In training, no sentence had more than 34 pieces. In `test_long` most have more, in `test` none. We also
+# training" (§3.5). Let's test that with the translator of [lesson 00](00_whole_game.py), which adds sinusoids to its
+# words. In its training no sentence had more than 34 pieces. In `test_long` most have more, in `test` none. We also
 # read `test` as if some words stood before each sentence: all positions, English and German, begin at 2 or 5.
 
 # %% The loss of the German sentences, per piece
@@ -166,9 +166,9 @@ show(picture, "10_turn",
 
 # %% [markdown]
 # Look at the angle from query to key. Before the turn it is 37°: its cosine is 4/5, the dot product divided by both
-# lengths, √5 · √5. A key that stands one position after the query has turned by one quarter more. So the angle is 37° +
-# 90° = 127°, wherever the two stand. And the dot product is length · length · cosine of the angle. **So it depends on
-# query, key and distance, and not on the two positions.**
+# lengths, √5 · √5. A key one position after the query has turned by one quarter more. So the angle is 37° + 90° = 127°,
+# wherever the two stand. And the dot product is length · length · cosine of the angle. **So it depends on query, key
+# and distance, and not on the two positions.**
 #
 # ## By hand
 #
@@ -179,7 +179,7 @@ show(picture, "10_turn",
 # - *Query at 2, key at 3.* The query turns on to (−2, −1), and the key to (2, −1). Dot product: (−2) · 2 + (−1) · (−1)
 #   = **−3** again.
 #
-# Now you: the same query at 1 and the key at 3; and the query at 2 and the key at 4.
+# Now you: the query at 1 and the key at 3; then at 2 and 4.
 #
 # <details><summary>Calculate, then unfold</summary>
 #
