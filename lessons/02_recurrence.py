@@ -20,7 +20,7 @@ from support.recall import sequences
 # neural network** (RNN) keeps the order. It reads one word after the other, and after each word it updates its **hidden
 # state**, a vector of fixed size. Every step uses the same weights, so a sentence may have any length.
 #
-# Here is a test of its memory. A network with 64 numbers of state reads $n$ random symbols, each 1 to
+# Does it remember? A network with 64 numbers of state reads $n$ random symbols, each 1 to
 # 8. From its last state, a linear map must name the *first* symbol:
 
 # %% The test of memory, and the recorded runs
@@ -138,11 +138,11 @@ show(unrolled(backward=False), "02_unrolled",
 #
 # </details>
 #
-# **Is the first word forgotten, then?** Not always. Let $w$ be 4, and let every input lie between −1 and 1. If the
-# state is above 0.99, the next sum is above 4 · 0.99 − 1 = 2.96, and tanh 2.96 is 0.995. So the state stays above 0.99,
-# whatever comes, and a state below −0.99 stays below. This network remembers one yes or no forever. But its slopes are
-# below 1 − 0.99² = 0.02, so each step leaves less than 4 · 0.02 = 0.08 of a small change. The memory is safe *because*
-# small changes vanish. A derivative only speaks of small changes: the memory is there, the gradient isn't.
+# **Is the first word forgotten, then?** Not always. Let $w$ be 4, and all inputs between −1 and 1. If a state is above
+# 0.99, the next sum is above 4 · 0.99 − 1 = 2.96. tanh 2.96 is 0.995, so the next state is above 0.99, too. In the same
+# way, a state below −0.99 stays below. This network remembers one yes or no forever. But its slopes are below 1 − 0.99²
+# = 0.02, so each step leaves less than 4 · 0.02 = 0.08 of a small change. The memory is safe *because* small changes
+# vanish. A derivative only speaks of small changes: the memory is there, the gradient isn't.
 #
 # ## In general
 #
@@ -152,7 +152,7 @@ show(unrolled(backward=False), "02_unrolled",
 # $$a_t = x_t W_x + h_{t-1} W_h + b \qquad h_t = \tanh(a_t)$$
 #
 # $W_x$ is ($d_{in}$, $d_{hidden}$), $W_h$ is ($d_{hidden}$, $d_{hidden}$), $b$ is ($d_{hidden}$,). tanh works on each
-# number alone. For $B$ sentences of $T$ words at once:
+# number alone. (Figure 1 has $W_h$ = 1.25, $W_x$ = 1 and $b$ = 0.) For $B$ sentences of $T$ words at once:
 
 # %%
 def rnn(x, h0, W_x, W_h, b):
@@ -167,7 +167,7 @@ def rnn(x, h0, W_x, W_h, b):
 # %% [markdown]
 # ## Backward
 #
-# Let the gradient of the loss with respect to $h_4$ be −1, so training wants $h_4$ to grow. On its way back along the
+# Let the gradient of the loss with respect to $h_4$ be −1, so training wants $h_4$ to grow. Going back along the
 # arrows, the gradient meets the same factors:
 
 # %% The drawing, backward
@@ -264,7 +264,7 @@ if torch:
 # %% [markdown]
 # ## Does it matter?
 #
-# Which of the two fails over 128 symbols, the state or the training? We train the network of the opening in other ways.
+# Which of the two fails, the state or the training? We train the network of the opening in other ways.
 #
 # - **What stays:** the network, the weights from which each run starts, the learning rate.
 # - **What changes:** the length of the sequences in training. In the last row, the number of steps.
@@ -292,8 +292,8 @@ table(["training", "run 1", "run 2", "run 3"],
 # %% [markdown]
 # </details>
 #
-# So the state *can* hold the symbol. Row 3 has the same network as row 1, with the same weights at the start. It never
-# saw more than 32 symbols, and yet it names the first of 128 nearly always. What failed in row 1 is the training.
+# So the state *can* hold the symbol. Row 3 has the network of row 1, with the same weights at the start. It never saw
+# more than 32 symbols, and yet it names the first of 128 nearly always. What failed in row 1 is the training.
 #
 # Row 2: with 32 symbols from the start it doesn't work. (0.00 is worse than a guess: what the network has learned for
 # 32 symbols is wrong at 128.) Row 4 stops when 99 % are right: run 2 after 700 steps, run 3 after 600. Run 1 is still
@@ -304,8 +304,8 @@ table(["training", "run 1", "run 2", "run 3"],
 #
 # **Why does the training fail?** In run 1, before training, 127 steps leave 0.00004 of a small change. Take the 127
 # shares in $dW_h$, and add up their lengths: the last ten make up 67 % of this sum, the first ten 0.005 %. We think
-# that this is one reason. It is not the only one: with $W_h$ multiplied by 1.2 at the start, about 0.2 is left, and yet
-# no run learns the task in 3,000 steps ([lab notes 02](lab/02_recurrence.py#until-99-are-right)).
+# that this is one reason, but not the only one: with $W_h$ multiplied by 1.2 at the start, about 0.2 is left, and yet
+# no run learns the task in 3,000 steps ([lab notes 02](lab/02_recurrence.py#until-nearly-all-are-right)).
 #
 # ## The LSTM: a sum on the way
 #

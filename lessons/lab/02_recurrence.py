@@ -43,7 +43,7 @@ table(["trained at n =", "right there", "right at 128", "left at 128"],
        for row in result["plans"]])
 
 # %% [markdown]
-# ## Until 99 % are right
+# ## Until nearly all are right
 #
 # Each network trains until 99 % of 400 new sequences are right (asked after every 50 steps), or for 3,000 steps.
 
