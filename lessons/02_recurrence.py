@@ -133,8 +133,7 @@ show(unrolled(backward=False), "02_unrolled",
 # <details><summary>Calculate, then unfold</summary>
 #
 # The factors are twice as large: 1.6 · 0.9 · 1.6 = 2.304. Two steps multiply the change by 1.44, and twenty steps by
-# 38: it **explodes**. (Against this, our trainings shorten long gradients to length 1, which is called **gradient
-# clipping**.)
+# 38: it **explodes**. (So our trainings shorten long gradients: **gradient clipping**.)
 #
 # </details>
 #
@@ -315,8 +314,7 @@ table(["training", "run 1", "run 2", "run 3"],
 # $$c_t = f_t \cdot c_{t-1} + i_t \cdot g_t \qquad h_t = o_t \cdot \tanh(c_t)$$
 #
 # $g_t$ is the new content. $f_t$, $i_t$ and $o_t$ are **gates**, numbers between 0 and 1: how much of the cell to keep
-# (the **forget gate**), how much of $g_t$ to add, how much to show. All four are computed from $x_t$ and $h_{t-1}$,
-# with weights of their own.
+# (the **forget gate**), how much of $g_t$ to add, how much to show. All four are computed from $x_t$ and $h_{t-1}$.
 
 # %% Drawing the cell
 def cell_picture():
