@@ -64,11 +64,14 @@ table(["asked for", "run 1", "run 2", "run 3"],
 # blend:
 
 # %% Drawing two heads
-ROWS_O = [(1.5, -0.5, 0), (-0.5, 1.5, 0)]
-SHARES, BLENDS = [(3, 1), (1, 3)], [5, 7]                # the weights in quarters
-OF_BLENDS, OF_SCORES = [1.5, -0.5], [(-1.125, 1.125), (0.375, -0.375)]
-OFFERS, AVERAGES = [(6, 12), (-2, -4)], [7.5, -3.5]
-OF_VALUES = [(1.125, 0.375), (-0.125, -0.375)]
+ROWS_O = np.array([[1.5, -0.5, 0], [-0.5, 1.5, 0]])      # (head, d)
+SHARES, CONTENTS = np.array([[3, 1], [1, 3]]) / 4, [4, 8]   # (head, box) and (box,)
+BLENDS = SHARES @ CONTENTS                              # (head,)
+OF_BLENDS = ROWS_O @ [1, 0, 0]                          # for dy = (1, 0, 0)
+OFFERS = np.outer(OF_BLENDS, CONTENTS)                  # (head, box)
+AVERAGES = (SHARES * OFFERS).sum(axis=1)
+OF_SCORES = SHARES * (OFFERS - AVERAGES[:, None])
+OF_VALUES = SHARES * OF_BLENDS[:, None]
 
 
 def heads_picture(backward):
@@ -106,15 +109,16 @@ def heads_picture(backward):
         drawing.line([(query.x, 94), (query.x, 154)], "query", 1.2)
         drawing.arrow((left + 210, 104), (left + 210, 117), "key")
         blend = drawing.vector(left + 160, 450, [BLENDS[head]], "value", 54)
-        for y, name in ((228, "score"), (280, "weight"), (375, "value"), (450, "blend")):
+        for y, name in ((228, "score"), (280, "weight"), (375, "value"),
+                        (450, "blend")):
             drawing.text(left + 62, y, name, "soft", 13, "end")
         for s, (column, share) in enumerate(zip(columns, SHARES[head])):
             key = "ln 3" if s == head else "0"
             drawing.vector(column, 192, [key], "key", 54, above="key of " + "AB"[s])
             drawing.text(column, 228, key)
-            drawing.bar(column, 280, share / 4, height=60, below=f"{share}/4")
-            value = drawing.vector(column, 375, [4 * s + 4], "value", 54)
-            drawing.thread(value.bottom, blend.top, share / 4)
+            drawing.bar(column, 280, share, height=60, below=f"{4 * share:g}/4")
+            value = drawing.vector(column, 375, [CONTENTS[s]], "value", 54)
+            drawing.thread(value.bottom, blend.top, share)
             if backward:
                 gradient(column + 30, 228, OF_SCORES[head][s])
                 offer = number(OFFERS[head][s], sign=True)
@@ -153,3 +157,315 @@ show(heads_picture(backward=False), "07_heads",
      "(1.5, −0.5, 0) and (−0.5, 1.5, 0), they make the output (4, 8, 0).",
      caption="Two heads. Each makes its own blend of the same two numbers. The matrix "
      "W_O makes one output of both blends.")
+
+# %% [markdown]
+# ## By hand
+#
+# Follow figure 1 with a pencil. A vector has three numbers here: *is it A?*, *is it B?*, and the content. The vector
+# $x$ = (1, 1, 0) asks for both boxes.
+#
+# **Step 1, project.** Each head has three matrices of its own. Here each matrix is a column of three numbers. So a
+# query, a key and a value are one number each ($d_k = 1$):
+#
+# | | $W_Q$ | $W_K$ | $W_V$ |
+# |---|---|---|---|
+# | head 1 | 1, 0, 0 | ln 3, 0, 0 | 0, 0, 1 |
+# | head 2 | 0, 1, 0 | 0, ln 3, 0 | 0, 0, 1 |
+#
+# In head 1 the query is 1 · 1 + 1 · 0 + 0 · 0 = 1. The key of A is ln 3, and the key of B is 0: head 1 looks for A. The
+# values are the contents, 4 and 8. Head 2 looks for B.
+#
+# **Step 2, attend.** Each head goes on as in lesson 04, without the other one. Head 1 has the scores ln 3 and 0, so the
+# exponentials are 3 and 1, and the weights 3/4 and 1/4. Its blend is 3/4 · 4 + 1/4 · 8 = **5**. Head 2 has the weights
+# 1/4 and 3/4, and the blend **7**.
+#
+# **Step 3, side by side.** The blends become one vector, (5, 7).
+#
+# **Step 4, mix.** One more learned matrix, $W_O$, has a row for each head. Each head adds its blend times its row to
+# the output:
+#
+#     5 · (1.5, −0.5, 0) + 7 · (−0.5, 1.5, 0) = (4, 8, 0)
+#
+# The content of A, then the content of B! Yet no head looked at one box only. Two different blends are two equations
+# with two unknowns: 3/4 A + 1/4 B = 5 and 1/4 A + 3/4 B = 7. This $W_O$ solves them.
+#
+# Now A and B exchange their contents. What is the output? And what does *one* head with the weights 1/2 and 1/2 return,
+# before and after?
+#
+# <details><summary>Calculate, then unfold</summary>
+#
+# The blends are 3/4 · 8 + 1/4 · 4 = 7 and 5, so the output is 7 · (1.5, −0.5, 0) + 5 · (−0.5, 1.5, 0) = (8, 4, 0). The
+# one head returns 6 both times.
+#
+# </details>
+#
+# The same in code, with the function that you are going to write:
+
+# %%
+def weight(data):
+    data = np.array(data, dtype=float)
+    return SimpleNamespace(data=data, grad=np.zeros(data.shape))
+
+
+ln3 = np.log(3)
+W = {"W_Q": weight([[[1], [0]], [[0], [1]], [[0], [0]]]),        # (d, h, k): 3, 2, 1
+     "W_K": weight([[[ln3], [0]], [[0], [ln3]], [[0], [0]]]),
+     "W_V": weight([[[0], [0]], [[0], [0]], [[1], [1]]]),
+     "W_O": weight([[[1.5, -0.5, 0]], [[-0.5, 1.5, 0]]])}        # (h, k, d)
+x = np.array([[[1, 1, 0]]])                                      # (b, t, d)
+memory = np.array([[[1, 0, 4], [0, 1, 8]]])                      # (b, s, d)
+y, backward = transformer.multi_head_attention(x, memory, True, **W)
+print("output", y[0, 0].round(9))
+
+# %% [markdown]
+# ## In general
+#
+# Let $x$ be the vectors that ask, and $m$ the memory, as in lesson 04:
+#
+# $$\mathrm{head}_i = \mathrm{Attention}(x W_{Q,i}, \, m W_{K,i}, \, m W_{V,i})$$
+#
+# $$\mathrm{MultiHead}(x, m) = \mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_h) \, W_O$$
+#
+# | array | shape | |
+# |---|---|---|
+# | $x$, $m$ | (B, T, D), (B, S, D) | B sentences, T and S positions, D = d_model |
+# | $W_{Q,i}$, $W_{K,i}$, $W_{V,i}$ | (D, d_k) | of head i |
+# | $\mathrm{head}_i$, $\mathrm{Concat}$ | (B, T, d_k), (B, T, h d_k) | h is the number of heads |
+# | $W_O$ | (h d_k, D) | d_k rows for each head |
+#
+# There are no biases, and all heads get the same mask. In the paper $d_k = d_{model} / h$: 8 heads of 64 make 512.
+#
+# **What do more heads cost?** Let $h d_k = D$. The four matrices have $4 D^2$ numbers, whatever $h$ is. For $T$
+# positions of self-attention, they take $4 T D^2$ multiplications. The scores of a head take $T^2 d_k$, its blends as
+# many. For $h$ heads that is $2 h T^2 d_k = 2 T^2 D$. No $h$ is left. (Only the exponentials become $h$ times as many.)
+# But each head gets narrower: $d_k = D / h$.
+#
+# **All heads at once.** Many programs put the matrices of all heads side by side, so that one product projects for all.
+# The first $d_k$ columns of the result then belong to head 1, the next $d_k$ to head 2, and so on. `reshape` cuts these
+# columns into heads. To get the heads before the positions, we must also swap two axes:
+
+# %%
+B, T, h, d_k = 1, 4, 2, 3
+position = np.arange(1, T + 1)[:, None]
+projection = np.tile(position, (B, 1, h * d_k))            # (B, T, h d_k)
+right = projection.reshape(B, T, h, d_k).swapaxes(1, 2)    # (B, h, T, d_k)
+wrong = projection.reshape(B, h, T, d_k)                   # the same shape
+
+# %% The figure
+owner = np.tile(np.arange(h * d_k) // d_k, (B, T, 1))      # the head of each cell
+owners = [owner[0], *owner.reshape(B, T, h, d_k).swapaxes(1, 2)[0],
+          *owner.reshape(h, T, d_k)]
+figure, axes = plt.subplots(1, 5, figsize=(8, 2.2), width_ratios=(2, 1, 1, 1, 1),
+                            layout="constrained")
+names = ["projection",
+         *(f"{way}\nhead {i}" for way in ("right", "wrong") for i in (1, 2))]
+for panel, name, numbers, colour in zip(axes, names, [projection[0], *right[0],
+                                                      *wrong[0]], owners):
+    panel.pcolormesh(colour, cmap=ListedColormap([LIGHT, ACCENT]), vmin=0, vmax=1,
+                     edgecolors="white")
+    for (t, j), number_shown in np.ndenumerate(numbers):
+        panel.text(j + 0.5, t + 0.5, number_shown, ha="center", va="center")
+    panel.set_title(name, fontsize=10)
+    panel.set(xlim=(0, numbers.shape[1]), ylim=(T, 0), aspect="equal")
+    panel.axis("off")
+assert wrong[0, 0, 1, 0] == 1 and right[0, 0, 1, 0] == 2
+show(figure, "07_split", alt="A table of 4 positions by 6 columns, three light columns "
+     "of head 1 and three orange ones of head 2. The right way makes two tables of 4 "
+     "positions by 3 columns, one light, one orange. The wrong way makes two tables "
+     "in which light and orange rows alternate: the first holds positions 1 and 2, "
+     "the second 3 and 4.",
+     caption="The number in a cell is its position, and the colour is its head. Right: "
+     "each head has its own columns of all positions. Wrong: each head has all columns "
+     "of half of the positions.")
+
+# %% [markdown]
+# A `reshape` never changes the order of the numbers. So the wrong line runs without an error, but the second query of
+# head 1 comes from position 1. (The hunt `wrong_split` has such a bug for you.)
+#
+# **Your turn.** In `transformer.py` nothing needs to be cut: `W_Q`, `W_K` and `W_V` have the axes (d, h, k), and `W_O`
+# has (h, k, d). With the right letters, one `linear` makes the queries of all heads, (b, t, h, k). Keys and values are
+# (b, s, h, k). That is what your `attention` takes. At the end, one `linear` with `W_O` adds up over h and k. This is
+# Concat and $W_O$ in one step, since each head adds its own part.
+#
+# Write the forward half of `multi_head_attention(x, memory, mask, W_Q, W_K, W_V, W_O)`. Queries come from `x`, keys and
+# values from `memory`, and `mask` goes on to `attention`. Each call returns a result and a backward. Keep both.
+#
+# ## Backward
+#
+# In figure 1, let the loss be the first number of the output: $dy$ = (1, 0, 0). What are the gradients of the two
+# contents, 4 in A and 8 in B?
+
+# %% The drawing, backward
+show(heads_picture(backward=True), "07_heads_backward",
+     alt="The same picture as figure 1, with gradients. dy is (1, 0, 0). The blends "
+     "get +1.5 and −0.5. In head 1 the offers are 6 and 12, the average 7.5, and "
+     "the scores get −1.125 and +1.125; in head 2 the offers are −2 and −4, the "
+     "average −3.5, and the scores get +0.375 and −0.375. The values get +1.125 "
+     "and +0.375, −0.125 and −0.375. Box A gets (−1.236, +0.412, +1), box B "
+     "(+1.236, −0.412, 0), and x gets (−1.236, −0.412, 0).",
+     caption="In magenta, the gradients. Triangles point where training moves a "
+     "number: down if its gradient is positive.")
+
+# %% [markdown]
+# **Through $W_O$.** A blend gets the dot product of $dy$ with the row of its head: 1.5 in head 1, −0.5 in head 2.
+#
+# **Through the heads.** Forward, the heads don't see each other. So they don't backward either. Each one follows lesson
+# 04. The offer of a box is the gradient of the blend times the value: 1.5 · 4 = 6 for A in head 1. A score gets *weight
+# × (offer − average)*:
+#
+# | | offers of A, B | average | gradients of the scores |
+# |---|---|---|---|
+# | head 1 | 6, 12 | 7.5 | 3/4 · (6 − 7.5) = −1.125, 1/4 · (12 − 7.5) = +1.125 |
+# | head 2 | −2, −4 | −3.5 | 1/4 · (−2 + 3.5) = +0.375, 3/4 · (−4 + 3.5) = −0.375 |
+#
+# A positive gradient means that training makes the number smaller. So head 1 will look more at A, and head 2 more at B.
+#
+# **Into the memory.** A value gets *weight × gradient of the blend*. The content of A is a value in both heads, so two
+# gradients come back and add up: 3/4 · 1.5 + 1/4 · (−0.5) = 1.125 − 0.125 = **1**. For B it is 0.375 − 0.375 = **0**.
+# That is right: the first number of the output *is* the content of A. If it grows by 1, so does the output, and B has
+# no part in it.
+#
+# Box A also made a key in each head. In head 1, the gradient of the key is that of the score times the query, −1.125 ·
+# 1. $W_K$ hands it on to *is it A?*: −1.125 · ln 3 = −1.236.
+#
+# So $dm$ has two shares, one through the keys and one through the values, and they **add up**. In general, $d\,
+# \mathrm{head}_i = dy \, W_{O,i}^T$, where $W_{O,i}$ are the $d_k$ rows of head $i$. All products are calls of
+# `linear`, and so their backward already sums over the heads and adds to the gradients of the weights. Only what
+# `memory` gets twice is left to you.
+#
+# **Your turn.** Write the backward half: the last step first. Return $dx$ and $dm$ apart, also for self-attention,
+# where `x` and `memory` are the same array (the caller then adds them). Then run `scratchformer learn check
+# multi_head_attention`.
+
+# %%
+quote("multi_head_attention")
+
+# %% Figure 3, the check, and the line of PyTorch
+dx, dmemory = backward(np.array([[[1, 0, 0]]]))
+assert np.allclose(dx, [[[-1.236, -0.412, 0]]], atol=5e-4)
+assert np.allclose(dmemory, [[[-1.236, 0.412, 1], [1.236, -0.412, 0]]], atol=5e-4)
+
+random, D = np.random.default_rng(7), h * d_k
+x, dy = random.normal(size=(2, 2, T, D))                # two sentences each
+memory = random.normal(size=(2, 5, D))
+mask = (np.arange(5) < [[5], [3]])[:, None, None, :]    # the second one has 3 words
+W = {name: weight(random.normal(size=(D, h, d_k))) for name in ("W_Q", "W_K", "W_V")}
+W["W_O"] = weight(random.normal(size=(h, d_k, D)))
+y, backward = transformer.multi_head_attention(x, memory, mask, **W)
+arrays = {"x": x, "memory": memory} | {name: each.data for name, each in W.items()}
+gradients = [*backward(dy), *(each.grad for each in W.values())]
+
+
+def loss_of(name):
+    """The loss as a function of one array"""
+    def loss(array):
+        inputs = arrays | {name: array}
+        of_model = {name: SimpleNamespace(data=inputs[name]) for name in W}
+        y, _ = transformer.multi_head_attention(inputs["x"], inputs["memory"], mask,
+                                                **of_model)
+        return (y * dy).sum()
+    return loss
+
+
+errors = [np.abs(ours - numeric).max() / np.abs(numeric).max() for ours, numeric in
+          zip(gradients, (numeric_gradient(loss_of(name), array)
+                          for name, array in arrays.items()))]
+same("dx, dm and all dW, and finite differences", max(errors), 0, 1e-7)
+try:
+    import torch
+except ImportError:
+    torch = None
+if torch:
+    layer = torch.nn.MultiheadAttention(D, h, bias=False, batch_first=True).double()
+    columns = [W[name].data.reshape(D, D) for name in ("W_Q", "W_K", "W_V")]
+    layer.in_proj_weight.data[...] = torch.tensor(np.concatenate(columns, axis=1).T)
+    layer.out_proj.weight.data[...] = torch.tensor(W["W_O"].data.reshape(D, D).T)
+    m = torch.tensor(memory, requires_grad=True)
+    theirs, _ = layer(torch.tensor(x), m, m, torch.tensor(~mask[:, 0, 0]))
+    theirs.backward(torch.tensor(dy))
+    assert np.allclose(theirs.detach(), y) and np.allclose(m.grad, gradients[1])
+
+# %% [markdown]
+# ## Does it matter?
+#
+# Back to the six boxes.
+#
+# - **What goes in:** random problems, 1,200 steps of 32 problems each.
+# - **What is changed:** the number of heads. One head of width $d_k = 16$, two of 8 and sixteen of 1 have equally many
+#   weights.
+# - **What is measured:** how often both answers are right in 2,000 new problems.
+# - **Two controls:** one head, and behind it two linear maps with 64 units between them; or the same with a ReLU at
+#   these units ([lesson 01](01_backprop.py)).
+#
+# What do you predict for each? (a) a fifth, like one head, (b) more than half, (c) all.
+#
+# <details><summary>Make a guess, then unfold: three runs each</summary>
+
+# %% Training readers of boxes
+READERS = {"1 head of width 16": {}, "2 heads of width 8": {"h": 2, "d_k": 8},
+           "16 heads of width 1": {"h": 16, "d_k": 1},
+           "1 head, then two linear maps": {"behind": "linear"},
+           "1 head, then two linear maps and a ReLU": {"behind": "feed-forward"}}
+found = {name: [Reader(run, **settings).train().share_right() for run in RUNS]
+         for name, settings in READERS.items()}
+table(["both right", "run 1", "run 2", "run 3"],
+      [[name, *in_words(shares)] for name, shares in found.items()])
+
+# %% [markdown]
+# </details>
+#
+# Two heads are always right. Sixteen are too narrow: with $d_k = 1$, a score is the product of two numbers. So a head
+# can prefer the largest key or the smallest, but never one in between. (Sixteen heads of width 16 are always right.)
+#
+# The last row may surprise you: **one head is enough, if a ReLU reads its blend**. That head gives 0.68 of its weight
+# to one box and 0.24 to the other, on average. So one content is strong in the blend and the other one weak, and a ReLU
+# can tell strong from weak. A linear map can't ([lab notes
+# 07](lab/07_many_heads.py#what-one-head-and-a-linear-map-cannot-do)), and neither can two.
+#
+# A Transformer has such a network behind each attention ([lesson 11](11_feed_forward.py)). So a model with one head
+# isn't lost, and the gain is smaller than here. In the paper (Table 3, rows A, English to German), one head has 24.9
+# BLEU, 8 heads have 25.8, 16 heads 25.8, and 32 heads 25.4. (BLEU rates translations, and higher is better: [lesson
+# 21](21_bleu_and_averaging.py).)
+#
+# ## Today
+#
+# While a model writes, it keeps the keys and values of all words so far, the **KV cache**. That is $2 h d_k$ numbers
+# for each word in each layer, and with long texts it fills the memory. In **multi-query attention** (Shazeer 2019) all
+# heads share one head of keys and values. In **grouped-query attention** (Ainslie et al. 2023; Llama) a few heads share
+# one. Each head still has its own queries. You will write it in [lesson 23](23_block_of_2026.py).
+#
+# ## Paper and code
+#
+# - "Attention Is All You Need" ([arXiv](https://arxiv.org/abs/1706.03762)), §3.2.2 and Figure 2. Its reason for many
+#   heads: "With a single attention head, averaging inhibits this."
+# - PyTorch: `torch.nn.MultiheadAttention(D, h, bias=False, batch_first=True)` (compared above, also the gradient of the
+#   memory).
+# - The library's `CrossAttention` and `SelfAttention` are in [nn/attention.py](../scratchformer/nn/attention.py). Their
+#   projections have biases.
+#
+# ## What to remember
+#
+# A head makes one blend. With $h$ heads, a query gets $h$ blends, and a linear map can use them all. The heads don't
+# see each other: the output is the sum of what each adds through its rows of $W_O$. Together they cost as much as one
+# head, because each is $1/h$ as wide. On the way back, `memory` gets one share through the keys and one through the
+# values.
+#
+# **Three questions.**
+#
+# 1. A model has $d_{model} = 512$ and 16 heads. What is $d_k$, and how many numbers are in the four matrices?
+# 2. In figure 1, set head 2's row of $W_O$ to 0. What is the output? Which of its numbers is the content of a box?
+# 3. In figure 1, let $dy$ = (0, 1, 0). What do the two blends get, and what do the contents of A and B get?
+#
+# <details><summary>Answers</summary>
+#
+# 1. 512 / 16 = 32, and 4 · 512 · 512 = 1,048,576. With 8 heads it is the same number.
+# 2. (7.5, −2.5, 0). None is: only both heads together give the contents.
+# 3. The blends get −0.5 and 1.5. A gets 3/4 · (−0.5) + 1/4 · 1.5 = 0, and B gets 1/4 · (−0.5) + 3/4 · 1.5 = 1.
+#
+# </details>
+#
+# **Yours:** `multi_head_attention`, and the hunts `wrong_split` and `cross_attention` (in a public program, queries and
+# values came from the wrong sentence) · `scratchformer learn check multi_head_attention`
+#
+# **Next:** attention is complete, and all of it works on vectors that were given. [Lesson 08](08_embeddings.py) makes
+# vectors of words.
