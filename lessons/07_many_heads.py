@@ -22,12 +22,12 @@ from support.six_boxes import KINDS, Reader, problems
 
 # %% [markdown]
 # Six boxes stand on a table. Each has a label and a content. You name two labels, and I tell you what is in the first
-# box and what is in the second. That is easy. Can one attention do it, too?
+# box and what is in the second. That is easy. Can attention do it, too?
 #
 # There are eight labels, all different on the table, and eight contents. A box is a vector of 16 numbers: eight for its
-# label and eight for its content. They are 0, except for a 1 at the right label and a 1 at the right content. The query
-# is also a vector of 16 numbers: eight for the first label and eight for the second. The output has eight logits for
-# the first content and eight for the second. Here is one problem:
+# label, eight for its content, all 0 except for a 1 at the right label and a 1 at the right content. In the same way,
+# the query has eight numbers for the first label and eight for the second. The output has eight logits for the first
+# content and eight for the second. One problem:
 
 # %% One problem
 queries, boxes, contents = problems(np.random.default_rng(0), 1)
@@ -36,8 +36,8 @@ print("contents", *boxes[0, :, KINDS:].argmax(axis=-1))
 print("asked   ", *queries.reshape(2, KINDS).argmax(axis=-1), "  answers", *contents[0])
 
 # %% [markdown]
-# We train an attention as in lesson 04 on random problems, then test it on new ones. First only the first answer
-# counts, then both:
+# We train attention on random problems, with one matrix behind it that makes the logits. Then we test it on new ones.
+# In the first row only the first answer counts, in the second row both must be right:
 
 # %% Training one attention
 RUNS = range(1 if QUICK else 3)
@@ -53,15 +53,13 @@ table(["asked for", "run 1", "run 2", "run 3"],
        for questions, name in ((1, "one box: right"), (2, "two boxes: both right"))])
 
 # %% [markdown]
-# With one question it is always right. With two, it gets both right in a fifth of the problems. What is it that one
-# attention can't do?
+# With one question it is always right. With two, it is right in only a fifth of the problems. What can't it do?
 #
 # ## The picture
 #
-# Take two boxes with a number in each: 4 in A, 8 in B. Attention blends them. With equal weights the result is 6. But 6
-# could also come from 8 in A and 4 in B, or from 6 in both. **One blend doesn't tell what it was blended of.** We need
-# two of them. So we take two attentions, called **heads**. Each has its own queries, keys and values, and makes its own
-# blend:
+# Take only two boxes, with a number in each: 4 in A and 8 in B. Attention blends them. With equal weights the result is
+# 6. But 8 in A and 4 in B also give 6, and so do 6 and 6. **From one blend you can't tell what went in.** So we take
+#    two attentions, called **heads**. Each has queries, keys and values of its own, and makes a blend of its own:
 
 # %% Drawing two heads
 ROWS_O = np.array([[1.5, -0.5, 0], [-0.5, 1.5, 0]])      # (head, d)
@@ -155,16 +153,16 @@ show(heads_picture(backward=False), "07_heads",
      "is 5. Head 2 has the keys 0 and ln 3, the weights one quarter and three quarters "
      "and the blend 7. Side by side the blends are (5, 7). Times W_O, with the rows "
      "(1.5, −0.5, 0) and (−0.5, 1.5, 0), they make the output (4, 8, 0).",
-     caption="Two heads. Each makes its own blend of the same two numbers. The matrix "
-     "W_O makes one output of both blends.")
+     caption="Two heads make two blends of the same two numbers. The matrix W_O makes "
+     "one output of both.")
 
 # %% [markdown]
 # ## By hand
 #
-# Follow figure 1 with a pencil. A vector has three numbers here: *is it A?*, *is it B?*, and the content. The vector
-# $x$ = (1, 1, 0) asks for both boxes.
+# Follow figure 1 with a pencil. A vector has three numbers here: *is it A?*, *is it B?* and the content. So box A is
+# (1, 0, 4), and $x$ = (1, 1, 0) asks for both boxes.
 #
-# **Step 1, project.** Each head has three matrices of its own. Here each matrix is a column of three numbers. So a
+# **Step 1, project.** Each head has three matrices of its own. Here each of them is a column of three numbers. So a
 # query, a key and a value are one number each ($d_k = 1$):
 #
 # | | $W_Q$ | $W_K$ | $W_V$ |
@@ -175,9 +173,9 @@ show(heads_picture(backward=False), "07_heads",
 # In head 1 the query is 1 · 1 + 1 · 0 + 0 · 0 = 1. The key of A is ln 3, and the key of B is 0: head 1 looks for A. The
 # values are the contents, 4 and 8. Head 2 looks for B.
 #
-# **Step 2, attend.** Each head goes on as in lesson 04, without the other one. Head 1 has the scores ln 3 and 0, so the
-# exponentials are 3 and 1, and the weights 3/4 and 1/4. Its blend is 3/4 · 4 + 1/4 · 8 = **5**. Head 2 has the weights
-# 1/4 and 3/4, and the blend **7**.
+# **Step 2, attend.** Each head goes on as in lesson 04, without the other one. In head 1 the scores are ln 3 and 0, the
+# exponentials 3 and 1, and the weights 3/4 and 1/4. The blend is 3/4 · 4 + 1/4 · 8 = **5**. In head 2 the weights are
+# 1/4 and 3/4, and the blend is **7**.
 #
 # **Step 3, side by side.** The blends become one vector, (5, 7).
 #
@@ -186,8 +184,9 @@ show(heads_picture(backward=False), "07_heads",
 #
 #     5 · (1.5, −0.5, 0) + 7 · (−0.5, 1.5, 0) = (4, 8, 0)
 #
-# The content of A, then the content of B! Yet no head looked at one box only. Two different blends are two equations
-# with two unknowns: 3/4 A + 1/4 B = 5 and 1/4 A + 3/4 B = 7. This $W_O$ solves them.
+# The content of A, then the content of B! Yet no head looked at one box only. But two different blends are two
+# equations, 3/4 A + 1/4 B = 5 and 1/4 A + 3/4 B = 7, and they can be solved: A = 1.5 · 5 − 0.5 · 7 = 4. These two
+# factors are the first column of $W_O$. The second column solves for B.
 #
 # Now A and B exchange their contents. What is the output? And what does *one* head with the weights 1/2 and 1/2 return,
 # before and after?
@@ -235,13 +234,13 @@ print("output", y[0, 0].round(9))
 #
 # There are no biases, and all heads get the same mask. In the paper $d_k = d_{model} / h$: 8 heads of 64 make 512.
 #
-# **What do more heads cost?** Let $h d_k = D$. The four matrices have $4 D^2$ numbers, whatever $h$ is. For $T$
-# positions of self-attention, they take $4 T D^2$ multiplications. The scores of a head take $T^2 d_k$, its blends as
-# many. For $h$ heads that is $2 h T^2 d_k = 2 T^2 D$. No $h$ is left. (Only the exponentials become $h$ times as many.)
-# But each head gets narrower: $d_k = D / h$.
+# **What do more heads cost?** If $d_k = D / h$, the four matrices have $4 D^2$ numbers, whatever $h$ is. In
+# self-attention over $T$ positions, the scores of one head take $T^2 d_k$ multiplications, and its blends as many. For
+# all heads that is $2 h T^2 d_k = 2 T^2 D$: no $h$ is left. (Only the exponentials become $h$ times as many.) A head
+# pays with its width.
 #
 # **All heads at once.** Many programs put the matrices of all heads side by side, so that one product projects for all.
-# The first $d_k$ columns of the result then belong to head 1, the next $d_k$ to head 2, and so on. `reshape` cuts these
+# The first $d_k$ columns of the result belong to head 1, the next $d_k$ to head 2, and so on. `reshape` cuts these
 # columns into heads. To get the heads before the positions, we must also swap two axes:
 
 # %%
@@ -279,7 +278,7 @@ show(figure, "07_split", alt="A table of 4 positions by 6 columns, three light c
      "of half of the positions.")
 
 # %% [markdown]
-# A `reshape` never changes the order of the numbers. So the wrong line runs without an error, but the second query of
+# A `reshape` never changes the order of the numbers. So the wrong line runs without an error, but now the second row of
 # head 1 comes from position 1. (The hunt `wrong_split` has such a bug for you.)
 #
 # **Your turn.** In `transformer.py` nothing needs to be cut: `W_Q`, `W_K` and `W_V` have the axes (d, h, k), and `W_O`
@@ -292,8 +291,8 @@ show(figure, "07_split", alt="A table of 4 positions by 6 columns, three light c
 #
 # ## Backward
 #
-# In figure 1, let the loss be the first number of the output: $dy$ = (1, 0, 0). What are the gradients of the two
-# contents, 4 in A and 8 in B?
+# In figure 1, let the loss be the first number of the output, so $dy$ = (1, 0, 0). Guess first: what are the gradients
+# of the two contents, 4 in A and 8 in B?
 
 # %% The drawing, backward
 show(heads_picture(backward=True), "07_heads_backward",
@@ -309,9 +308,9 @@ show(heads_picture(backward=True), "07_heads_backward",
 # %% [markdown]
 # **Through $W_O$.** A blend gets the dot product of $dy$ with the row of its head: 1.5 in head 1, −0.5 in head 2.
 #
-# **Through the heads.** Forward, the heads don't see each other. So they don't backward either. Each one follows lesson
-# 04. The offer of a box is the gradient of the blend times the value: 1.5 · 4 = 6 for A in head 1. A score gets *weight
-# × (offer − average)*:
+# **Through the heads.** Forward, no head sees another one. So it is backward: each head follows lesson 04 by itself.
+# The offer of a box is the gradient of the blend times the value. For A in head 1 it is 1.5 · 4 = 6. A score gets
+# *weight × (offer − average)*:
 #
 # | | offers of A, B | average | gradients of the scores |
 # |---|---|---|---|
@@ -325,16 +324,16 @@ show(heads_picture(backward=True), "07_heads_backward",
 # That is right: the first number of the output *is* the content of A. If it grows by 1, so does the output, and B has
 # no part in it.
 #
-# Box A also made a key in each head. In head 1, the gradient of the key is that of the score times the query, −1.125 ·
-# 1. $W_K$ hands it on to *is it A?*: −1.125 · ln 3 = −1.236.
+# Box A also gave each head a key. The gradient of a key is that of its score times the query: −1.125 · 1 in head 1.
+# $W_K$ hands it on to *is it A?*: −1.125 · ln 3 = −1.236.
 #
-# So $dm$ has two shares, one through the keys and one through the values, and they **add up**. In general, $d\,
-# \mathrm{head}_i = dy \, W_{O,i}^T$, where $W_{O,i}$ are the $d_k$ rows of head $i$. All products are calls of
-# `linear`, and so their backward already sums over the heads and adds to the gradients of the weights. Only what
-# `memory` gets twice is left to you.
+# So $dm$ has two shares, one through the keys and one through the values, and they **add up**. In general, with
+# $W_{O,i}$ for the $d_k$ rows of head $i$, $d\,\mathrm{head}_i = dy \, W_{O,i}^T$. All these products are calls of
+# `linear`. Their backward sums over the heads and adds to the gradients of the weights. You only add up the two shares
+# of `memory`.
 #
-# **Your turn.** Write the backward half: the last step first. Return $dx$ and $dm$ apart, also for self-attention,
-# where `x` and `memory` are the same array (the caller then adds them). Then run `scratchformer learn check
+# **Your turn.** Write the backward half, beginning with the last step. Return $dx$ and $dm$, in this order. (In
+# self-attention, `x` and `memory` are the same array. The caller adds the two.) Then run `scratchformer learn check
 # multi_head_attention`.
 
 # %%
@@ -394,8 +393,8 @@ if torch:
 # - **What is changed:** the number of heads. One head of width $d_k = 16$, two of 8 and sixteen of 1 have equally many
 #   weights.
 # - **What is measured:** how often both answers are right in 2,000 new problems.
-# - **Two controls:** one head, and behind it two linear maps with 64 units between them; or the same with a ReLU at
-#   these units ([lesson 01](01_backprop.py)).
+# - **Two controls:** one head again, but its output goes through two more linear maps (16 numbers to 64 to 16). And the
+#   same with a ReLU between the two maps, as in [lesson 01](01_backprop.py).
 #
 # What do you predict for each? (a) a fifth, like one head, (b) more than half, (c) all.
 #
@@ -405,7 +404,7 @@ if torch:
 READERS = {"1 head of width 16": {}, "2 heads of width 8": {"h": 2, "d_k": 8},
            "16 heads of width 1": {"h": 16, "d_k": 1},
            "1 head, then two linear maps": {"behind": "linear"},
-           "1 head, then two linear maps and a ReLU": {"behind": "feed-forward"}}
+           "1 head, then two maps with a ReLU between": {"behind": "ReLU"}}
 found = {name: [Reader(run, **settings).train().share_right() for run in RUNS]
          for name, settings in READERS.items()}
 table(["both right", "run 1", "run 2", "run 3"],
@@ -415,17 +414,19 @@ table(["both right", "run 1", "run 2", "run 3"],
 # </details>
 #
 # Two heads are always right. Sixteen are too narrow: with $d_k = 1$, a score is the product of two numbers. So a head
-# can prefer the largest key or the smallest, but never one in between. (Sixteen heads of width 16 are always right.)
+# can prefer the largest key or the smallest, but never one in between. (Sixteen heads of width 16 are always right:
+# [lab notes 07](lab/07_many_heads.py#where-the-readers-look).)
 #
-# The last row may surprise you: **one head is enough, if a ReLU reads its blend**. That head gives 0.68 of its weight
-# to one box and 0.24 to the other, on average. So one content is strong in the blend and the other one weak, and a ReLU
-# can tell strong from weak. A linear map can't ([lab notes
-# 07](lab/07_many_heads.py#what-one-head-and-a-linear-map-cannot-do)), and neither can two.
+# The last row may surprise you: **one head is enough, if a ReLU reads its blend**. This head gives 0.68 of its weight
+# to one box and 0.24 to the other, on average. So its blend holds one content strongly and the other one weakly, and
+# what comes behind the ReLU can tell strong from weak. Linear maps can't ([lab
+# notes](lab/07_many_heads.py#what-one-head-and-a-linear-map-cannot-do), for keys that depend on the labels only). With
+# two heads they don't have to.
 #
-# A Transformer has such a network behind each attention ([lesson 11](11_feed_forward.py)). So a model with one head
-# isn't lost, and the gain is smaller than here. In the paper (Table 3, rows A, English to German), one head has 24.9
-# BLEU, 8 heads have 25.8, 16 heads 25.8, and 32 heads 25.4. (BLEU rates translations, and higher is better: [lesson
-# 21](21_bleu_and_averaging.py).)
+# A Transformer has a layer with a ReLU behind each attention ([lesson 11](11_feed_forward.py)). So a model with one
+# head isn't lost, and the gain is smaller than here. In the paper (Table 3, rows A, English to German), one head has
+# 24.9 BLEU, 8 heads have 25.8, 16 heads 25.8, and 32 heads 25.4. (BLEU rates translations, and higher is better:
+# [lesson 21](21_bleu_and_averaging.py).)
 #
 # ## Today
 #

@@ -18,7 +18,7 @@ from support.six_boxes import Reader
 
 # %%
 READERS = {"1 head": {},
-           "1 head, then two linear maps and a ReLU": {"behind": "feed-forward"},
+           "1 head, then two maps with a ReLU between": {"behind": "ReLU"},
            "2 heads": {"h": 2, "d_k": 8}}
 for name, settings in READERS.items():
     rows = [Reader(run, **settings).train().mean_weights() for run in range(3)]

@@ -32,7 +32,7 @@ def problems(random: np.random.Generator, count: int) -> tuple[Array, Array, Arr
 class Reader:
     """One multi-head attention, and what reads its output.
 
-    behind  "": nothing; "linear": two linear maps; "feed-forward": the same with biases and a ReLU between the two
+    behind  "": nothing; "linear": two linear maps; "ReLU": the same two, with a ReLU between them
     """
 
     def __init__(self, seed: int, h: int = 1, d_k: int = 16, behind: str = "", hidden: int = 64) -> None:
@@ -42,8 +42,6 @@ class Reader:
         self.after: dict[str, SimpleNamespace] = {}
         if behind:
             self.after = {"W_1": self.weight(d, hidden), "W_2": self.weight(hidden, d, size=hidden**-0.5)}
-        if behind == "feed-forward":
-            self.after |= {"b_1": self.weight(hidden, size=0), "b_2": self.weight(d, size=0)}
 
     def weight(self, *shape: int, size: float = 0.25) -> SimpleNamespace:
         data = size * self.random.normal(size=shape)
@@ -54,12 +52,10 @@ class Reader:
         y, backward = transformer.multi_head_attention(queries, boxes, True, **self.attention)
         if not self.behind:
             return y, backward
-        if self.behind == "feed-forward":
-            logits, after_backward = transformer.feed_forward(y, **self.after)
-            return logits, lambda dlogits: backward(*after_backward(dlogits))
         hidden, first_backward = transformer.linear("btd,df->btf", y, self.after["W_1"])
-        logits, second_backward = transformer.linear("btf,fd->btd", hidden, self.after["W_2"])
-        return logits, lambda dlogits: backward(first_backward(second_backward(dlogits)))
+        is_on = (hidden > 0) if self.behind == "ReLU" else 1.0
+        logits, second_backward = transformer.linear("btf,fd->btd", is_on * hidden, self.after["W_2"])
+        return logits, lambda dlogits: backward(first_backward(is_on * second_backward(dlogits)))
 
     def train(self, questions: int = 2, steps: int = 1200, rate: float = 1.0) -> Reader:
         """Plain gradient descent on 32 new problems at each step. With one question, only the first content counts."""
