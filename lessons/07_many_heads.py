@@ -21,13 +21,12 @@ from support.numeric import numeric_gradient
 from support.six_boxes import KINDS, Reader, problems
 
 # %% [markdown]
-# Six boxes stand on a table. Each has a label and a content. You name two labels, and I tell you what is in the first
+# Six boxes stand on a table, each with a label and a content. You name two labels, and I tell you what is in the first
 # box and what is in the second. That is easy. Can attention do it, too?
 #
-# There are eight labels, all different on the table, and eight contents. A box is a vector of 16 numbers: eight for its
-# label, eight for its content, all 0 except for a 1 at the right label and a 1 at the right content. In the same way,
-# the query has eight numbers for the first label and eight for the second. The output has eight logits for the first
-# content and eight for the second. One problem:
+# There are eight labels, all different on the table, and eight contents. A box is a vector of 16 numbers, with a 1 for
+# its label and a 1 for its content. The query has a 1 for the first label and, in its other half, a 1 for the second.
+# The output has eight logits for each answer. One problem:
 
 # %% One problem
 queries, boxes, contents = problems(np.random.default_rng(0), 1)
@@ -36,8 +35,8 @@ print("contents", *boxes[0, :, KINDS:].argmax(axis=-1))
 print("asked   ", *queries.reshape(2, KINDS).argmax(axis=-1), "  answers", *contents[0])
 
 # %% [markdown]
-# We train attention on random problems, with one matrix behind it that makes the logits. Then we test it on new ones.
-# In the first row only the first answer counts, in the second row both must be right:
+# Attention, with a matrix behind it that makes the logits, learns from random problems. The test has new ones. In the
+# first row only the first answer counts, in the second row both:
 
 # %% Training one attention
 RUNS = range(1 if QUICK else 3)
@@ -53,13 +52,13 @@ table(["asked for", "run 1", "run 2", "run 3"],
        for questions, name in ((1, "one box: right"), (2, "two boxes: both right"))])
 
 # %% [markdown]
-# With one question it is always right. With two, it is right in only a fifth of the problems. What can't it do?
+# With one question it is always right, with two in only a fifth of the problems. What can't it do?
 #
 # ## The picture
 #
 # Take only two boxes, with a number in each: 4 in A and 8 in B. Attention blends them. With equal weights the result is
 # 6. But 8 in A and 4 in B also give 6, and so do 6 and 6. **From one blend you can't tell what went in.** So we take
-#    two attentions, called **heads**. Each has queries, keys and values of its own, and makes a blend of its own:
+#    two attentions, called **heads**. Each has its own queries, keys and values, and makes its own blend:
 
 # %% Drawing two heads
 ROWS_O = np.array([[1.5, -0.5, 0], [-0.5, 1.5, 0]])      # (head, d)
@@ -184,11 +183,11 @@ show(heads_picture(backward=False), "07_heads",
 #
 #     5 · (1.5, −0.5, 0) + 7 · (−0.5, 1.5, 0) = (4, 8, 0)
 #
-# The content of A, then the content of B! Yet no head looked at one box only. But two different blends are two
-# equations, 3/4 A + 1/4 B = 5 and 1/4 A + 3/4 B = 7, and they can be solved: A = 1.5 · 5 − 0.5 · 7 = 4. These two
-# factors are the first column of $W_O$. The second column solves for B.
+# The content of A, then the content of B! Yet no head looked at one box only. But two blends are two equations, 3/4 A +
+# 1/4 B = 5 and 1/4 A + 3/4 B = 7. Their solution is A = 1.5 · 5 − 0.5 · 7 = 4. These two factors are the first column
+# of $W_O$. The second column solves for B.
 #
-# Now A and B exchange their contents. What is the output? And what does *one* head with the weights 1/2 and 1/2 return,
+# Now A and B exchange their contents. What is the output? And what does *one* head with weights 1/2 and 1/2 return,
 # before and after?
 #
 # <details><summary>Calculate, then unfold</summary>
@@ -198,7 +197,7 @@ show(heads_picture(backward=False), "07_heads",
 #
 # </details>
 #
-# The same in code, with the function that you are going to write:
+# The same with the function that you will write:
 
 # %%
 def weight(data):
@@ -219,29 +218,23 @@ print("output", y[0, 0].round(9))
 # %% [markdown]
 # ## In general
 #
-# Let $x$ be the vectors that ask, and $m$ the memory, as in lesson 04:
+# The vectors $x$ ask, the memory $m$ is asked, as in lesson 04:
 #
 # $$\mathrm{head}_i = \mathrm{Attention}(x W_{Q,i}, \, m W_{K,i}, \, m W_{V,i})$$
 #
 # $$\mathrm{MultiHead}(x, m) = \mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_h) \, W_O$$
 #
-# | array | shape | |
-# |---|---|---|
-# | $x$, $m$ | (B, T, D), (B, S, D) | B sentences, T and S positions, D = d_model |
-# | $W_{Q,i}$, $W_{K,i}$, $W_{V,i}$ | (D, d_k) | of head i |
-# | $\mathrm{head}_i$, $\mathrm{Concat}$ | (B, T, d_k), (B, T, h d_k) | h is the number of heads |
-# | $W_O$ | (h d_k, D) | d_k rows for each head |
+# With $D = d_{model}$, the matrices $W_{Q,i}$, $W_{K,i}$ and $W_{V,i}$ of head $i$ are (D, d_k). $W_O$ is (h d_k, D),
+# with $d_k$ rows for each head. There are no biases, and all heads get the same mask. In the paper $d_k = D / h$: 8
+# heads of 64 make 512.
 #
-# There are no biases, and all heads get the same mask. In the paper $d_k = d_{model} / h$: 8 heads of 64 make 512.
+# **What do more heads cost?** The four matrices have $4 D^2$ numbers, whatever $h$ is. In self-attention over $T$
+# positions, the scores of a head take $T^2 d_k$ multiplications, and its blends as many. All heads take $2 h T^2 d_k =
+# 2 T^2 D$: no $h$ is left. (But there are $h$ times as many attention weights to store.)
 #
-# **What do more heads cost?** If $d_k = D / h$, the four matrices have $4 D^2$ numbers, whatever $h$ is. In
-# self-attention over $T$ positions, the scores of one head take $T^2 d_k$ multiplications, and its blends as many. For
-# all heads that is $2 h T^2 d_k = 2 T^2 D$: no $h$ is left. (Only the exponentials become $h$ times as many.) A head
-# pays with its width.
-#
-# **All heads at once.** Many programs put the matrices of all heads side by side, so that one product projects for all.
-# The first $d_k$ columns of the result belong to head 1, the next $d_k$ to head 2, and so on. `reshape` cuts these
-# columns into heads. To get the heads before the positions, we must also swap two axes:
+# **All heads at once.** Many programs put the matrices of all heads side by side: the first $d_k$ columns belong to
+# head 1, the next $d_k$ to head 2. One product projects for all heads, and `reshape` cuts its columns into heads. To
+# get the heads before the positions, we must also swap two axes:
 
 # %%
 B, T, h, d_k = 1, 4, 2, 3
@@ -273,18 +266,17 @@ show(figure, "07_split", alt="A table of 4 positions by 6 columns, three light c
      "positions by 3 columns, one light, one orange. The wrong way makes two tables "
      "in which light and orange rows alternate: the first holds positions 1 and 2, "
      "the second 3 and 4.",
-     caption="The number in a cell is its position, and the colour is its head. Right: "
-     "each head has its own columns of all positions. Wrong: each head has all columns "
-     "of half of the positions.")
+     caption="The number in a cell is its position, the colour its head. In the wrong "
+     "way, each head gets all columns of half of the positions.")
 
 # %% [markdown]
-# A `reshape` never changes the order of the numbers. So the wrong line runs without an error, but now the second row of
-# head 1 comes from position 1. (The hunt `wrong_split` has such a bug for you.)
+# A `reshape` never changes the order of the numbers. So the wrong line runs, but the second row of head 1 now comes
+# from position 1. (The hunt `wrong_split` has such a bug for you.)
 #
-# **Your turn.** In `transformer.py` nothing needs to be cut: `W_Q`, `W_K` and `W_V` have the axes (d, h, k), and `W_O`
-# has (h, k, d). With the right letters, one `linear` makes the queries of all heads, (b, t, h, k). Keys and values are
-# (b, s, h, k). That is what your `attention` takes. At the end, one `linear` with `W_O` adds up over h and k. This is
-# Concat and $W_O$ in one step, since each head adds its own part.
+# **Your turn.** In `transformer.py` nothing needs to be cut: `W_Q`, `W_K` and `W_V` have the axes (d, h, k). With the
+# right letters, one `linear` makes the queries of all heads, (b, t, h, k). Keys and values are (b, s, h, k). That is
+# what your `attention` takes. `W_O` has the axes (h, k, d), and a last `linear` adds up over h and k. This is Concat
+# and $W_O$ in one step, since each head adds its own part.
 #
 # Write the forward half of `multi_head_attention(x, memory, mask, W_Q, W_K, W_V, W_O)`. Queries come from `x`, keys and
 # values from `memory`, and `mask` goes on to `attention`. Each call returns a result and a backward. Keep both.
@@ -292,7 +284,7 @@ show(figure, "07_split", alt="A table of 4 positions by 6 columns, three light c
 # ## Backward
 #
 # In figure 1, let the loss be the first number of the output, so $dy$ = (1, 0, 0). Guess first: what are the gradients
-# of the two contents, 4 in A and 8 in B?
+# of the contents, 4 in A and 8 in B?
 
 # %% The drawing, backward
 show(heads_picture(backward=True), "07_heads_backward",
@@ -308,29 +300,27 @@ show(heads_picture(backward=True), "07_heads_backward",
 # %% [markdown]
 # **Through $W_O$.** A blend gets the dot product of $dy$ with the row of its head: 1.5 in head 1, −0.5 in head 2.
 #
-# **Through the heads.** Forward, no head sees another one. So it is backward: each head follows lesson 04 by itself.
-# The offer of a box is the gradient of the blend times the value. For A in head 1 it is 1.5 · 4 = 6. A score gets
-# *weight × (offer − average)*:
+# **Through the heads.** Forward, no head sees another one. So it is backward: each head follows lesson 04. The offer of
+# a box is the gradient of the blend times the value. For A in head 1 it is 1.5 · 4 = 6. A score gets *weight × (offer −
+# average)*:
 #
 # | | offers of A, B | average | gradients of the scores |
 # |---|---|---|---|
 # | head 1 | 6, 12 | 7.5 | 3/4 · (6 − 7.5) = −1.125, 1/4 · (12 − 7.5) = +1.125 |
 # | head 2 | −2, −4 | −3.5 | 1/4 · (−2 + 3.5) = +0.375, 3/4 · (−4 + 3.5) = −0.375 |
 #
-# A positive gradient means that training makes the number smaller. So head 1 will look more at A, and head 2 more at B.
+# Training makes a number with a positive gradient smaller. So head 1 will look more at A, and head 2 more at B.
 #
 # **Into the memory.** A value gets *weight × gradient of the blend*. The content of A is a value in both heads, so two
 # gradients come back and add up: 3/4 · 1.5 + 1/4 · (−0.5) = 1.125 − 0.125 = **1**. For B it is 0.375 − 0.375 = **0**.
-# That is right: the first number of the output *is* the content of A. If it grows by 1, so does the output, and B has
-# no part in it.
+# That is right: the first number of the output *is* the content of A, and B has no part in it.
 #
 # Box A also gave each head a key. The gradient of a key is that of its score times the query: −1.125 · 1 in head 1.
 # $W_K$ hands it on to *is it A?*: −1.125 · ln 3 = −1.236.
 #
 # So $dm$ has two shares, one through the keys and one through the values, and they **add up**. In general, with
 # $W_{O,i}$ for the $d_k$ rows of head $i$, $d\,\mathrm{head}_i = dy \, W_{O,i}^T$. All these products are calls of
-# `linear`. Their backward sums over the heads and adds to the gradients of the weights. You only add up the two shares
-# of `memory`.
+# `linear`: their backward sums over the heads, and adds to the gradients of the weights.
 #
 # **Your turn.** Write the backward half, beginning with the last step. Return $dx$ and $dm$, in this order. (In
 # self-attention, `x` and `memory` are the same array. The caller adds the two.) Then run `scratchformer learn check
@@ -387,11 +377,8 @@ if torch:
 # %% [markdown]
 # ## Does it matter?
 #
-# Back to the six boxes.
-#
-# - **What goes in:** random problems, 1,200 steps of 32 problems each.
-# - **What is changed:** the number of heads. One head of width $d_k = 16$, two of 8 and sixteen of 1 have equally many
-#   weights.
+# - **What goes in:** problems with six boxes, 1,200 steps of 32 problems.
+# - **What is changed:** the number of heads, with equally many weights.
 # - **What is measured:** how often both answers are right in 2,000 new problems.
 # - **Two controls:** one head again, but its output goes through two more linear maps (16 numbers to 64 to 16). And the
 #   same with a ReLU between the two maps, as in [lesson 01](01_backprop.py).
@@ -417,56 +404,53 @@ table(["both right", "run 1", "run 2", "run 3"],
 # can prefer the largest key or the smallest, but never one in between. (Sixteen heads of width 16 are always right:
 # [lab notes 07](lab/07_many_heads.py#where-the-readers-look).)
 #
-# The last row may surprise you: **one head is enough, if a ReLU reads its blend**. This head gives 0.68 of its weight
-# to one box and 0.24 to the other, on average. So its blend holds one content strongly and the other one weakly, and
-# what comes behind the ReLU can tell strong from weak. Linear maps can't ([lab
+# The last row may surprise you: **one head is enough, if a ReLU reads its blend**. On average it gives 0.68 of its
+# weight to one box and 0.24 to the other. So one content is strong in the blend and the other one weak, and what comes
+# behind the ReLU can tell strong from weak. Linear maps can't ([lab
 # notes](lab/07_many_heads.py#what-one-head-and-a-linear-map-cannot-do), for keys that depend on the labels only). With
 # two heads they don't have to.
 #
-# A Transformer has a layer with a ReLU behind each attention ([lesson 11](11_feed_forward.py)). So a model with one
-# head isn't lost, and the gain is smaller than here. In the paper (Table 3, rows A, English to German), one head has
-# 24.9 BLEU, 8 heads have 25.8, 16 heads 25.8, and 32 heads 25.4. (BLEU rates translations, and higher is better:
-# [lesson 21](21_bleu_and_averaging.py).)
+# A Transformer has a layer with a ReLU behind each attention ([lesson 11](11_feed_forward.py)). So one head isn't lost
+# there, and more heads gain less than here. In the paper (Table 3, rows A, English to German), one head has 24.9 BLEU,
+# 8 heads 25.8, 16 heads 25.8, and 32 heads 25.4. (BLEU rates translations, higher is better: [lesson
+# 21](21_bleu_and_averaging.py).)
 #
 # ## Today
 #
-# While a model writes, it keeps the keys and values of all words so far, the **KV cache**. That is $2 h d_k$ numbers
-# for each word in each layer, and with long texts it fills the memory. In **multi-query attention** (Shazeer 2019) all
-# heads share one head of keys and values. In **grouped-query attention** (Ainslie et al. 2023; Llama) a few heads share
-# one. Each head still has its own queries. You will write it in [lesson 23](23_block_of_2026.py).
+# While a model writes, it keeps the keys and values of all words so far, the **KV cache**: $2 h d_k$ numbers for each
+# word in each layer. With long texts this fills the memory. In **multi-query attention** (Shazeer 2019) all heads share
+# one head of keys and values, in **grouped-query attention** (Ainslie et al. 2023; Llama) a few heads do. Each head
+# still has its own queries. You will write it in [lesson 23](23_block_of_2026.py).
 #
 # ## Paper and code
 #
 # - "Attention Is All You Need" ([arXiv](https://arxiv.org/abs/1706.03762)), §3.2.2 and Figure 2. Its reason for many
 #   heads: "With a single attention head, averaging inhibits this."
-# - PyTorch: `torch.nn.MultiheadAttention(D, h, bias=False, batch_first=True)` (compared above, also the gradient of the
-#   memory).
-# - The library's `CrossAttention` and `SelfAttention` are in [nn/attention.py](../scratchformer/nn/attention.py). Their
-#   projections have biases.
+# - PyTorch: `torch.nn.MultiheadAttention(D, h, bias=False, batch_first=True)` (compared above).
+# - In the library: `CrossAttention` and `SelfAttention` in [nn/attention.py](../scratchformer/nn/attention.py), with
+#   biases.
 #
 # ## What to remember
 #
-# A head makes one blend. With $h$ heads, a query gets $h$ blends, and a linear map can use them all. The heads don't
-# see each other: the output is the sum of what each adds through its rows of $W_O$. Together they cost as much as one
-# head, because each is $1/h$ as wide. On the way back, `memory` gets one share through the keys and one through the
-# values.
+# A head makes one blend. $h$ heads make $h$ blends for each query, and a linear map can use them all. Heads don't see
+# each other: each adds its part to the output, through its rows of $W_O$. With $d_k = D / h$ they take as many weights
+# and multiplications as one head. Backward, `memory` gets a share through the keys and one through the values.
 #
 # **Three questions.**
 #
 # 1. A model has $d_{model} = 512$ and 16 heads. What is $d_k$, and how many numbers are in the four matrices?
-# 2. In figure 1, set head 2's row of $W_O$ to 0. What is the output? Which of its numbers is the content of a box?
+# 2. In figure 1, set head 2's row of $W_O$ to 0. What is the output? Is one of its numbers the content of a box?
 # 3. In figure 1, let $dy$ = (0, 1, 0). What do the two blends get, and what do the contents of A and B get?
 #
 # <details><summary>Answers</summary>
 #
 # 1. 512 / 16 = 32, and 4 · 512 · 512 = 1,048,576. With 8 heads it is the same number.
-# 2. (7.5, −2.5, 0). None is: only both heads together give the contents.
+# 2. (7.5, −2.5, 0). No: only both heads together give the contents.
 # 3. The blends get −0.5 and 1.5. A gets 3/4 · (−0.5) + 1/4 · 1.5 = 0, and B gets 1/4 · (−0.5) + 3/4 · 1.5 = 1.
 #
 # </details>
 #
-# **Yours:** `multi_head_attention`, and the hunts `wrong_split` and `cross_attention` (in a public program, queries and
-# values came from the wrong sentence) · `scratchformer learn check multi_head_attention`
+# **Yours:** `multi_head_attention`, and the hunts `wrong_split` and `cross_attention` (a bug of a public program) ·
+# `scratchformer learn check multi_head_attention`
 #
-# **Next:** attention is complete, and all of it works on vectors that were given. [Lesson 08](08_embeddings.py) makes
-# vectors of words.
+# **Next:** attention works on vectors that were given. [Lesson 08](08_embeddings.py) makes vectors of words.
