@@ -56,9 +56,9 @@ table(["asked for", "run 1", "run 2", "run 3"],
 #
 # ## The picture
 #
-# Take only two boxes, with a number in each: 4 in A and 8 in B. Attention blends them. With equal weights the result is
-# 6. But 8 in A and 4 in B also give 6, and so do 6 and 6. **From one blend you can't tell what went in.** So we take
-#    two attentions, called **heads**. Each has its own queries, keys and values, and makes its own blend:
+# Take only two boxes, with a number in each: 4 in A and 8 in B. With equal weights, attention makes the blend 6 of
+# them. But 8 in A and 4 in B give the same blend, and so do 6 and 6. **From one blend you can't tell what went in.** So
+# we take two attentions, called **heads**. Each has its own queries, keys and values, and makes its own blend:
 
 # %% Drawing two heads
 ROWS_O = np.array([[1.5, -0.5, 0], [-0.5, 1.5, 0]])      # (head, d)
@@ -224,13 +224,13 @@ print("output", y[0, 0].round(9))
 #
 # $$\mathrm{MultiHead}(x, m) = \mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_h) \, W_O$$
 #
-# With $D = d_{model}$, the matrices $W_{Q,i}$, $W_{K,i}$ and $W_{V,i}$ of head $i$ are (D, d_k). $W_O$ is (h d_k, D),
-# with $d_k$ rows for each head. There are no biases, and all heads get the same mask. In the paper $d_k = D / h$: 8
-# heads of 64 make 512.
+# There are $h$ heads, and $D = d_{model}$. The matrices $W_{Q,i}$, $W_{K,i}$ and $W_{V,i}$ of head $i$ are (D, d_k).
+# $W_O$ is (h d_k, D), with $d_k$ rows for each head. There are no biases, and all heads get the same mask. In the paper
+# $d_k = D / h$: 8 heads of 64 make 512.
 #
 # **What do more heads cost?** The four matrices have $4 D^2$ numbers, whatever $h$ is. In self-attention over $T$
-# positions, the scores of a head take $T^2 d_k$ multiplications, and its blends as many. All heads take $2 h T^2 d_k =
-# 2 T^2 D$: no $h$ is left. (But there are $h$ times as many attention weights to store.)
+# positions, the scores and blends of all heads take $2 h T^2 d_k = 2 T^2 D$ multiplications: no $h$ is left. (But there
+# are $h$ times as many attention weights to store.)
 #
 # **All heads at once.** Many programs put the matrices of all heads side by side: the first $d_k$ columns belong to
 # head 1, the next $d_k$ to head 2. One product projects for all heads, and `reshape` cuts its columns into heads. To
@@ -270,7 +270,7 @@ show(figure, "07_split", alt="A table of 4 positions by 6 columns, three light c
      "way, each head gets all columns of half of the positions.")
 
 # %% [markdown]
-# A `reshape` never changes the order of the numbers. So the wrong line runs, but the second row of head 1 now comes
+# A `reshape` never changes the order of the numbers. So the line `wrong` runs, but the second row of head 1 now comes
 # from position 1. (The hunt `wrong_split` has such a bug for you.)
 #
 # **Your turn.** In `transformer.py` nothing needs to be cut: `W_Q`, `W_K` and `W_V` have the axes (d, h, k). With the
@@ -300,9 +300,9 @@ show(heads_picture(backward=True), "07_heads_backward",
 # %% [markdown]
 # **Through $W_O$.** A blend gets the dot product of $dy$ with the row of its head: 1.5 in head 1, −0.5 in head 2.
 #
-# **Through the heads.** Forward, no head sees another one. So it is backward: each head follows lesson 04. The offer of
-# a box is the gradient of the blend times the value. For A in head 1 it is 1.5 · 4 = 6. A score gets *weight × (offer −
-# average)*:
+# **Through the heads.** Forward, no head sees another one. The same holds backward, so each head follows lesson 04. The
+# offer of a box is the gradient of the blend times the value. In head 1, A offers 1.5 · 4 = 6 and B offers 12. The
+# average is 3/4 · 6 + 1/4 · 12 = 7.5. A score gets *weight × (offer − average)*:
 #
 # | | offers of A, B | average | gradients of the scores |
 # |---|---|---|---|
@@ -401,14 +401,14 @@ table(["both right", "run 1", "run 2", "run 3"],
 # </details>
 #
 # Two heads are always right. Sixteen are too narrow: with $d_k = 1$, a score is the product of two numbers. So a head
-# can prefer the largest key or the smallest, but never one in between. (Sixteen heads of width 16 are always right:
-# [lab notes 07](lab/07_many_heads.py#where-the-readers-look).)
+# can prefer the largest key or the smallest, but none in between. (Sixteen heads of width 16 are always right: [lab
+# notes 07](lab/07_many_heads.py#where-the-readers-look).)
 #
-# The last row may surprise you: **one head is enough, if a ReLU reads its blend**. On average it gives 0.68 of its
-# weight to one box and 0.24 to the other. So one content is strong in the blend and the other one weak, and what comes
-# behind the ReLU can tell strong from weak. Linear maps can't ([lab
-# notes](lab/07_many_heads.py#what-one-head-and-a-linear-map-cannot-do), for keys that depend on the labels only). With
-# two heads they don't have to.
+# The last row may surprise you: **one head is enough, if a ReLU reads its blend**. Here a content isn't a number as in
+# figure 1, but a 1 at a place of its own. The head gives 0.68 of its weight to one box and 0.24 to the other, on
+# average. So one content is strong in the blend and the other weak, and a network with a ReLU can tell strong from
+# weak. Linear maps can't ([lab notes 07](lab/07_many_heads.py#what-one-head-and-a-linear-map-cannot-do), for keys that
+# depend on the labels only). With two heads they don't have to.
 #
 # A Transformer has a layer with a ReLU behind each attention ([lesson 11](11_feed_forward.py)). So one head isn't lost
 # there, and more heads gain less than here. In the paper (Table 3, rows A, English to German), one head has 24.9 BLEU,
@@ -450,7 +450,7 @@ table(["both right", "run 1", "run 2", "run 3"],
 #
 # </details>
 #
-# **Yours:** `multi_head_attention`, and the hunts `wrong_split` and `cross_attention` (a bug of a public program) ·
-# `scratchformer learn check multi_head_attention`
+# **Yours:** `multi_head_attention`, and the hunts `wrong_split` and `cross_attention` · `scratchformer learn check
+# multi_head_attention`
 #
 # **Next:** attention works on vectors that were given. [Lesson 08](08_embeddings.py) makes vectors of words.
