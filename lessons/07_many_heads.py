@@ -16,7 +16,7 @@ from matplotlib.colors import ListedColormap
 
 from scratchformer.experiments.figures import ACCENT, LIGHT
 from support.drawing import Drawing, number
-from support.lesson import QUICK, measure, quote, same, show, table
+from support.lesson import QUICK, quote, same, show, table
 from support.numeric import numeric_gradient
 from support.six_boxes import KINDS, Reader, problems
 
@@ -187,13 +187,11 @@ show(heads_picture(backward=False), "07_heads",
 # 1/4 B = 5 and 1/4 A + 3/4 B = 7. Their solution is A = 1.5 · 5 − 0.5 · 7 = 4. These two factors are the first column
 # of $W_O$. The second column solves for B.
 #
-# Now A and B exchange their contents. What is the output? And what does *one* head with weights 1/2 and 1/2 return,
-# before and after?
+# Now A and B exchange their contents. What is the output?
 #
 # <details><summary>Calculate, then unfold</summary>
 #
-# The blends are 3/4 · 8 + 1/4 · 4 = 7 and 5, so the output is 7 · (1.5, −0.5, 0) + 5 · (−0.5, 1.5, 0) = (8, 4, 0). The
-# one head returns 6 both times.
+# The blends are 3/4 · 8 + 1/4 · 4 = 7 and 5. The output is 7 · (1.5, −0.5, 0) + 5 · (−0.5, 1.5, 0) = (8, 4, 0).
 #
 # </details>
 #
@@ -228,9 +226,9 @@ print("output", y[0, 0].round(9))
 # $W_O$ is (h d_k, D), with $d_k$ rows for each head. There are no biases, and all heads get the same mask. In the paper
 # $d_k = D / h$: 8 heads of 64 make 512.
 #
-# **What do more heads cost?** The four matrices have $4 D^2$ numbers, whatever $h$ is. In self-attention over $T$
-# positions, the scores and blends of all heads take $2 h T^2 d_k = 2 T^2 D$ multiplications: no $h$ is left. (But there
-# are $h$ times as many attention weights to store.)
+# **More heads cost the same.** The four matrices have $4 D^2$ numbers. In self-attention over $T$ positions, the scores
+# and blends of all heads take $2 h T^2 d_k = 2 T^2 D$ multiplications. No $h$ is left. (But there are $h$ times as many
+# attention weights to store.)
 #
 # **All heads at once.** Many programs put the matrices of all heads side by side: the first $d_k$ columns belong to
 # head 1, the next $d_k$ to head 2. One product projects for all heads, and `reshape` cuts its columns into heads. To
@@ -318,9 +316,10 @@ show(heads_picture(backward=True), "07_heads_backward",
 # Box A also gave each head a key. The gradient of a key is that of its score times the query: −1.125 · 1 in head 1.
 # $W_K$ hands it on to *is it A?*: −1.125 · ln 3 = −1.236.
 #
-# So $dm$ has two shares, one through the keys and one through the values, and they **add up**. In general, with
-# $W_{O,i}$ for the $d_k$ rows of head $i$, $d\,\mathrm{head}_i = dy \, W_{O,i}^T$. All these products are calls of
-# `linear`: their backward sums over the heads, and adds to the gradients of the weights.
+# So $dm$ has two shares, one through the keys and one through the values, and they **add up**. $x$ gets its gradient
+# through the queries alone. In general, with $W_{O,i}$ for the $d_k$ rows of head $i$, $d\,\mathrm{head}_i = dy \,
+# W_{O,i}^T$. All products are calls of `linear`: their backward sums over the heads, and adds to the gradients of the
+# weights.
 #
 # **Your turn.** Write the backward half, beginning with the last step. Return $dx$ and $dm$, in this order. (In
 # self-attention, `x` and `memory` are the same array. The caller adds the two.) Then run `scratchformer learn check
@@ -377,7 +376,7 @@ if torch:
 # %% [markdown]
 # ## Does it matter?
 #
-# - **What goes in:** problems with six boxes, 1,200 steps of 32 problems.
+# - **What goes in:** six boxes, 1,200 steps of 32 problems.
 # - **What is changed:** the number of heads, with equally many weights.
 # - **What is measured:** how often both answers are right in 2,000 new problems.
 # - **Two controls:** one head again, but its output goes through two more linear maps (16 numbers to 64 to 16). And the
@@ -400,9 +399,9 @@ table(["both right", "run 1", "run 2", "run 3"],
 # %% [markdown]
 # </details>
 #
-# Two heads are always right. Sixteen are too narrow: with $d_k = 1$, a score is the product of two numbers. So a head
-# can prefer the largest key or the smallest, but none in between. (Sixteen heads of width 16 are always right: [lab
-# notes 07](lab/07_many_heads.py#where-the-readers-look).)
+# Two heads are always right. Sixteen are too narrow (with width 16 they are always right: [lab notes
+# 07](lab/07_many_heads.py#where-the-readers-look)). If $d_k = 1$, a score is the product of two numbers. So a head can
+# prefer the largest key or the smallest, but none in between.
 #
 # The last row may surprise you: **one head is enough, if a ReLU reads its blend**. Here a content isn't a number as in
 # figure 1, but a 1 at a place of its own. The head gives 0.68 of its weight to one box and 0.24 to the other, on
@@ -444,7 +443,7 @@ table(["both right", "run 1", "run 2", "run 3"],
 #
 # <details><summary>Answers</summary>
 #
-# 1. 512 / 16 = 32, and 4 · 512 · 512 = 1,048,576. With 8 heads it is the same number.
+# 1. 512 / 16 = 32, and 4 · 512 · 512 = 1,048,576.
 # 2. (7.5, −2.5, 0). No: only both heads together give the contents.
 # 3. The blends get −0.5 and 1.5. A gets 3/4 · (−0.5) + 1/4 · 1.5 = 0, and B gets 1/4 · (−0.5) + 3/4 · 1.5 = 1.
 #

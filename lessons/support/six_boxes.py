@@ -1,7 +1,7 @@
 """Six boxes with a label and a content, and two questions: a task for the heads of attention (lesson 07).
 
-A box is a vector of 16 numbers: a 1 among the first 8 for its label, a 1 among the last 8 for its content. The query has
-a 1 among the first 8 for the first label asked for, and a 1 among the last 8 for the second.
+A box is a vector of 16 numbers: a 1 among the first 8 for its label, a 1 among the last 8 for its content. The query
+has a 1 among the first 8 for the first label asked for, and a 1 among the last 8 for the second.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import transformer
 from scratchformer.nn.parameter import Array
 
 KINDS, BOXES = 8, 6
-"""How many labels, and how many contents, there are; how many boxes stand on the table."""
+"""The number of labels, which is that of contents, and the number of boxes on the table."""
 
 
 def problems(random: np.random.Generator, count: int) -> tuple[Array, Array, Array]:

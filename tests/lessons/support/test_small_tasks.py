@@ -18,6 +18,7 @@ from support import (
     recall,
     reversal,
     short_run,
+    six_boxes,
     stacks,
     to_the_left,
 )
@@ -200,6 +201,21 @@ def test_cuts_one_by_one():
                 best, weights = model.forward(ids)[0][0, t].argmax(), next_word.weights_of(model, ids)[0, 0, t]
                 rows.append([best == read[b, t], best == put[b, t], weights[t], weights[t + 1]])
     np.testing.assert_allclose(next_word.at_cuts(model, read, put), np.mean(rows, axis=0), atol=1e-12)
+
+
+# Lesson 07: six boxes -------------------------------------------------------------------------------------------------
+
+
+def test_the_contents_of_the_two_boxes_that_are_asked_for():
+    queries, boxes, contents = six_boxes.problems(np.random.default_rng(0), 50)
+    for query, table, answers in zip(queries[:, 0], boxes, contents):
+        labels, inside = table[:, :8].argmax(axis=1), table[:, 8:].argmax(axis=1)
+        asked = [np.flatnonzero(labels == half.argmax()) for half in np.split(query, 2)]
+        assert len(set(labels)) == 6 and [inside[box].tolist() for box in asked] == [[answer] for answer in answers]
+
+
+def test_a_reader_learns_one_question():
+    assert six_boxes.Reader(0).train(questions=1, steps=300).share_right(questions=1) > 0.9
 
 
 # Lesson 08: nouns and their genders -----------------------------------------------------------------------------------
