@@ -56,9 +56,9 @@ table(["asked for", "run 1", "run 2", "run 3"],
 #
 # ## The picture
 #
-# Take only two boxes, with a number in each: 4 in A and 8 in B. With equal weights, attention makes the blend 6 of
-# them. But 8 in A and 4 in B give the same blend, and so do 6 and 6. **From one blend you can't tell what went in.** So
-# we take two attentions, called **heads**. Each has its own queries, keys and values, and makes its own blend:
+# Take only two boxes, with a number in each: 4 in A and 8 in B. With equal weights, their blend is 6. But 8 in A and 4
+# in B give the same blend, and so do 6 and 6. **From one blend you can't tell what went in.** So we take two
+# attentions, called **heads**. Each has its own queries, keys and values, and makes its own blend:
 
 # %% Drawing two heads
 ROWS_O = np.array([[1.5, -0.5, 0], [-0.5, 1.5, 0]])      # (head, d)
@@ -274,10 +274,10 @@ show(figure, "07_split", alt="A table of 4 positions by 6 columns, three light c
 # **Your turn.** In `transformer.py` nothing needs to be cut: `W_Q`, `W_K` and `W_V` have the axes (d, h, k). With the
 # right letters, one `linear` makes the queries of all heads, (b, t, h, k). Keys and values are (b, s, h, k). That is
 # what your `attention` takes. `W_O` has the axes (h, k, d), and a last `linear` adds up over h and k. This is Concat
-# and $W_O$ in one step, since each head adds its own part.
+# and $W_O$ in one step.
 #
 # Write the forward half of `multi_head_attention(x, memory, mask, W_Q, W_K, W_V, W_O)`. Queries come from `x`, keys and
-# values from `memory`, and `mask` goes on to `attention`. Each call returns a result and a backward. Keep both.
+# values from `memory`, and `mask` goes on to `attention`. Keep each result and each backward.
 #
 # ## Backward
 #
@@ -298,9 +298,9 @@ show(heads_picture(backward=True), "07_heads_backward",
 # %% [markdown]
 # **Through $W_O$.** A blend gets the dot product of $dy$ with the row of its head: 1.5 in head 1, −0.5 in head 2.
 #
-# **Through the heads.** Forward, no head sees another one. The same holds backward, so each head follows lesson 04. The
-# offer of a box is the gradient of the blend times the value. In head 1, A offers 1.5 · 4 = 6 and B offers 12. The
-# average is 3/4 · 6 + 1/4 · 12 = 7.5. A score gets *weight × (offer − average)*:
+# **Through the heads.** Forward, no head sees another one. The same holds backward, so each head follows lesson 04. An
+# offer is the gradient of the blend times the value: in head 1, A offers 1.5 · 4 = 6 and B offers 12. The average is
+# 3/4 · 6 + 1/4 · 12 = 7.5. A score gets *weight × (offer − average)*:
 #
 # | | offers of A, B | average | gradients of the scores |
 # |---|---|---|---|
@@ -410,9 +410,8 @@ table(["both right", "run 1", "run 2", "run 3"],
 # depend on the labels only). With two heads they don't have to.
 #
 # A Transformer has a layer with a ReLU behind each attention ([lesson 11](11_feed_forward.py)). So one head isn't lost
-# there, and more heads gain less than here. In the paper (Table 3, rows A, English to German), one head has 24.9 BLEU,
-# 8 heads 25.8, 16 heads 25.8, and 32 heads 25.4. (BLEU rates translations, higher is better: [lesson
-# 21](21_bleu_and_averaging.py).)
+# there. In the paper, more heads gain less (Table 3, rows A, English to German): one head has 24.9 BLEU, 8 heads 25.8,
+# 16 heads 25.8, and 32 heads 25.4. (BLEU rates translations, higher is better: [lesson 21](21_bleu_and_averaging.py).)
 #
 # ## Today
 #
@@ -423,8 +422,8 @@ table(["both right", "run 1", "run 2", "run 3"],
 #
 # ## Paper and code
 #
-# - "Attention Is All You Need" ([arXiv](https://arxiv.org/abs/1706.03762)), §3.2.2 and Figure 2. Its reason for many
-#   heads: "With a single attention head, averaging inhibits this."
+# - "Attention Is All You Need" ([arXiv](https://arxiv.org/abs/1706.03762)), §3.2.2 and Figure 2: "With a single
+#   attention head, averaging inhibits this."
 # - PyTorch: `torch.nn.MultiheadAttention(D, h, bias=False, batch_first=True)` (compared above).
 # - In the library: `CrossAttention` and `SelfAttention` in [nn/attention.py](../scratchformer/nn/attention.py), with
 #   biases.
@@ -432,8 +431,8 @@ table(["both right", "run 1", "run 2", "run 3"],
 # ## What to remember
 #
 # A head makes one blend. $h$ heads make $h$ blends for each query, and a linear map can use them all. Heads don't see
-# each other: each adds its part to the output, through its rows of $W_O$. With $d_k = D / h$ they take as many weights
-# and multiplications as one head. Backward, `memory` gets a share through the keys and one through the values.
+# each other: each adds its part to the output, through its rows of $W_O$. With $d_k = D / h$ they cost as much as one
+# head. Backward, `memory` gets a share through the keys and one through the values.
 #
 # **Three questions.**
 #
