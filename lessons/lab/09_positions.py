@@ -6,6 +6,7 @@
 
 # %% Imports
 import course  # noqa: F401  finds lessons/support
+
 import numpy as np
 
 from scratchformer.nn.layers import sinusoids
