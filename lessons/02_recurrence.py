@@ -281,6 +281,14 @@ def at_128(plan):
 
 SHORT_FIRST = (4, 50), (8, 50), (16, 50), (32, 50)
 LONG = runs["RNN", 128]
+steps = {case: [run["steps"] for run in each] for case, each in runs.items()}
+assert steps["RNN", 128] == [None, 700, 600]
+assert steps["RNN, W_h x 1.2", 128] == [None] * 3
+assert steps["LSTM, forget bias 5", 32] == [300, 250, 350]
+assert steps["LSTM, forget bias 1", 32] == [2550, None, 2100]
+assert steps["attention", 128] == [200] * 3
+left = plans[SHORT_FIRST][0]["left"]["before"], plans[SHORT_FIRST][1]["left"]["after"]
+assert np.allclose(left, (4.3e-5, 5e-9), rtol=0.05, atol=0)
 table(["training", "run 1", "run 2", "run 3"],
       [["200 steps, n = 128 (the opening)", *at_128(((128, 200),))],
        ["200 steps, n = 32", *at_128(((32, 200),))],
