@@ -28,8 +28,8 @@ from support.positions import Shifted
 # %% [markdown]
 # The paper hopes that sinusoids let a model "extrapolate to sequence lengths longer than the ones encountered during
 # training" (§3.5). Let's test that with the translator of [lesson 00](00_whole_game.py), which adds sinusoids to its
-# words. In its training no sentence had more than 34 pieces. In `test_long` 76 % have more, in `test` none. We also move
-# `test`: its sentences, English and German, then begin at position 2 or 5 instead of 0.
+# words. In its training no sentence had more than 34 pieces. In `test_long` 76 % have more, in `test` none. We also read
+# `test` with all positions, English and German, moved by 5.
 
 # %% The loss of the German sentences, per piece
 translator = load_run(ROOT / "data/tiny_model")
@@ -53,31 +53,29 @@ def loss_when_moved(pairs, first):
 
 
 test, test_long = first_pairs("test"), first_pairs("test_long")
-losses = [loss_when_moved(test, first) for first in (0, 2, 5)]
+losses = [loss_when_moved(test, first) for first in (0, 5)]
 losses.append(loss_when_moved(test_long, 0))
-for loss, (lo, hi) in zip(losses, [(0.07, 0.14), (0.08, 0.2), (0.5, 1.2), (1.6, 2.4)]):
+for loss, (lo, hi) in zip(losses, [(0.07, 0.14), (0.5, 1.2), (1.6, 2.4)]):
     assert lo < loss < hi
 assert test.lengths.max() <= 34 - 5
 assert QUICK or (test_long.lengths > 34).mean() == 0.76
-names = ("test", "test, begun at position 2", "test, begun at position 5", "test_long")
+names = ("test", "test, begun at position 5", "test_long")
 table(["sentences", "loss, nats per piece"],
       [[name, f"{loss:.2f}"] for name, loss in zip(names, losses)])
 
 # %% [markdown]
-# The long sentences fail. But look at the third row, too. These sentences have the usual lengths, and the usual
-# distances between words. No position is new, either: they end before 33, the last position of training. Only one thing
-# is new: in training, every sentence began at 0. So this model has learned where words stand, and not only how far
-# apart they are. (Late positions are rarer in training. That isn't the reason: [lab notes
-# 10](lab/10_longer.py#is-it-the-rare-late-positions).)
+# The long sentences fail. But the moved ones do, too. They are no longer than usual, and no position is new: they end
+# before 33, the last position of training. Only one thing is new: in training, every sentence began at 0. So this model
+# has learned where words stand, and not only how far apart they are. (Late positions are rarer in training, but [that
+# isn't the reason](lab/10_longer.py#is-it-the-rare-late-positions).)
 #
 # Can we build attention whose scores know distances, and no positions?
 #
 # ## The picture
 #
 # In lesson 09, hands on dials made a position vector, and we *added* it to the word. **Rotary positions** (RoPE; [Su et
-# al. 2021](https://arxiv.org/abs/2104.09864)) add nothing. Here the query itself is a hand. Take a query of two
-# numbers, (2, 1): the tip of its hand is 2 to the right and 1 up. (Lesson 09 wrote the height first. Here the width
-# comes first, as in a point (x, y).)
+# al. 2021](https://arxiv.org/abs/2104.09864)) add nothing. Here the query itself is a hand. The tip of the query (2, 1)
+# is 2 to the right and 1 up. (Lesson 09 wrote the height first.)
 #
 # RoPE turns this hand counter-clockwise, one step for each position: not at all at position 0, by one step at 1, by two
 # at 2. It turns keys in the same way. In figure 1 a step is a quarter turn (90°).
@@ -215,12 +213,12 @@ show(picture, "10_turn",
 # $$\sum_i \vert q_i \vert \, \vert k_i \vert \cos \left( \varphi_i + (s - t) \, \omega_i \right)$$
 #
 # In figure 1 there is one pair: 5 · cos(37° + 90° · (s − t)). Why several speeds? A fast pair tells neighbours apart, but
-# is soon back where it was. A slow pair takes long to come back, but hardly differs from one position to the next.
+# soon repeats itself. A slow pair takes long to repeat, but hardly differs from one position to the next.
 #
 # Didn't lesson 09 have this already? There, the dot product of two *position vectors* depends on the distance alone.
-# But a model adds them to the words, and $W_Q$ and $W_K$ mix all numbers of the sum. After that, the two positions
-# themselves can matter. RoPE comes *after* $W_Q$ and $W_K$: it turns $x W_Q$ and $x W_K$, and leaves the values alone.
-# So whatever these matrices learn, positions enter a score only as a distance.
+# But a model adds them to the words, and $W_Q$ and $W_K$ mix all numbers of the sum. RoPE comes *after* $W_Q$ and
+# $W_K$: it turns $x W_Q$ and $x W_K$, and leaves the values alone. So whatever these matrices learn, positions enter a
+# score only as a distance.
 #
 # ## Backward
 #
@@ -263,20 +261,19 @@ show(picture, "10_turn_backward",
 
 # %% [markdown]
 # A quarter turn back makes (b, −a) out of (a, b). The query had turned by one quarter, so $dq$ is (−1, −2) turned back
-# by one: **(−2, 1)**. The key had turned by two, so $dk$ is (−1, 2) turned back by two: **(1, −2)**. Check $dq$: the
-# query (2.01, 1) turns to (−1, 2.01), and the dot product is 1 − 4.02 = −3.02. It has changed by −2 · 0.01.
+# by one: **(−2, 1)**. The key had turned by two, so $dk$ is (−1, 2) turned back by two: **(1, −2)**.
 #
 # In general, $a$ reaches the loss through both new numbers, with the factors $\cos \alpha$ and $\sin \alpha$, and $b$
 # with $-\sin \alpha$ and $\cos \alpha$. If $(da', db')$ arrives at the turned pair, then
 #
 # $$da = da' \cos \alpha + db' \sin \alpha \qquad db = -da' \sin \alpha + db' \cos \alpha$$
 #
-# That is forward with $-\alpha$ in place of $\alpha$. Nothing is learned here. And a turn keeps the length, so a
-# gradient comes back as long as it arrived, even at position 50,000.
+# That is forward with $-\alpha$ in place of $\alpha$. A turn keeps the length, so a gradient comes back as long as it
+# arrived.
 #
 # **Your turn.** `rope` is for [lesson 23](23_block_of_2026.py), but you can write it now, in `more.py`. Its `x` holds
-# the queries or keys of all sentences and heads: (b, t, h, k). Positions `t` count from 0. The result has the number
-# type of `x`. Run `scratchformer learn check rope`, then unfold ours.
+# queries or keys, (b, t, h, k). Positions count from 0, and the result has the number type of `x`. Run `scratchformer
+# learn check rope`, then unfold ours.
 
 # %%
 quote("rope", file="more")
@@ -317,8 +314,8 @@ if torch:
 # %% [markdown]
 # ## Does it matter?
 #
-# First, the translator. We trained translators for 600 steps, with sinusoids and with RoPE in self-attention
-# (cross-attention then has no positions). Mean of two runs:
+# First, translators with sinusoids and with RoPE (in self-attention; the other has no positions then), trained for 600
+# steps. Mean of two runs:
 
 # %% The recorded translators
 both = [row for row in recorded("longer")["results"]
@@ -330,18 +327,17 @@ def means(name, i):
     return [f"{np.mean([run[name][i] for run in row['runs']]):.2f}" for row in both]
 
 
-starts = ("test", "test, begun at position 5", "test, begun at position 20",
-          "test, begun at position 50")
-table(["loss, nats per piece", "sinusoids", "RoPE"],
-      [*([words, *means("test_shifted", i)] for i, words in enumerate(starts)),
-       ["test_long", *(f"{row['test_long']['mean']:.2f}" for row in both)],
-       ["test_long, only German positions 0 to 9", *means("test_long_by_position", 0)]])
+rows = [["test", *means("test_shifted", 0)],
+        ["begun at position 5", *means("test_shifted", 1)],
+        ["begun at position 50", *means("test_shifted", 3)],
+        ["test_long", *(f"{row['test_long']['mean']:.2f}" for row in both)],
+        ["its first ten positions", *means("test_long_by_position", 0)]]
+table(["loss, nats per piece", "sinusoids", "RoPE"], rows)
 
 # %% [markdown]
-# With RoPE it doesn't matter where a sentence begins. But long sentences still fail. Late positions in the German
-# can't be the whole reason: in the last row no German position is new. But the English is long there, too, and has more
-# main clauses than that of training ([lab notes 10](lab/10_longer.py#the-recorded-translators)). So here is a task in
-# which *only* the length is new:
+# With RoPE it doesn't matter where a sentence begins. But long sentences still fail. Late positions in the German can't
+# be the whole reason: the last row has none. The English is long there, too, and has more main clauses than that of
+# training. So here is a task in which *only* the length is new:
 #
 # - **What goes in:** words. The first is a name, and later one in five is.
 # - **What should come out:** at each word, the latest name so far. For *Ann sees Bob run* that is *Ann Ann Bob Bob*.
@@ -383,12 +379,13 @@ oldest = [reader.weight_of_oldest(60) for reader in readers["RoPE"]]
 assert 0.85 < np.mean(oldest) < 0.93
 
 # %% [markdown]
-# The answer is **(c)**: at 60 words RoPE is hardly better than a guess. *Sinusoids*, too, are worse than no positions
-# at all. ALiBi holds. (To subtract more from far words suits this task: a nearer name always wins.)
+# The answer is **(c)**: at 60 words RoPE is hardly better than a guess. *Sinusoids*, too, are worse than *none* ([in each
+# of five runs](lab/10_longer.py#are-sinusoids-worse-than-no-positions)). ALiBi holds. (It suits this task: a nearer name
+# always wins.)
 #
-# Why does RoPE fail, if it sees only distances? A *distance* can be new as well: in training, no word was more than 19
-# words back. Look at pair 1, which turns by 0.1 radians (5.7°) per position. Over 19 words that is 109°, over 59 words
-# 338°: nearly a full turn. Figure 3 shows the score of a name by its distance.
+# Why does RoPE fail, if it sees only distances? A *distance* can be new as well: in training, none was above 19. Pair 1
+# turns by 0.1 radians (5.7°) per position. Over 19 positions that is 109°. Over 59 it is 338°, nearly a full turn. What
+# does that do to the score of a name?
 
 # %% Drawing the scores
 figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
@@ -415,12 +412,12 @@ show(figure, "10_score",
      "Gray: the distances of training.")
 
 # %% [markdown]
-# In training, the nearer name has the higher score, as it should be. But then pair 1 turns on, and the score rises
-# again: names about 50 words back get more than even the nearest. So the last of 60 words gives about 0.9 of its
-# attention weight to the 20 oldest ones.
+# At the distances of training, the nearer name usually has the higher score. But then pair 1 turns on, and the score
+# rises again: at a distance of about 50 it is higher than even that of the nearest name. So the last of 60 words gives
+# about 0.9 of its attention weight to the 20 oldest ones.
 #
-# To test this explanation, we take the trained models and turn some pairs at a third of their speed. For pair 1,
-# distance 59 is then about where distance 20 was (the dashed curve).
+# Is it pair 1? We take the trained models and turn some pairs at a third of their speed. At distance 59, pair 1 then
+# stands where it stood at about 20 (dashed curve).
 
 # %% The same models with slower pairs
 table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
@@ -429,8 +426,8 @@ table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
                 row("all pairs slower", "RoPE", 0.88, 0.99, (0, 1, 2, 3))])
 
 # %% [markdown]
-# If only pair 1 is slower, the models are nearly as good as at 20 words. If only the others are slower, nothing gets
-# better. So pair 1 is the reason.
+# With pair 1 slower, the models are nearly as good as at 20 words. With the others slower, nothing gets better. So pair 1
+# is the reason.
 #
 # </details>
 
@@ -440,16 +437,13 @@ table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
 # Most large language models have RoPE. For longer texts, people turn the pairs more slowly, usually with some more
 # training. They take a larger **base** than 10,000 (SmolLM2-135M: 100,000), or divide all positions by a factor, as in
 # our last row: **interpolation** ([Chen et al. 2023](https://arxiv.org/abs/2306.15595)). **YaRN** ([Peng et al.
-# 2023](https://arxiv.org/abs/2309.00071)) does so only for pairs that made no full turn in training, such as our pairs 1
-# to 3. It leaves the fastest alone, and slows those between in part. **NoPE** means no positions at all. Our *none* has
-# one layer; in later layers, the causal mask alone can tell a model the order ([Kazemnejad et al.
-# 2023](https://arxiv.org/abs/2305.19466)).
+# 2023](https://arxiv.org/abs/2309.00071)) slows the slow pairs fully, the middle ones in part, and the fast ones not at
+# all. **NoPE** means no positions. Our *none* has one layer; from the second on, the causal mask alone can tell a model
+# the order ([Kazemnejad et al. 2023](https://arxiv.org/abs/2305.19466)).
 #
 # ## Paper and code
 #
-# - PyTorch 2.13 has `torch.onnx.ops.rotary_embedding`, but without a gradient. With `a, b = x.chunk(2, -1)` and `z =
-#   torch.complex(a, b) * torch.polar(ones, angle)`, the new halves are `z.real` and `z.imag` (compared above, also its
-#   gradient).
+# - PyTorch 2.13 has `torch.onnx.ops.rotary_embedding`, but without a gradient. The check above uses complex numbers.
 # - In the library: `RotaryPositions` and `AlibiPositions` in [nn/llama.py](../scratchformer/nn/llama.py).
 # - *Others differ:* Su et al. make pairs of neighbours ([lesson 23](23_block_of_2026.py)).
 #
@@ -458,23 +452,21 @@ table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
 # RoPE turns each pair of numbers of a query or key by an angle that grows with the position. So scores depend on the
 # distance, and not on the two positions. Gradients are turned back.
 #
-# Our translators fail at longer sentences, with sinusoids and with RoPE. In a task where only the length is new, RoPE
-# fails, too: a new distance can bring angles that are new. Slower pairs repair this, and ALiBi doesn't need it.
+# Our translators don't understand longer sentences, with either kind of positions. Even where only the length is new,
+# RoPE can fail: new distances bring new angles. Slower pairs repair this.
 #
 # **Three questions.**
 #
 # 1. One pair, a quarter turn per position. The query (2, 0) stands at 3, the key (1, 1) at 5. What is their dot
 #    product?
-# 2. Again a quarter turn per position. The gradient (3, 4) arrives at a turned key at position 1. What is the gradient
-#    of the key before the turn?
-# 3. $d_k = 8$. How many positions does pair 1 need for a full turn, and how many with the base 160,000?
+# 2. Again a quarter turn per position. The gradient (3, 4) arrives at a turned key at position 1. What is $dk$?
+# 3. $d_k = 8$. How many positions does pair 1 need for a full turn? And with the base 160,000?
 #
 # <details><summary>Answers</summary>
 #
 # 1. The distance is 2: turn the key by two quarters, to (−1, −1), and leave the query. The product is **−2**.
 # 2. Turned back by one quarter: **(4, −3)**.
-# 3. It turns by $10000^{-2/8}$ = 0.1 radians per position: 2π / 0.1 = **63**. With the base 160,000 it turns by 0.05:
-#    **126**.
+# 3. 2π / $10000^{-2/8}$ = 2π / 0.1 = **63**. With the base 160,000: 2π / 0.05 = **126**.
 #
 # </details>
 #
