@@ -27,8 +27,8 @@ from support.positions import Shifted
 
 # %% [markdown]
 # The paper hopes that sinusoids let a model "extrapolate to sequence lengths longer than the ones encountered during
-# training" (§3.5). Let's test that with the translator of [lesson 00](00_whole_game.py), which adds sinusoids to its
-# words. In its training no sentence had more than 34 pieces. In `test_long` 76 % have more, in `test` none. We also read
+# training" (§3.5). Let's test that with the translator of [lesson 00](00_whole_game.py), which has sinusoids.
+# In its training no sentence had more than 34 pieces. In `test_long` 76 % have more, in `test` none. We also read
 # `test` with all positions, English and German, moved by 5.
 
 # %% The loss of the German sentences, per piece
@@ -77,8 +77,8 @@ table(["sentences", "loss, nats per piece"],
 # al. 2021](https://arxiv.org/abs/2104.09864)) add nothing. Here the query itself is a hand. The tip of the query (2, 1)
 # is 2 to the right and 1 up. (Lesson 09 wrote the height first.)
 #
-# RoPE turns this hand counter-clockwise, one step for each position: not at all at position 0, by one step at 1, by two
-# at 2. It turns keys in the same way. In figure 1 a step is a quarter turn (90°).
+# RoPE turns this hand counter-clockwise by one step for each position: no step at position 0, one at 1, two at 2. It
+# turns keys in the same way. In figure 1 a step is a quarter turn (90°).
 
 # %% Drawing: hands that turn
 UNIT = 36
@@ -162,23 +162,23 @@ show(picture, "10_turn",
      "dot product 4. With the query at position 1 and the key at 2 they are (−1, 2) "
      "and (−1, −2), with 127 degrees between them and the product −3. At 2 and 3 they "
      "are (−2, −1) and (2, −1), again with 127 degrees and −3.",
-     caption="A query and a key, before the turn (dashed) and after it, with their dot "
-     "product. The hands in the middle and on the right differ; the angle is the same.")
+     caption="A query and a key, before the turn (dashed) and after it. The hands in "
+     "the middle and on the right differ; the angle is the same.")
 
 # %% [markdown]
-# Look at the angle from query to key. Before the turn it is 37°: its cosine is 4/5, the dot product divided by both
-# lengths, √5 · √5. If the key stands one position after the query, it turns by one quarter more. So the angle becomes
-# 37° + 90° = 127°, in the middle of figure 1 as on the right. A turn changes no length, and a dot product is length ·
-# length · cosine of the angle. **So it depends on query, key and distance, and not on the two positions.**
+# Before the turn, the angle from query to key is 37°: its cosine is 4/5, the dot product divided by both lengths, √5 ·
+# √5. If the key stands one position after the query, it turns by one quarter more. So the angle becomes
+# 37° + 90° = 127°, both times. A turn changes no length, and a dot product is length · length · cosine of the angle.
+# **So it depends on query, key and distance, and not on the two positions.**
 #
 # ## By hand
 #
 # A quarter turn makes (−b, a) out of (a, b). In figure 1:
 #
-# - *Query at 1, key at 2.* The query turns by one quarter, from (2, 1) to (−1, 2). The key turns by two quarters, from
-#   (1, 2) to (−2, 1) and on to (−1, −2). Dot product: (−1) · (−1) + 2 · (−2) = **−3**.
-# - *Query at 2, key at 3.* The query turns on to (−2, −1), and the key to (2, −1). Dot product: (−2) · 2 + (−1) · (−1)
-#   = **−3** again.
+# - *Query at 1, key at 2.* The query turns once, from (2, 1) to (−1, 2). The key turns twice, from (1, 2) to (−2, 1) and
+#   (−1, −2). Dot product: (−1) · (−1) + 2 · (−2) = **−3**.
+# - *Query at 2, key at 3.* The query turns on to (−2, −1), the key to (2, −1). Dot product: (−2) · 2 + (−1) · (−1) =
+#   **−3** again.
 #
 # Now you: the query at 1 and the key at 3; then at 2 and 4.
 #
@@ -188,7 +188,7 @@ show(picture, "10_turn",
 #
 # </details>
 #
-# Here is their dot product at other distances (the position of the key minus that of the query):
+# At other distances (position of the key minus position of the query):
 #
 # | distance | −1 | 0 | 1 | 2 | 3 | 4 |
 # |---|---|---|---|---|---|---|
@@ -196,7 +196,7 @@ show(picture, "10_turn",
 #
 # It is largest at distance 0. With the query (−2, −1) instead, it is largest at distance 2. So a model can learn how
 # far away to look. But at distance 4 the key has made a **full turn** more than the query. So one pair can't tell
-# distance 4 from 0. Keep that in mind.
+# distance 4 from 0.
 #
 # ## In general
 #
@@ -212,17 +212,16 @@ show(picture, "10_turn",
 #
 # $$\sum_i \vert q_i \vert \, \vert k_i \vert \cos \left( \varphi_i + (s - t) \, \omega_i \right)$$
 #
-# In figure 1 there is one pair: 5 · cos(37° + 90° · (s − t)). Why several speeds? A fast pair tells neighbours apart, but
-# soon repeats itself. A slow pair takes long to repeat, but hardly differs from one position to the next.
+# In figure 1 there is one pair: 5 · cos(37° + 90° · (s − t)). Why several speeds? A fast pair soon repeats itself; a slow
+# one hardly tells neighbours apart.
 #
 # Didn't lesson 09 have this already? There, the dot product of two *position vectors* depends on the distance alone.
-# But a model adds them to the words, and $W_Q$ and $W_K$ mix all numbers of the sum. RoPE comes *after* $W_Q$ and
-# $W_K$: it turns $x W_Q$ and $x W_K$, and leaves the values alone. So whatever these matrices learn, positions enter a
-# score only as a distance.
+# But a model adds them to the words, and then $W_Q$ and $W_K$ mix all the numbers. RoPE comes *after* $W_Q$ and $W_K$.
+# So whatever they learn, positions enter a score only as a distance. (Values aren't turned.)
 #
 # ## Backward
 #
-# Let the loss grow by 1 if the dot product of the query at 1 and the key at 2 grows by 1. The gradient of the turned
+# Let the loss be the dot product of the query at 1 and the key at 2. The gradient of the turned
 # query is then the turned key, (−1, −2), and that of the turned key is the turned query, (−1, 2) ([lesson
 # 04](04_soft_lookup.py)). How do they get back to the hands *before* the turn? Suppose the turned query should go up. A
 # quarter turn takes "right" to "up". So the query before the turn should go to the right: we turn "up" back. **The
@@ -256,8 +255,8 @@ show(picture, "10_turn_backward",
      "−2) of figure 1. In the second, a dashed magenta arrow, (−1, −2), arrives at the "
      "turned query; turned back by 90 degrees it is (−2, 1). In the third, (−1, 2) "
      "arrives at the turned key; turned back by 180 degrees it is (1, −2).",
-     caption="In magenta, gradients: as they arrive at the turned hand (dashed), and "
-     "turned back. A triangle points where training moves the number.")
+     caption="In magenta, gradients: as they arrive (dashed), and turned back. A "
+     "triangle points where training moves the number.")
 
 # %% [markdown]
 # A quarter turn back makes (b, −a) out of (a, b). The query had turned by one quarter, so $dq$ is (−1, −2) turned back
@@ -268,12 +267,11 @@ show(picture, "10_turn_backward",
 #
 # $$da = da' \cos \alpha + db' \sin \alpha \qquad db = -da' \sin \alpha + db' \cos \alpha$$
 #
-# That is forward with $-\alpha$ in place of $\alpha$. A turn keeps the length, so a gradient comes back as long as it
-# arrived.
+# That is forward with $-\alpha$ in place of $\alpha$.
 #
 # **Your turn.** `rope` is for [lesson 23](23_block_of_2026.py), but you can write it now, in `more.py`. Its `x` holds
 # queries or keys, (b, t, h, k). Positions count from 0, and the result has the number type of `x`. Run `scratchformer
-# learn check rope`, then unfold ours.
+# learn check rope`.
 
 # %%
 quote("rope", file="more")
@@ -314,8 +312,8 @@ if torch:
 # %% [markdown]
 # ## Does it matter?
 #
-# First, translators with sinusoids and with RoPE (in self-attention; the other has no positions then), trained for 600
-# steps. Mean of two runs:
+# First, two translators, with sinusoids and with RoPE (in self-attention; cross-attention then has no positions), trained
+# for 600 steps. Mean of two runs:
 
 # %% The recorded translators
 both = [row for row in recorded("longer")["results"]
@@ -329,28 +327,26 @@ def means(name, i):
 
 rows = [["test", *means("test_shifted", 0)],
         ["begun at position 5", *means("test_shifted", 1)],
-        ["begun at position 50", *means("test_shifted", 3)],
         ["test_long", *(f"{row['test_long']['mean']:.2f}" for row in both)],
-        ["its first ten positions", *means("test_long_by_position", 0)]]
+        ["its first ten German pieces", *means("test_long_by_position", 0)]]
 table(["loss, nats per piece", "sinusoids", "RoPE"], rows)
 
 # %% [markdown]
 # With RoPE it doesn't matter where a sentence begins. But long sentences still fail. Late positions in the German can't
-# be the whole reason: the last row has none. The English is long there, too, and has more main clauses than that of
-# training. So here is a task in which *only* the length is new:
+# be the whole reason: the last row has only early ones. The English is long there, too, and has more main clauses than
+# in training. So here is a task in which *only* the length is new:
 #
 # - **What goes in:** words. The first is a name, and later one in five is.
 # - **What should come out:** at each word, the latest name so far. For *Ann sees Bob run* that is *Ann Ann Bob Bob*.
-#   There are 8 names, so a guess is right in 0.13 of the cases.
+#   With 8 names, a guess is right in 0.13 of the cases.
 # - **The model:** one causal attention and a linear map to the answers. Each of four heads has $d_k = 8$, so four
 #   pairs. It is trained on 5 to 20 words.
 # - **What is changed:** the positions. *None* is the control: it sees which names came, but not in which order.
 #   *Sinusoids* are added, *RoPE* turns. *ALiBi* ([Press et al. 2022](https://arxiv.org/abs/2108.12409)) subtracts $m$ ·
-#   distance from each score, with $m$ = 1/4, 1/16, 1/64 and 1/256 in heads 1 to 4.
+#   distance from each score; the four heads have $m$ = 1/4, 1/16, 1/64 and 1/256.
 # - **What is measured:** right answers at the last word of 400 new sequences, mean of three runs.
 #
-# What do you expect of RoPE at 60 words? (a) It is as good as at 20. (b) It falls to the level of *none*. (c) It falls
-# below *none*.
+# What do you expect of RoPE at 60 words? (a) It is as good as at 20. (b) It is as bad as *none*. (c) It is worse.
 #
 # <details><summary>Make a guess, then unfold the results</summary>
 
@@ -383,9 +379,9 @@ assert 0.85 < np.mean(oldest) < 0.93
 # of five runs](lab/10_longer.py#are-sinusoids-worse-than-no-positions)). ALiBi holds. (It suits this task: a nearer name
 # always wins.)
 #
-# Why does RoPE fail, if it sees only distances? A *distance* can be new as well: in training, none was above 19. Pair 1
-# turns by 0.1 radians (5.7°) per position. Over 19 positions that is 109°. Over 59 it is 338°, nearly a full turn. What
-# does that do to the score of a name?
+# Why does RoPE fail, if it sees only distances? A *distance* can be new as well: in training, no name was more than 19
+# words back. Pair 1 turns by 0.1 radians (5.7°) per position. Over 19 words that is 109°; over 59 it is 338°, nearly a
+# full turn. What does that do to the score of a name?
 
 # %% Drawing the scores
 figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
@@ -412,12 +408,12 @@ show(figure, "10_score",
      "Gray: the distances of training.")
 
 # %% [markdown]
-# At the distances of training, the nearer name usually has the higher score. But then pair 1 turns on, and the score
-# rises again: at a distance of about 50 it is higher than even that of the nearest name. So the last of 60 words gives
-# about 0.9 of its attention weight to the 20 oldest ones.
+# In the gray area, a nearer name usually scores higher. But then pair 1 turns on, and the score rises again: about 50
+# words back it is higher than even for the nearest name. So the last of 60 words gives about 0.9 of its attention
+# weight to the 20 oldest ones.
 #
-# Is it pair 1? We take the trained models and turn some pairs at a third of their speed. At distance 59, pair 1 then
-# stands where it stood at about 20 (dashed curve).
+# Is it pair 1? We take the trained models and turn some pairs at a third of their speed. At 59 words, pair 1 has then
+# turned as far as before at 20 (dashed curve).
 
 # %% The same models with slower pairs
 table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
@@ -438,12 +434,12 @@ table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
 # training. They take a larger **base** than 10,000 (SmolLM2-135M: 100,000), or divide all positions by a factor, as in
 # our last row: **interpolation** ([Chen et al. 2023](https://arxiv.org/abs/2306.15595)). **YaRN** ([Peng et al.
 # 2023](https://arxiv.org/abs/2309.00071)) slows the slow pairs fully, the middle ones in part, and the fast ones not at
-# all. **NoPE** means no positions. Our *none* has one layer; from the second on, the causal mask alone can tell a model
-# the order ([Kazemnejad et al. 2023](https://arxiv.org/abs/2305.19466)).
+# all. **NoPE** has no positions at all: from the second layer on, the causal mask alone can tell the order ([Kazemnejad et al. 2023](https://arxiv.org/abs/2305.19466)).
 #
 # ## Paper and code
 #
-# - PyTorch 2.13 has `torch.onnx.ops.rotary_embedding`, but without a gradient. The check above uses complex numbers.
+# - PyTorch 2.13 has `torch.onnx.ops.rotary_embedding`, but without a gradient. With one: `torch.complex(a, b) *
+#   torch.polar(ones, angle)`, checked above.
 # - In the library: `RotaryPositions` and `AlibiPositions` in [nn/llama.py](../scratchformer/nn/llama.py).
 # - *Others differ:* Su et al. make pairs of neighbours ([lesson 23](23_block_of_2026.py)).
 #
@@ -460,15 +456,15 @@ table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
 # 1. One pair, a quarter turn per position. The query (2, 0) stands at 3, the key (1, 1) at 5. What is their dot
 #    product?
 # 2. Again a quarter turn per position. The gradient (3, 4) arrives at a turned key at position 1. What is $dk$?
-# 3. $d_k = 8$. How many positions does pair 1 need for a full turn? And with the base 160,000?
+# 3. $d_k = 8$, base 160,000. How many positions does pair 1 need for a full turn?
 #
 # <details><summary>Answers</summary>
 #
-# 1. The distance is 2: turn the key by two quarters, to (−1, −1), and leave the query. The product is **−2**.
+# 1. The distance is 2, so turn only the key, by two quarters: (−1, −1). The product is **−2**.
 # 2. Turned back by one quarter: **(4, −3)**.
-# 3. 2π / $10000^{-2/8}$ = 2π / 0.1 = **63**. With the base 160,000: 2π / 0.05 = **126**.
+# 3. 2π / $160000^{-2/8}$ = 2π / 0.05 = **126**.
 #
 # </details>
 #
-# **Next:** [11 · The feed-forward network](11_feed_forward.py). Attention mixes the vectors of a sentence. What happens
-# to a vector after that?
+# **Next:** [11 · The feed-forward network](11_feed_forward.py). What happens to a word's vector after
+# attention?
