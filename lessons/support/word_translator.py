@@ -94,8 +94,8 @@ class WordRNN(RNN):
     """An RNN that reads words: forward(ids (B, T), h0) -> h (B, T, d), cache;  backward(dh, cache) -> None, dh0"""
 
     def __init__(self, vocabulary: int, d: int, init: np.random.Generator) -> None:
-        self.words = Embedding(Embedding.new_weight(vocabulary, d, init))
-        super().__init__(d, d, init)
+        self.words = Embedding(Embedding.new_weight(vocabulary, d, init, "float64"))
+        super().__init__(d, d, init, "float64")
 
     def forward(self, ids: Array, h0: Array | None = None, rng: DropoutKey | None = None) -> tuple[Array, Any]:
         x, words_cache = self.words.forward(ids)
@@ -128,8 +128,8 @@ class Network(EncoderDecoder):
         init = np.random.default_rng(seed)
         self.positions = ""
         self.encoder, self.decoder = WordRNN(english, d, init), WordRNN(german, d, init)
-        self.looks = [look(d, d, d // 2, init)]
-        self.output = Linear(2 * d, german, init)
+        self.looks = [look(d, d, d // 2, init, "float64")]
+        self.output = Linear(2 * d, german, init, "float64")
         self.store = ParameterStore(self.parameters())
 
     def rows(self, ids: Array, with_position: bool) -> Array:
