@@ -93,9 +93,9 @@ def short_sentences(split: str) -> list[Sentence]:
 class WordRNN(RNN):
     """An RNN that reads words: forward(ids (B, T), h0) -> h (B, T, d), cache;  backward(dh, cache) -> None, dh0"""
 
-    def __init__(self, vocabulary: int, d: int, init: np.random.Generator) -> None:
-        self.words = Embedding(Embedding.new_weight(vocabulary, d, init, "float64"))
-        super().__init__(d, d, init, "float64")
+    def __init__(self, vocabulary: int, d: int, init: np.random.Generator, dtype: str) -> None:
+        self.words = Embedding(Embedding.new_weight(vocabulary, d, init, dtype))
+        super().__init__(d, d, init, dtype)
 
     def forward(self, ids: Array, h0: Array | None = None, rng: DropoutKey | None = None) -> tuple[Array, Any]:
         x, words_cache = self.words.forward(ids)
@@ -124,12 +124,12 @@ class LastState(PlainMean):
 class Network(EncoderDecoder):
     """EncoderDecoder for words. look: LastState, PlainMean or AdditiveAttention"""
 
-    def __init__(self, english: int, german: int, look: Any, seed: int, d: int) -> None:
+    def __init__(self, english: int, german: int, look: Any, seed: int, d: int, dtype: str = "float32") -> None:
         init = np.random.default_rng(seed)
         self.positions = ""
-        self.encoder, self.decoder = WordRNN(english, d, init), WordRNN(german, d, init)
-        self.looks = [look(d, d, d // 2, init, "float64")]
-        self.output = Linear(2 * d, german, init, "float64")
+        self.encoder, self.decoder = WordRNN(english, d, init, dtype), WordRNN(german, d, init, dtype)
+        self.looks = [look(d, d, d // 2, init, dtype)]
+        self.output = Linear(2 * d, german, init, dtype)
         self.store = ParameterStore(self.parameters())
 
     def rows(self, ids: Array, with_position: bool) -> Array:
