@@ -1,11 +1,12 @@
 # %% [markdown]
 # # Lab notes 03 · Attention as a patch
 #
-# The controls behind [lesson 03](../03_bahdanau.py): two further runs of its three translators; what more training does
-# for a single vector; how attention depends on the length; which state is really used.
+# The controls behind [lesson 03](../03_bahdanau.py): two further runs of its three translators; what more training
+# does for a single vector; how attention depends on the length; which state is really used.
 
 # %% Imports
 import course  # noqa: F401  finds lessons/support
+
 import numpy as np
 
 from support.lesson import QUICK, measure, recorded, table, varying
@@ -22,8 +23,8 @@ from support.word_translator import (
 # %% [markdown]
 # ## Three runs
 #
-# The lesson shows the run with seed 0. Here are seeds 1 and 2: German words right in 204 test sentences, of all words, of
-# those for the first English word, and of those for the last one.
+# The lesson shows the run with seed 0. Here are seeds 1 and 2: German words right in 204 test sentences, of all
+# words, of those for the first English word, and of those for the last one.
 
 # %%
 corpus, runs = Corpus(), {}
@@ -33,15 +34,16 @@ for seed in (1,) if QUICK else (1, 2):
     for name, look in looks.items():
         runs[name, seed] = machine = Translator(corpus, look, seed)
         shares = shares_right(machine)
-        varying(f"{name}, seed {seed}:  " + "  ".join(f"{share:.2f}" for share in shares))
+        varying(f"{name}, seed {seed}:  "
+                + "  ".join(f"{share:.2f}" for share in shares))
         lo, hi = {"last state": (0.45, 0.62), "plain mean": (0.64, 0.78),
                   "weighted mean": (0.82, 0.97)}[name]
         measure(f"{name}, seed {seed}, all words", shares[0], lo, hi)
 
 # %% [markdown]
-# In every run the order is the same. The three machines have nearly the same number of weights (attention has 1 % more),
-# the same sentences in the same order, and the same learning rate, 0.01. We also tried 0.003, 0.005, 0.006, 0.012 and
-# 0.02 in shorter trainings: the weighted mean was always best and the last state always worst.
+# In every run the order is the same. The three machines have nearly the same number of weights (attention has 1 %
+# more), the same sentences in the same order, and the same learning rate, 0.01. We also tried 0.003, 0.005, 0.006,
+# 0.012 and 0.02 in shorter trainings: the weighted mean was always best and the last state always worst.
 #
 # ## Which state is used
 #
@@ -58,8 +60,8 @@ for seed in (1,) if QUICK else (1, 2):
         varying(f"seed {seed}, h_{j + 1} exchanged:  {' '.join(found[:-1])}")
 
 # %% [markdown]
-# A large weight is no dictionary, though. The corpus says which words belong together. How often does the largest weight
-# lie on such a word, and how often would it if each position simply looked at the word with its own number?
+# A large weight is no dictionary, though. The corpus says which words belong together. How often does the largest
+# weight lie on such a word, and how often would it if each position simply looked at the word with its own number?
 
 # %%
 for seed in (1,) if QUICK else (1, 2):
@@ -70,15 +72,15 @@ measure("same position", share_linked(corpus, lambda pair: np.minimum(
     np.arange(len(pair.german)), len(pair.english) - 1)), 0.72, 0.74)
 
 # %% [markdown]
-# In the run of the lesson it is 74 %. Most of the misses that we looked at are articles and adjectives: to write *eine*
-# in "Laura schaltete eine große Lampe aus", that model looks at *big* and *lamp*. German needs the gender of the noun
-# there.
+# In the run of the lesson it is 74 %. Most of the misses that we looked at are articles and adjectives: to write
+# *eine* in "Laura schaltete eine große Lampe aus", that model looks at *big* and *lamp*. German needs the gender of
+# the noun there.
 #
 # ## One vector and more training
 #
 # In another task, 8 symbols at random are written in the opposite order. All runs here are recorded: RNNs with 32
-# numbers, 300 steps, symbols right in 300 new sequences, three seeds. ("One vector" here means that the decoder begins with
-# the last state and has nothing beside $s_t$.)
+# numbers, 300 steps, symbols right in 300 new sequences, three seeds. ("One vector" here means that the decoder
+# begins with the last state and has nothing beside $s_t$.)
 
 # %%
 rows = {(row["model"], row["n"]): row for row in recorded("reversal")["results"]}
@@ -88,7 +90,7 @@ def compare(*cases):
     """A table of recorded runs."""
     table(["model", "symbols", "steps", "right, three seeds"],
           [[model, n, f"{rows[model, n]['steps']:,}",
-            ", ".join(f"{share:.2f}" for share in rows[model, n]["accuracy"]["by_seed"])]
+            ", ".join(f"{each:.2f}" for each in rows[model, n]["accuracy"]["by_seed"])]
            for model, n in cases])
 
 
@@ -97,7 +99,8 @@ compare(("one vector", 4), ("one vector", 16), ("one vector, 4 x the steps", 16)
         ("plain mean", 16), ("attention", 16))
 
 # %% [markdown]
-# So the single vector is no wall. It gets better with more steps and more numbers, and it stays behind attention here.
+# So the single vector is no wall. It gets better with more steps and more numbers, and it stays behind attention
+# here.
 #
 # ## Attention and length
 
@@ -107,8 +110,8 @@ compare(("attention", 16), ("attention", 32), ("attention, 4 x the steps", 32),
         ("no recurrence", 32), ("no recurrence, no positions", 16))
 
 # %% [markdown]
-# With the steps that suffice for 16 symbols, attention gets 0.84, 0.51 and 0.50 of 32 right. If the position is given as
-# a second input, 300 steps are enough, with recurrent networks and without. Without both, all that is left is a guess
-# from a bag of symbols.
+# With the steps that suffice for 16 symbols, attention gets 0.84, 0.51 and 0.50 of 32 right. If the position is given
+# as a second input, 300 steps are enough, with recurrent networks and without. Without both, all that is left is a
+# guess from a bag of symbols.
 #
 # Limits of these notes: small networks, one corpus of made-up sentences, teacher forcing.

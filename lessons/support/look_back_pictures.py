@@ -6,7 +6,7 @@ from typing import Sequence
 
 import numpy as np
 
-from support.drawing import Drawing, number
+from support.drawing import Box, Drawing, number
 
 WORDS = ["Lena", "sold", "goats"]
 STATES = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
@@ -20,7 +20,9 @@ W, U, V = 8 * np.eye(2), np.log(2) * np.eye(2), np.full(2, np.log(8) / 0.6)
 def who_asks(english: Sequence[str], german: Sequence[str], weights: np.ndarray) -> Drawing:
     """Encoder and decoder of one sentence; the decoder's last state asks all states of the encoder."""
     drawing = Drawing(780, 420)
-    encoder, asks_at = [], 268
+    encoder: list[Box] = []
+    decoder: list[Box] = []
+    asks_at = 268
     for j, (word, weight) in enumerate(zip(english, weights), start=1):
         state = drawing.box(52 + 82 * (j - 1), 320, f"h_{j}", "value", 52, 36)
         drawing.text(state.x, 388, word, bold=True)
@@ -34,7 +36,6 @@ def who_asks(english: Sequence[str], german: Sequence[str], weights: np.ndarray)
         bar = drawing.bar(state.x, 145, weight, 44, 56)
         drawing.arrow(score.top, bar.bottom)
         drawing.thread(bar.top, (216, 62), weight)
-    decoder = []
     for t, word in enumerate(["(start)", *german[:-1]], start=1):
         asks = t == len(german)
         state = drawing.box(478 + 66 * (t - 1), 320, f"s_{t}", "query" if asks else "plain", 44, 36)
@@ -81,7 +82,7 @@ def by_hand(backward: bool = False) -> Drawing:
     blend = drawing.vector(490, 515, [number(round(value, 3)) for value in context], "value", 54, below="context c_5")
     for x, word, h, a, z, w in zip(columns, WORDS, STATES, hidden, scores, weights):
         drawing.text(x, 20, word, bold=True)
-        state = drawing.vector(x, 75, [int(value) for value in h], "value", 46, above="state h")
+        drawing.vector(x, 75, [int(value) for value in h], "value", 46, above="state h")
         drawing.line([query.bottom, (90, 122), (x - 14, 122)], "query", 2)
         drawing.arrow((x - 14, 121), (x - 14, 157), "query", width=2)
         drawing.arrow((x + 14, 92), (x + 14, 157), "value")

@@ -9,7 +9,7 @@ Shapes: B batch, S English words, T German words and the end, d numbers in a sta
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ LONGEST, SIZE, STEPS, RATE, BATCH = 7, 48, 1000, 0.01, 64
 """English words of a sentence, numbers in a state, steps, the learning rate of the first half, sentences a step."""
 
 BEGIN, END = 1, 2
-"""What is read before the first German word, and what is written after the last one; 0 is padding."""
+"""The id read before the first German word, and the id written after the last one; 0 is padding."""
 
 
 class Sentence(NamedTuple):
@@ -45,10 +45,8 @@ class Corpus:
 
     def __init__(self) -> None:
         train = short_sentences("train")
-        self.english, self.german = (
-            {word: i for i, word in enumerate(sorted({word for pair in train for word in pair[side]}), start=3)}
-            for side in (0, 1)
-        )
+        self.english = numbered(pair.english for pair in train)
+        self.german = numbered(pair.german for pair in train)
         self.train = train
         self.test = [
             pair
@@ -61,6 +59,10 @@ class Corpus:
         german = [[self.german[word] for word in pair.german] for pair in pairs]
         source = np.array([[self.english[word] for word in pair.english] for pair in pairs])
         return source, padded([[BEGIN, *ids] for ids in german]), padded([[*ids, END] for ids in german])
+
+    def names(self) -> dict[int, str]:
+        """Id -> German word, or a name in brackets."""
+        return {0: "(padding)", BEGIN: "(begin)", END: "(end)"} | {i: word for word, i in self.german.items()}
 
     def batches(self, random: np.random.Generator) -> Iterator[tuple[tuple[Array, Array], Array]]:
         """Endless, every sentence once in each pass, in an order at random."""
@@ -75,6 +77,11 @@ class Corpus:
             for i in random.permutation(len(found)):
                 source, read, target = self.ids(found[i])
                 yield (source, read), target
+
+
+def numbered(sentences: Iterable[list[str]]) -> dict[str, int]:
+    """Each word -> its id, from 3."""
+    return {word: i for i, word in enumerate(sorted({word for words in sentences for word in words}), start=3)}
 
 
 def short_sentences(split: str) -> list[Sentence]:
@@ -105,7 +112,8 @@ class WordRNN(RNN):
     def backward(self, dh: Array, cache: Any) -> tuple[Any, Array]:
         words_cache, cache = cache
         dx, dh0 = super().backward(dh, cache)
-        return self.words.backward(dx, words_cache), dh0
+        self.words.backward(dx, words_cache)
+        return None, dh0
 
 
 class LastState(PlainMean):
@@ -152,14 +160,14 @@ class Translator:
 
     def translate(self, english: str) -> str:
         """Write the likeliest word at each position, at most 12."""
-        names = {i: word for word, i in self.corpus.german.items()}
+        names = self.corpus.names()
         source, read = np.array([[self.corpus.english[word] for word in english.split()]]), [BEGIN]
         while len(read) <= 12:
             best = int(self.network.forward(source, np.array([read]))[0][0, -1].argmax())
             if best == END:
                 break
             read.append(best)
-        return " ".join(names.get(i, "") for i in read[1:])
+        return " ".join(names[i] for i in read[1:])
 
     def map_of(self, pair: Sentence) -> Array:
         """The weights of attention on the way to the right translation: (T, S)"""
@@ -176,7 +184,7 @@ class Translator:
 
         The decoder begins with the encoder's last state as before.
         """
-        names = {i: word for word, i in self.corpus.german.items()} | {END: "(end)"}
+        names = self.corpus.names()
         source, read, _ = self.corpus.ids([pair])
         (h, _), (s, _) = self.network.states(source, read)
         (others, _), _ = self.network.states(self.corpus.ids([other])[0], read)
