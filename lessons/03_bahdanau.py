@@ -104,7 +104,7 @@ show(pictures.by_hand(), "03_by_hand",
 # Now another state asks. One word earlier the decoder had to write *Ziegen* (*goats*), and its state was $s_4 = (0,
 # 1)$. Which weights did it get?
 #
-# <details><summary>Calculate, then unfold: s_4 asks</summary>
+# <details><summary>Calculate, then unfold: another state asks</summary>
 #
 # $s_4 W = (0, 8)$. After tanh, *Lena* and *sold* have (0, 1), and *goats* has (0.6, 1). So *goats* scores 5.545, and
 # the others 3.466. The weights are 0.1, 0.1 and **0.8**, and the context is (0.8, 0.1). The words are the same.

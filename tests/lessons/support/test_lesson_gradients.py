@@ -81,7 +81,7 @@ def test_an_encoder_decoder_has_the_gradient_of_its_loss(options):
 
 
 def test_a_translator_of_words_has_the_gradient_of_its_loss():
-    model = Network(9, 8, AdditiveAttention, seed=0, d=6)
+    model = Network(9, 8, AdditiveAttention, seed=0, d=6, dtype="float64")
     source, read, target = (
         np.array([[3, 4, 5], [6, 3, 8]]),
         np.array([[1, 3, 3, 4], [1, 7, 0, 0]]),
