@@ -67,8 +67,9 @@ show(pictures.who_asks(lena.english, lena.german, weights[4]), "03_who_asks",
 #
 # ## By hand
 #
-# To keep the sums short, we take three of the five words, and states of two numbers. Say that the first number means
-# "thing" and the second "action". (We made them up. A trained model finds its own.)
+# To keep the sums short, we take three of the five words, and states of two numbers. Say that in the states of the
+# encoder the first number means "thing" and the second "action". (We made this up. A trained model finds its own
+# numbers.)
 
 # %% The drawing of one step
 show(pictures.by_hand(), "03_by_hand",
@@ -94,10 +95,9 @@ show(pictures.by_hand(), "03_by_hand",
 # **Step 2, score.** Multiply by the learned vector $v = (3.466, 3.466)$ and add up. *sold*: 1 · 3.466 + 0.6 · 3.466 =
 # **5.545**. *Lena* and *goats*: 3.466.
 #
-# **Step 3, softmax.** Only the differences between scores matter to softmax, so subtract 3.466 from all three: 0,
-# 2.079,
-# 0. The exponentials are 1, 8 and 1, and their sum is 10. (We chose 0.693 and 3.466 for this.) So the weights are
-#    **0.1, 0.8 and 0.1**.
+# **Step 3, softmax.** Only the differences between scores matter to softmax, so subtract 3.466 from all three. What
+# is left is 0, 2.079 and 0. The exponentials are 1, 8 and 1, and their sum is 10. (We chose 0.693 and 3.466 for
+# this.) So the weights are **0.1, 0.8 and 0.1**.
 #
 # **Step 4, blend.** 0.1 · (0, 0) + 0.8 · (0, 1) + 0.1 · (1, 0) = **(0.1, 0.8)**: mostly the state of *sold*.
 #
@@ -115,7 +115,7 @@ show(pictures.by_hand(), "03_by_hand",
 # ## In general
 #
 # Write the encoder's states $h_1, \dots, h_S$ into the rows of an array $h$, and the decoder's states $s_1, \dots,
-# s_T$ into the rows of $s$. German position $t$ asks English word $j$:
+# s_T$ into the rows of $s$. German position $t$ asks English word $j$ (and $r$ runs over all English words):
 #
 # $$z_{tj} = \tanh(s_t W + h_j U) \cdot v \qquad w_{tj} = \frac{e^{z_{tj}}}{\sum_r e^{z_{tr}}} \qquad
 # c_t = \sum_j w_{tj} h_j$$
@@ -239,8 +239,8 @@ if torch:
 # - **What is changed** is this vector. It is the **last state** of the encoder (the machine of the opening), the
 #   **plain mean** of all its states, or the **weighted mean** of attention.
 # - **What is measured:** how many German words are right in 204 new sentences. The decoder reads the *right* words
-#   before each one, not its own (**teacher forcing**). We also look at the words that translate the first English
-#   word alone, and at those that translate the last one.
+#   before each one, not its own (**teacher forcing**). We also look at two groups of them: those that translate the
+#   first English word and no other, and those that translate the last one.
 #
 # Where will the plain mean be? (a) Near the last state, (b) in the middle, (c) near the weighted mean.
 #
@@ -259,8 +259,8 @@ assert found["weighted mean"][0] > 0.85
 # %% [markdown]
 # The answer is (b). The plain mean brings the first word back, so the short way helps. But it loses the last word, we
 # think because the mean of five states holds little of each. Only the machine that **chooses** gets both. Two further
-# runs agree ([lab notes 03](lab/03_bahdanau.py#three-runs)). One vector isn't a wall, though: with more training it
-# gets better, too ([lab notes 03](lab/03_bahdanau.py#one-vector-and-more-training)).
+# runs agree ([lab notes 03](lab/03_bahdanau.py#three-runs)). One vector isn't a wall, though: in another task, 16
+# times as many steps brought it from 57 to 86 % ([lab notes 03](lab/03_bahdanau.py#one-vector-and-more-training)).
 #
 # </details>
 #
@@ -290,7 +290,7 @@ for j in range(5):
 # ### What attention does not change
 #
 # The decoder is still recurrent: $s_5$ can't be computed before $s_4$. So the positions are computed one after the
-# other, in training, too. And distance still matters. In another task, random symbols had to be written backwards.
+# other, in training, too. And the length still matters. In another task, random symbols had to be written backwards.
 # With 16 symbols, three runs with attention got 99, 98 and 98 % right. With 32 symbols and the same number of steps,
 # it was 84, 51 and 50 % ([lab notes 03](lab/03_bahdanau.py#attention-and-length)).
 #
@@ -307,8 +307,8 @@ for j in range(5):
 # - The machine of the opening is close to that of [Cho et al. (2014)](https://arxiv.org/abs/1406.1078). [Sutskever et
 #   al. (2014)](https://arxiv.org/abs/1409.3215) did translate well through a single vector, with 384 million weights.
 #   Ours has 178,729.
-# - PyTorch has no layer for it. With tensors, `z = torch.tanh((s @ W)[:, None] + h @ U) @ v` and `z.softmax(dim=1) @
-#   h` give the same contexts and, by `backward`, the same five gradients (compared above).
+# - PyTorch has no layer for it. Two lines do it, with the same five gradients as ours (compared above): `z =
+#   torch.tanh((s @ W)[:, None] + h @ U) @ v`, then `c = z.softmax(dim=1) @ h`.
 # - The trained models use `AdditiveAttention` in [support/recurrent.py](../lessons/support/recurrent.py), which takes
 #   many sentences at once.
 #
