@@ -4,9 +4,8 @@
 # **What if a translator could look back at every word it has read?**
 #
 # *Needs [lesson 01](01_backprop.py) (gradients, softmax) and one fact of [lesson 02](02_recurrence.py): a recurrent
-# network (RNN) keeps one vector, its state, and makes the next state from it and the next word · you will compute one
-# step of the first attention, forward and backward, with a pencil · **side trip**: you can go on from lesson 01 to
-# lesson 04 without it.*
+# network (RNN) keeps one vector, its **state**, and renews it with each word · you will compute the first attention
+# with a pencil · **side trip**: lesson 04 doesn't need it.*
 
 # %% Imports
 import numpy as np
@@ -62,14 +61,13 @@ show(pictures.who_asks(lena.english, lena.german, weights[4]), "03_who_asks",
 # Start at the blue box. The decoder has written *Lena hat acht Ziegen*, and its state is now $s_5$. This state
 # **asks**: it is compared with every state of the encoder, and each comparison gives a **score**. Softmax turns the
 # scores into **weights**, which are positive and add up to one. Multiply each state by its weight and add up: this
-# blend is the **context**. Context and $s_5$ together give the next word. This is **attention**. (The arrow from
-# $h_5$ to $s_1$ is the old way: the decoder still starts from the last state.)
+# blend is the **context**. Context and $s_5$ together give the next word. This is **attention**. (The decoder still
+# starts from $h_5$, the last state.)
 #
 # ## By hand
 #
-# To keep the sums short, we take three of the five words, and states of two numbers. Say that in the states of the
-# encoder the first number means "thing" and the second "action". (We made this up. A trained model finds its own
-# numbers.)
+# To keep the sums short, we take three of the five words, and states of two numbers. In the states of the encoder,
+# let the first number mean "thing" and the second "action". (A trained model finds numbers of its own.)
 
 # %% The drawing of one step
 show(pictures.by_hand(), "03_by_hand",
@@ -88,9 +86,8 @@ show(pictures.by_hand(), "03_by_hand",
 # |---|---|---|---|
 # | $\tanh x$ | 0 | 0.6 | nearly 1 |
 #
-# So *sold* gets (1, 0.6). *Lena* gets (1, 0). And *goats*? Its sum is (8.693, 0), but tanh is flat there, so it gets
-# (1, 0), too: its 0.693 makes no difference. This is how the asker chooses. With its 8 it switches "thing" off, and
-# only "action" still counts.
+# So *sold* gets (1, 0.6), and *Lena* gets (1, 0). And *goats*? Its sum is (8.693, 0), but tanh is flat there, so it
+# gets (1, 0), too. This is how the asker chooses: its 8 switches "thing" off, and only "action" still counts.
 #
 # **Step 2, score.** Multiply by the learned vector $v = (3.466, 3.466)$ and add up. *sold*: 1 · 3.466 + 0.6 · 3.466 =
 # **5.545**. *Lena* and *goats*: 3.466.
@@ -107,8 +104,8 @@ show(pictures.by_hand(), "03_by_hand",
 # <details><summary>Calculate, then unfold: another state asks</summary>
 #
 # $s_4 W = (0, 8)$. After tanh, *Lena* and *sold* have (0, 1), and *goats* has (0.6, 1). So *goats* scores 5.545, and
-# the others 3.466. The weights are 0.1, 0.1 and **0.8**, and the context is (0.8, 0.1). The words are the same.
-# Another state asked.
+# the others 3.466. The weights are 0.1, 0.1 and **0.8**, and the context is (0.8, 0.1). Same words, but another state
+# asked.
 #
 # </details>
 #
@@ -123,9 +120,9 @@ show(pictures.by_hand(), "03_by_hand",
 # These scores are called **additive**, because $s_t W$ and $h_j U$ are added.
 #
 # **Your turn.** Write `look_back(s, h, W, U, v)`, which returns the contexts (T, d_h). Shapes: $s$ (T, d_s), $h$ (S,
-# d_h), $W$ (d_s, d_a), $U$ (d_h, d_a), $v$ (d_a,). One trick: `(s @ W)[:, None]` has the shape (T, 1, d_a). If you
-# add `h @ U` (S, d_a), NumPy adds every row of the one to every row of the other: (T, S, d_a). Try it with the
-# numbers of figure 2.
+# d_h), $W$ (d_s, d_a), $U$ (d_h, d_a), $v$ (d_a,). One trick: `(s @ W)[:, None]` has the shape (T, 1, d_a). Add `h @
+# U` (S, d_a), and NumPy adds every row of the one to every row of the other: (T, S, d_a). Try it with the numbers of
+# figure 2.
 
 # %% Our solution
 def look_back(s, h, W, U, v):
@@ -164,8 +161,8 @@ show(pictures.by_hand(backward=True), "03_by_hand_backward",
 # Read figure 3 from the bottom to the top.
 #
 # - **Weights.** The gradient of the weight of word $j$ is $dc_5 \cdot h_j$. We call it the **offer** of the word: 0,
-#   −1 and 0. An offer of −1 means that more weight on *sold* makes the loss smaller. The average of the offers, with
-#   the weights 0.1, 0.8 and 0.1, is −0.8.
+#   −1 and 0. An offer of −1 means that more weight on *sold* makes the loss smaller. With the weights 0.1, 0.8 and
+#   0.1, the average offer is −0.8.
 # - **Scores.** The gradient of a score is **weight × (offer − average offer)**. [Lesson 04](04_soft_lookup.py) shows
 #   why. *sold* gets 0.8 · (−1 + 0.8) = −0.16, and the others get 0.1 · (0 + 0.8) = +0.08. So training raises the
 #   score of *sold* and lowers the other two.
@@ -233,14 +230,13 @@ if torch:
 # Attention gives the decoder two things: a short way to every state, *and* a choice among them. Is the short way
 # enough? We train three machines that differ in one part:
 #
-# - **The same for all:** encoder and decoder are RNNs with states of 48 numbers, the decoder starts from the
-#   encoder's last state, and training takes 1,000 steps. Each German word is computed from $s_t$ and *one* vector
-#   beside it.
-# - **What is changed** is this vector. It is the **last state** of the encoder (the machine of the opening), the
-#   **plain mean** of all its states, or the **weighted mean** of attention.
-# - **What is measured:** how many German words are right in 204 new sentences. The decoder reads the *right* words
-#   before each one, not its own (**teacher forcing**). We also look at two groups of them: those that translate the
-#   first English word and no other, and those that translate the last one.
+# - **The same for all:** two RNNs with states of 48 numbers, and 1,000 steps of training. Each German word is
+#   computed from $s_t$ and *one* vector beside it.
+# - **What is changed** is this vector: the **last state** of the encoder (the machine of the opening), the **plain
+#   mean** of all its states, or the **weighted mean** of attention.
+# - **What is measured:** German words right in 204 new sentences. The decoder reads the *right* words before each
+#   one, not its own (**teacher forcing**). Two groups are counted separately: words that translate only the first
+#   English word, and words that translate only the last one.
 #
 # Where will the plain mean be? (a) Near the last state, (b) in the middle, (c) near the weighted mean.
 #
@@ -257,16 +253,17 @@ assert found["last state"][0] < found["plain mean"][0] - 0.1 < found["weighted m
 assert found["weighted mean"][0] > 0.85
 
 # %% [markdown]
-# The answer is (b). The plain mean brings the first word back, so the short way helps. But it loses the last word, we
-# think because the mean of five states holds little of each. Only the machine that **chooses** gets both. Two further
-# runs agree ([lab notes 03](lab/03_bahdanau.py#three-runs)). One vector isn't a wall, though: in another task, 16
-# times as many steps brought it from 57 to 86 % ([lab notes 03](lab/03_bahdanau.py#one-vector-and-more-training)).
+# The answer is (b). The plain mean brings the first word back, so the short way helps. But it loses the last one. We
+# think that the mean of five states holds too little of each. Only the machine that **chooses** gets both. Two
+# further runs agree ([lab notes 03](lab/03_bahdanau.py#three-runs)). One vector isn't a wall, though: in another
+# task, 16 times as many steps brought it from 57 to 86 % ([lab notes
+# 03](lab/03_bahdanau.py#one-vector-and-more-training)).
 #
 # </details>
 #
 # ### Where does it look?
 #
-# Nobody told the model which English word belongs to which German word. It found out by lowering the loss:
+# Nobody told the model which English word belongs to which German word:
 
 # %% The drawing of the weights
 show(pictures.map_of(lena.english, lena.german, weights[:5]), "03_alignment",
@@ -283,21 +280,21 @@ for j in range(5):
             + " ".join(attention.written_without(lena, bought, j)[:5]))
 
 # %% [markdown]
-# Such a map is called an **alignment**. Does the model *use* what it looks at? Take "Lena has **bought** eight
-# goats", and let attention see one state of that sentence in place of ours. Only $h_3$ changes a word: *verkauft*
-# (sold) becomes *gekauft* (bought). So this word was read from $h_3$.
+# Such a map is called an **alignment**. Does the model *use* what it looks at? We let attention see one state of
+# "Lena has **bought** eight goats" in place of ours. Only $h_3$ changes a word: *verkauft* (sold) becomes *gekauft*
+# (bought). So this word was read from $h_3$.
 #
 # ### What attention does not change
 #
 # The decoder is still recurrent: $s_5$ can't be computed before $s_4$. So the positions are computed one after the
-# other, in training, too. And the length still matters. In another task, random symbols had to be written backwards.
-# With 16 symbols, three runs with attention got 99, 98 and 98 % right. With 32 symbols and the same number of steps,
-# it was 84, 51 and 50 % ([lab notes 03](lab/03_bahdanau.py#attention-and-length)).
+# other, in training, too. And distance still matters. When random symbols had to be written backwards, three runs
+# with attention got 99, 98 and 98 % right with 16 symbols, but 84, 51 and 50 % with 32, after equally many steps
+# ([lab notes 03](lab/03_bahdanau.py#attention-and-length)).
 #
-# **Today.** A decoder that looks back at an encoder does **cross-attention**. Translators with an encoder and speech
-# recognisers such as Whisper do it, with dot products as scores ([lesson 04](04_soft_lookup.py)). In the image
-# generator Stable Diffusion (2022) the parts of the image ask, and the words of the prompt are asked. Most chat
-# models have no encoder: question and answer are one text, and its words ask each other.
+# **Today.** A decoder that looks back at an encoder does **cross-attention**. Translators and speech recognisers such
+# as Whisper do it, with dot products as scores. In the image generator Stable Diffusion (2022) the parts of the image
+# ask, and the words of the prompt are asked. Most chat models have no encoder: question and answer are one text, and
+# its words ask each other.
 #
 # ## Paper and code
 #
@@ -309,14 +306,12 @@ for j in range(5):
 #   Ours has 178,729.
 # - PyTorch has no layer for it. Two lines do it, with the same five gradients as ours (compared above): `z =
 #   torch.tanh((s @ W)[:, None] + h @ U) @ v`, then `c = z.softmax(dim=1) @ h`.
-# - The trained models use `AdditiveAttention` in [support/recurrent.py](../lessons/support/recurrent.py), which takes
-#   many sentences at once.
 #
 # ## What to remember
 #
-# The decoder's state asks. Every state of the encoder gets a score, softmax makes weights of the scores, and the
-# context is the blend. The gradient of a score is weight × (offer − average offer). Each state of the encoder is used
-# twice, so two gradients are added.
+# The decoder's state asks. Every state of the encoder gets a score, softmax turns scores into weights, and the
+# context is the blend. The gradient of a score is weight × (offer − average offer). Each state is used twice, so two
+# gradients are added.
 #
 # **Test yourself.**
 #
@@ -331,8 +326,7 @@ for j in range(5):
 # 1. All scores are 0, so the weights are 1/3 each, and the context is (1/3, 1/3). $dW$ and $dU$ are zero, because the
 #    gradient on its way to them is multiplied by $v$. $dv$ isn't: its second number is −2/9 · 0.6 = −0.133.
 # 2. *sold* and *goats* both score 0.693 · 3.466 = 2.4 more than *Lena*, whoever asks. So both askers get the weights
-#    1/23, 11/23 and 11/23. What the asker adds is the same for all words, and softmax doesn't notice it. That is why
-#    we need tanh.
+#    1/23, 11/23 and 11/23. That is why we need tanh.
 # 3. 25 · 20 = 500 scores, and 20 + 25 = 45 steps.
 #
 # </details>

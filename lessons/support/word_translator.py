@@ -147,14 +147,14 @@ class Network(EncoderDecoder):
 class Translator:
     """A Network and the words of its corpus, trained with Adam; in the second half of the steps the rate falls to 0."""
 
-    def __init__(self, corpus: Corpus, look: Any, seed: int = 0, d: int = SIZE, steps: int = STEPS) -> None:
+    def __init__(self, corpus: Corpus, look: Any, seed: int = 0, rate: float = RATE) -> None:
         self.corpus = corpus
-        self.network = Network(3 + len(corpus.english), 3 + len(corpus.german), look, seed, d)
+        self.network = Network(3 + len(corpus.english), 3 + len(corpus.german), look, seed, SIZE)
         batches = corpus.batches(np.random.default_rng(seed))
         learn(
             self.network,
-            (batch for _, batch in zip(range(steps), batches)),
-            lambda step: RATE * min(1, 2 * (1 - (step - 1) / steps)),
+            (batch for _, batch in zip(range(STEPS), batches)),
+            lambda step: rate * min(1, 2 * (1 - (step - 1) / STEPS)),
             LONGEST_GRADIENT,
         )
 
