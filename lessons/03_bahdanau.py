@@ -34,8 +34,8 @@ for english in ("Lena has sold eight goats", "Oskar has cleaned the small table"
 # The first translation says *the woman has eight goats*, the second asks *why Julia cleaned the table*, and in the
 # third *the woman turned off a lamp*. The end of each sentence came through. The beginning was lost.
 #
-# But the encoder *had* a state right after it read *Lena*, and another one after each further word: five states in
-# all. We kept the last one and threw away four.
+# But the encoder *had* a state right after it read *Lena*, and one after each further word. We kept the last of the
+# five and threw away four.
 #
 # ## The picture
 #
@@ -60,9 +60,9 @@ show(pictures.who_asks(lena.english, lena.german, weights[4]), "03_who_asks",
 # %% [markdown]
 # Start at the blue box. The decoder has written *Lena hat acht Ziegen*, and its state is now $s_5$. This state
 # **asks**: it is compared with every state of the encoder, and each comparison gives a **score**. Softmax turns the
-# scores into **weights**, which are positive and add up to one. Multiply each state by its weight and add up: this
-# blend is the **context**. Context and $s_5$ together give the next word. This is **attention**. (The decoder still
-# starts from $h_5$, the last state.)
+# scores into **weights**, which are positive and add up to one. The blend of the states with these weights is the
+# **context**. Context and $s_5$ together give the next word. This is **attention**. (The decoder still starts from
+# $h_5$, the last state.)
 #
 # ## By hand
 #
@@ -163,8 +163,8 @@ show(pictures.by_hand(backward=True), "03_by_hand_backward",
 # - **Weights.** The gradient of the weight of word $j$ is $dc_5 \cdot h_j$. We call it the **offer** of the word: 0,
 #   −1 and 0. An offer of −1 means that more weight on *sold* makes the loss smaller. With the weights 0.1, 0.8 and
 #   0.1, the average offer is −0.8.
-# - **Scores.** The gradient of a score is **weight × (offer − average offer)**. [Lesson 04](04_soft_lookup.py) shows
-#   why. *sold* gets 0.8 · (−1 + 0.8) = −0.16, and the others get 0.1 · (0 + 0.8) = +0.08. So training raises the
+# - **Scores.** The gradient of a score is **weight × (offer − average offer)** ([lesson 04](04_soft_lookup.py) shows
+#   why). *sold* gets 0.8 · (−1 + 0.8) = −0.16, and the others get 0.1 · (0 + 0.8) = +0.08. So training raises the
 #   score of *sold* and lowers the other two.
 # - **Sums inside tanh.** Multiply by $v$ and by the slope of tanh, which is $1 - \tanh^2$. The second number of
 #   *sold* gets −0.16 · 3.466 · (1 − 0.6²) = −0.355. That of the others gets 0.08 · 3.466 · (1 − 0²) = +0.277. The
@@ -298,14 +298,14 @@ for j in range(5):
 #
 # ## Paper and code
 #
-# - This attention is from [Bahdanau, Cho and Bengio (2014)](https://arxiv.org/abs/1409.0473). Their encoder also
-#   reads from right to left. Their $s_{t-1}$ asks, and the context goes *into* $s_t$. That $s_t$ asks, as here, is
-#   from [Luong et al. (2015)](https://arxiv.org/abs/1508.04025).
+# - This attention is from [Bahdanau, Cho and Bengio (2014)](https://arxiv.org/abs/1409.0473). Their encoder reads in
+#   both directions. Their $s_{t-1}$ asks, and the context goes *into* $s_t$. That $s_t$ asks is from [Luong et al.
+#   (2015)](https://arxiv.org/abs/1508.04025).
 # - The machine of the opening is close to that of [Cho et al. (2014)](https://arxiv.org/abs/1406.1078). [Sutskever et
 #   al. (2014)](https://arxiv.org/abs/1409.3215) did translate well through a single vector, with 384 million weights.
 #   Ours has 178,729.
-# - PyTorch has no layer for it. Two lines do it, with the same five gradients as ours (compared above): `z =
-#   torch.tanh((s @ W)[:, None] + h @ U) @ v`, then `c = z.softmax(dim=1) @ h`.
+# - PyTorch has no layer for it. These two lines have the same five gradients (compared above): `z = torch.tanh((s @
+#   W)[:, None] + h @ U) @ v`, then `c = z.softmax(dim=1) @ h`.
 #
 # ## What to remember
 #
@@ -331,8 +331,6 @@ for j in range(5):
 #
 # </details>
 #
-# **Yours:** nothing for your file this time. The Transformer keeps the blend, drops the recurrence, and takes a
-# simpler score.
-#
-# **Next:** here one vector $h_j$ decides whether it is found, *and* is what is found. [Lesson 04](04_soft_lookup.py)
-# separates the two into keys and values, and calls the asker a query. (From there on, $v$ stands for a value.)
+# **Next:** nothing goes into your file this time. Here one vector $h_j$ decides whether it is found, *and* is what is
+# found. [Lesson 04](04_soft_lookup.py) separates the two into keys and values, and calls the asker a query. (From
+# there on, $v$ stands for a value.)
