@@ -287,7 +287,7 @@ for j in range(5):
 # ### What attention does not change
 #
 # The decoder is still recurrent: $s_5$ can't be computed before $s_4$. So the positions are computed one after the
-# other, in training, too. And distance still matters. When random symbols had to be written backwards, three runs
+# other, in training, too. And length still matters. When random symbols had to be written backwards, three runs
 # with attention got 99, 98 and 98 % right with 16 symbols, but 84, 51 and 50 % with 32, after equally many steps
 # ([lab notes 03](lab/03_bahdanau.py#attention-and-length)).
 #
