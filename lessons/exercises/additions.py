@@ -955,6 +955,10 @@ ROPE = Function(
             ("a * cos - b * sin, a * sin + b * cos", "a * cos + b * sin, b * cos - a * sin"),
         ),
         Mistake(
+            "the sign of sin is wrong in the first half: it is a cos - b sin",
+            ("a * cos - b * sin, a * sin", "a * cos + b * sin, a * sin"),
+        ),
+        Mistake(
             "the second half is made of the new first half; both are made of the old ones",
             ("    dy = yield", "    a = a * cos - b * sin\n    dy = yield"),
             ("[a * cos - b * sin, a * sin", "[a, a * sin"),
