@@ -47,9 +47,10 @@ for source, seed in ("", 0), ("", 1), ("", 2), ("The dog ate the apple.", 0):
 
 # %% [markdown]
 # It was never trained with an empty source, so this only shows that it doesn't know what to do without one. Could a
-# decoder learn to write from its own words alone? Then no pairs of sentences would be needed: any text would do. A model that does this is a **language model**. The
-# decoder that becomes one is called **GPT**, a *generative pre-trained Transformer*: generative, because it writes, and
-# pre-trained, because it can learn from any text before it is trained for a task.
+# decoder learn to write from its own words alone? Then no pairs of sentences would be needed: any text would do. A
+# model that does this is a **language model**. The decoder that becomes one is called **GPT**, a *generative
+# pre-trained Transformer*: generative, because it writes, and pre-trained, because it can learn from any text before it
+# is trained for a task.
 #
 # ## The picture
 #
@@ -115,8 +116,8 @@ show(window(backward=False), "22_window",
 # scratchformer learn check gpt gpt_loss
 # ```
 #
-# The weights come from `new_gpt`, which is in `more.py` already. It calls `new_model`, and leaves out the weights of the
-# encoder and of cross-attention.
+# The weights come from `new_gpt`, which is in `more.py` already. It calls `new_model`, and leaves out the weights of
+# the encoder and of cross-attention.
 
 # %%
 quote("new_gpt", "gpt", "gpt_loss", file="more")
@@ -141,12 +142,13 @@ show(window(backward=True), "22_window_backward",
 # %% [markdown]
 # Each prediction sends a gradient back to the letters that it has used, and to no others. How much does each get?
 # Suppose that the vector of a letter is one number, and that the logit of the right letter is the plain mean of the
-# vectors seen. Then the third prediction, made from three letters, sends a third of its −6 to each: −2. So *h* gets
-# −4 − 3 − 2 − 1 = −10, and the last *l* only −1. In the real model the weights of attention take the place of 1/3.
+# vectors seen. Then the third prediction, made from three letters, sends a third of its −6/32 to each, −2/32. So *h*
+# gets (−4 − 3 − 2 − 1) / 32 = −10/32, and the last *l* only −1/32. In the real model the weights of attention take the
+# place of 1/3, and residual connections add a direct way.
 #
-# The logits of the wrong letters, which the figure leaves out, get p/4 each, so they go down. So the matrix $E$ gets
-# gradients from two sides: it has made the vectors that are read, and it has scored *all* letters at every prediction.
-# Even the row of *z* gets a gradient, and there is no *z* in *hello*. Finite differences agree with all of this:
+# The logits of the wrong letters are not drawn. Each gets p/4, so it goes down. So $E$ gets gradients from two sides:
+# it has made the vectors that are read, and it has scored *all* letters at every prediction. Even the row of *z* gets a
+# gradient, and there is no *z* in *hello*. Finite differences agree:
 
 # %% The check
 small = new_gpt(V=5, d_model=4, d_ff=8, h=2, N=2, dtype="float64")
@@ -200,8 +202,8 @@ show(writing(), "22_writing",
 # likeliest: 0.5 and 0.3 become 0.625 and 0.375. **Top-p** with p = 0.85 keeps the likeliest until their sum reaches p:
 # *e*, *a* and *i*, together 0.9. So top-p keeps few letters where the model is sure, and many where it isn't.
 #
-# Now write a program, `gpt.py`, in the folder of your `more.py`. It begins with these lines, and goes on with the
-# next four cells:
+# Now write a program, `gpt.py`, in the folder of your `more.py`. It begins with these lines, and goes on with the four
+# open cells below:
 #
 # ```
 # import math
@@ -258,7 +260,8 @@ assert np.allclose(distribution(th, top_p=0.85) * 9, [5, 3, 1, 0])
 print(write("The dog", 60))
 
 # %% [markdown]
-# That is what an untrained model writes. `new_model` has made two layers of width 64, with random weights.
+# That is an untrained model, with two layers of width 64. It likes to repeat what it has just read ([lesson
+# 16](16_first_training.py) says why).
 #
 # ## Train it
 #
@@ -292,11 +295,11 @@ measure("bits of step 1", bits[0], math.log2(V) + 0.4, math.log2(V) + 1)
 
 # %% [markdown]
 # Each line has the bits per character of the last 50 batches, those of the test, and a sample. (A slash is the end of a
-# line.) A guess, the same probability for each of the 50 characters, needs $\log_2 50$ = 5.64 bits. Step 1 is worse:
-# the random logits add about 1/2 to the loss ([lesson 16](16_first_training.py)), which makes (ln 50 + 1/2) / ln 2 =
-# 6.37 bits. And the model writes in lines and words before it knows a word: nobody told it what a word is.
+# line.) A guess, the same probability for each of the 50 characters, needs $\log_2 50$ = 5.64 bits. Step 1 is worse,
+# because the random logits of lesson 16 add about 1/2 to the loss: (ln 50 + 1/2) / ln 2 = 6.37 bits. After 300 steps
+# the model makes up words. After 1,500 most of them are real, and nobody told it what a word is.
 #
-# Does it write well? Here is the same model, with other knobs:
+# The same model, with other knobs:
 
 # %% Four texts
 for name, knobs in (("no knob", {}), ("T = 1/2", {"temperature": 0.5}),
@@ -304,14 +307,14 @@ for name, knobs in (("no knob", {}), ("T = 1/2", {"temperature": 0.5}),
     print(f"{name:9}{write(chr(10), 80, **knobs)[1:].replace(chr(10), ' / ')}")
 
 # %% [markdown]
-# (A program made the sentences of this corpus from a small lexicon.) Now you. Put the cells into `gpt.py`, and below
-# them `print(write("The dog", 300, top_p=0.85))`. In its folder, type
+# (A program made the sentences of this corpus from a small lexicon.) Now you: end `gpt.py` with
+# `print(write("The dog", 300, top_p=0.85))`, and type in its folder
 #
 # ```
 # scratchformer learn run gpt.py
 # ```
 #
-# It trains for about half a minute, and writes. What is still empty in `transformer.py` or `more.py` is the course's.
+# It trains for about half a minute, and writes. What is empty in `transformer.py` or `more.py` is the course's.
 #
 # ## Does it matter?
 #
@@ -320,7 +323,7 @@ for name, knobs in (("no knob", {}), ("T = 1/2", {"temperature": 0.5}),
 # 22](lab/22_gpt.py#experiment-1-the-rule-that-falls-back) have the rule). Both models learn from the same text, and
 # predict the same 4,000 characters of the last tenth, from as many characters before them as we allow.
 #
-# Who is ahead if both see 7 characters? And who is ahead if each sees as many as are best for it?
+# Who is ahead if both see 7 characters? And if each sees as many as are best for it?
 #
 # <details><summary>Make two guesses, then unfold: counts against GPT</summary>
 
@@ -361,16 +364,14 @@ print(f"GPT with 31, minus counts with 7: {np.mean(difference):+.2f} bits; 95 % 
       f"interval {low:+.2f} to {high:+.2f}")
 
 # %% [markdown]
-# So far the counts are ahead, with 7 characters and also if each sees as many as are best for it. (The interval draws
-# test sentences with replacement, as in [lesson 21](21_bleu_and_averaging.py).) But after 1,500 steps our GPT has read
-# the text only 1.9 times.
+# So far the counts are ahead, both times. (The interval draws sentences of the test with replacement, as in [lesson
+# 21](21_bleu_and_averaging.py).) But after 1,500 steps our GPT has read the text only 1.9 times.
 #
 # **Does it win with more training?** In another training, of 6,000 steps, it needs 0.86 bits with 31 characters: XXX
 #
-# Why does more context make both worse? From 7 to 11 characters, our counts trust rare sequences too much: a better rule,
-# that of Kneser and Ney, needs 0.86 bits with 7, and 0.83 with 11. From 31 to 63, GPT gets worse, too. Most sentences
-# have about 45 characters, and have nothing to do with each other. So what it sees more is mostly another sentence. We
-# haven't tested whether that is the reason.
+# Why does more context make both worse? Beyond 7 characters, our rule trusts rare sequences too much: that of Kneser
+# and Ney gets better. Beyond 31, GPT mostly sees another sentence, because a sentence has about 45 characters. And our
+# sentences have nothing to do with each other. Whether that is the reason, we haven't tested.
 #
 # </details>
 #
@@ -384,8 +385,8 @@ print(f"GPT with 31, minus counts with 7: {np.mean(difference):+.2f} bits; 95 % 
 # ## Paper and code
 #
 # - The name comes from the title of Radford et al. (2018), *Improving Language Understanding by Generative
-#   Pre-Training*. Theirs learns its positions, and has GELU ([lesson 11](11_feed_forward.py)) in place of ReLU. Ours
-#   keeps sinusoids and ReLU. Liu et al. (2018), *Generating Wikipedia by Summarizing Long Sequences*, had dropped the encoder before.
+#   Pre-Training*. Theirs learns its positions, and has GELU ([lesson 11](11_feed_forward.py)) in place of ReLU. Liu et
+#   al. (2018), *Generating Wikipedia by Summarizing Long Sequences*, had dropped the encoder before.
 # - In PyTorch: `nn.TransformerEncoder(layer, N)(x, mask=mask, is_causal=True)`, an encoder with a causal mask.
 # - In the library: [nn/language_model.py](../scratchformer/nn/language_model.py). It keeps keys and values; our `write`
 #   computes the whole window again for each character.
@@ -405,8 +406,8 @@ print(f"GPT with 31, minus counts with 7: {np.mean(difference):+.2f} bits; 95 % 
 # 1. A window has 9 characters. How many predictions is that, and how many of them send a gradient back to the third
 #    character?
 # 2. A model gives the same probability to each of 64 characters. How many bits per character does it need?
-# 3. Three characters have the probabilities 0.5, 0.3 and 0.2. What are they with T = 1/2? Or else with top-k, k = 2? Or
-#    else with top-p, p = 0.4?
+# 3. Three characters have the probabilities 0.5, 0.3 and 0.2. What are they with T = 1/2? With k = 2 instead? With p =
+#    0.4 instead?
 #
 # <details><summary>Answers</summary>
 #

@@ -95,9 +95,9 @@ show(picture, "23_blocks",
 # is dn = dy ⊙ γ. Each $x_j$ changes n in two ways:
 #
 # - Divided by rms, it makes $n_j$. That gives $dn_j / rms$.
-# - It changes rms, the root of a mean, with the slope $x_j / (d \cdot rms) = n_j / d$. And rms changes every $n_i = x_i /
-#   rms$, with the slope $-x_i / rms^2 = -n_i / rms$. Together that gives $-\frac{n_j}{rms} \cdot \frac{1}{d} \sum_i dn_i
-#   \, n_i$. The sum divided by d is a mean.
+# - It changes rms, the root of a mean, with the slope $x_j / (d \cdot rms) = n_j / d$. And rms changes every $n_i = x_i
+#   / rms$, with the slope $-x_i / rms^2 = -n_i / rms$. Together that gives $-\frac{n_j}{rms} \cdot \frac{1}{d} \sum_i
+#   dn_i \, n_i$. The sum divided by d is a mean.
 #
 # $$dx = \frac{dn - n \, \mathrm{mean}(dn \odot n)}{rms}$$
 #
@@ -229,8 +229,8 @@ show(picture, "23_rotation",
      "Backward turns the gradient by −53°. The length, 5, is kept.")
 
 # %% [markdown]
-# **Calculate, then unfold.** Turn (3, 4) by 53°, too. What is the dot product of (5, 0) and (3, 4), before and after both
-# are turned?
+# **Calculate, then unfold.** Turn (3, 4) by 53°, too. What is the dot product of (5, 0) and (3, 4), before and after
+# both are turned?
 #
 # <details><summary>Answer</summary>
 #
@@ -330,9 +330,9 @@ quote("grouped_query_attention", file="more")
 # gradient by its own typical size ([lesson 15](15_adam_and_warmup.py)), and so the pull is divided, too. **AdamW**
 # (Loshchilov and Hutter 2019) keeps it out of the division.
 #
-# **By hand.** Let w = 10, its gradient 3, the learning rate 0.1 and λ = 0.1. Adam's first step is 0.1, however large the
-# gradient, so w becomes 9.9. With λ w = 1 added to the gradient, it is still 9.9. AdamW first takes away the learning
-# rate times λ w, 0.1 · 1 = 0.1. Then comes Adam's step, to 9.8.
+# **By hand.** Let w = 10, its gradient 3, the learning rate 0.1 and λ = 0.1. Adam's first step is 0.1, however large
+# the gradient, so w becomes 9.9. With λ w = 1 added to the gradient, it is still 9.9. AdamW first takes away the
+# learning rate times λ w, 0.1 · 1 = 0.1. Then comes Adam's step, to 9.8.
 #
 # The learning rate rises to its peak during a warm-up. Then it falls along half a **cosine** to a tenth of the peak:
 # halfway it is 0.55 of the peak.
@@ -342,9 +342,9 @@ quote("grouped_query_attention", file="more")
 # - **What goes in:** the lessons of this course, 500 steps of about 2,000 tokens, three seeds for each row.
 # - **What is changed:** what the row names, and d_ff, the number of hidden units, so that all have the same number of
 #   parameters, to 0.1 %. The peak of the learning rate is the same, and was tuned for none.
-# - **What is measured:** bits per character of a held-out tenth, minus those of `gpt-tiny` with the same seed, and the
-#   95 % interval; with the weights of the last step, and with the mean of the last five checkpoints ([lesson
-#   21](21_bleu_and_averaging.py)). We hadn't chosen one of the two beforehand.
+# - **What is measured:** bits per character of a held-out tenth, minus those of `gpt-tiny` with the same seed: the
+#   mean, and its 95 % interval. The weights are those of the last step, or the mean of the last five checkpoints
+#   ([lesson 21](21_bleu_and_averaging.py)). We hadn't chosen one of them beforehand.
 #
 # All five together gained 0.25 bits. (a) Each change gives about a fifth of it. (b) SwiGLU and RMSNorm give most. (c)
 # One change gives all of it.
@@ -382,8 +382,8 @@ table(["changed in gpt-tiny", "last weights", "averaged weights"],
 # - **Part of this gain is a weakness of `gpt-tiny`.** After 500 steps its learned positions are worth almost nothing:
 #   without any, it loses only 0.013. Against sinusoids, rotary positions gain 0.21. And the block of 2017, with norms
 #   after the sums, ReLU and sinusoids, is *better* than GPT-2's, by about as much as sinusoids alone.
-# - **SwiGLU** gains about 0.012. **Shared heads** may lose about 0.005, and halve the cache. **RMSNorm:** both intervals
-#   contain 0. **AdamW with a cosine** is slightly better with the last weights, and worse with averaged ones.
+# - **SwiGLU** gains about 0.012. **Shared heads** may lose about 0.005, and halve the cache. **RMSNorm:** both
+#   intervals contain 0. **AdamW with a cosine** is slightly better with the last weights, and worse with averaged ones.
 #
 # </details>
 #
@@ -392,11 +392,11 @@ table(["changed in gpt-tiny", "last weights", "averaged weights"],
 # characters 1.66 ([lab notes 22](lab/22_gpt.py#experiment-2-a-larger-gpt-and-better-counts)).
 #
 # ALiBi turns nothing: it lowers a score by a fixed amount for each step of distance. Yet it gains nearly as much as
-# RoPE, so turning isn't needed. Unlike sinusoids, both act in every layer, by distance, and change only scores. Which of
-# these matters, we haven't measured.
+# RoPE, so turning isn't needed. Unlike sinusoids, both act in every layer, by distance, and change only scores. Which
+# of these matters, we haven't measured.
 #
-# Without positions, the model isn't blind to order: the causal mask shows each word one more than the word before it, so
-# after one layer a vector can tell how many words stand before it.
+# Without positions, the model isn't blind to order: the causal mask shows each word one more than the word before it,
+# so after one layer a vector can tell how many words stand before it.
 #
 # ## Today
 #
@@ -405,18 +405,17 @@ table(["changed in gpt-tiny", "last weights", "averaged weights"],
 #
 # ## Paper and code
 #
-# - LLaMA (Touvron et al. 2023) put all but shared heads together. Norms and biases don't decay in the library, where
-#   `llama-tiny` has all five: [nn/llama.py](../scratchformer/nn/llama.py).
+# - LLaMA (Touvron et al. 2023) put all but shared heads together; Llama 3 shares heads (Grattafiori et al. 2024).
+# - In the library, `llama-tiny` has all five: [nn/llama.py](../scratchformer/nn/llama.py).
 # - In PyTorch: `torch.nn.RMSNorm(d, eps=1e-6)`, `(F.silu(x @ W_gate) * (x @ W_value)) @ W_outer`,
-#   `F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)`, `torch.optim.AdamW`. It has no function
-#   for RoPE.
+#   `F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)`, `torch.optim.AdamW`.
 #
 # ## What to remember
 #
-# RMSNorm divides by the root mean square, SwiGLU multiplies a gate and a value, RoPE turns queries and keys, and query
+# RMSNorm divides by the root mean square, SwiGLU multiplies gate and value, RoPE turns queries and keys, and query
 # heads share keys and values. After 500 steps, on one text, only positions made a large difference.
 #
 # **Yours:** `rms_norm`, `swiglu`, `rope`, `grouped_query_attention` · `scratchformer learn check rms_norm swiglu rope
 # grouped_query_attention`
 #
-# **Next:** put a layer of your own into the block: [a layer of your own is one file](../docs/extending.md).
+# **Next:** [a layer of your own is one file](../docs/extending.md).

@@ -648,7 +648,7 @@ BOOTSTRAP = Function(
 
 
 def read_by_gpt(b: int, t: int, N: int = 1, **settings: float):
-    """A case of `gpt` or `gpt_loss`: b rows of t characters, among them the one of id 0, which is no padding here."""
+    """A case of `gpt` or `gpt_loss`: b rows of t characters, among them the one of id 0: here not padding."""
 
     def case(random, file):
         file.rng = random
@@ -729,7 +729,7 @@ GPT_LOSS = Function(
     name="gpt_loss",
     lesson="22",
     shapes={"ids": "bt"},
-    note="every character but the first is predicted, none is padding, and nothing is smoothed; backward returns nothing",
+    note="all characters but the first are predicted, id 0, too; nothing is smoothed; backward returns nothing",
     cases={
         "three rows of five characters": read_by_gpt(3, 5),
         "two characters": read_by_gpt(1, 2),

@@ -1,7 +1,8 @@
 # %% [markdown]
 # # Lab notes 22 · GPT
 #
-# What stands behind [lesson 22](../22_gpt.py): the rule of the counts, a better one, a larger GPT, and a longer training.
+# What stands behind [lesson 22](../22_gpt.py): the rule of the counts, a better one, a larger GPT, and a longer
+# training.
 
 # %% Imports
 import course  # noqa: F401  finds lessons/support
