@@ -65,7 +65,7 @@ block(picture, 160, ["attention", "linear, GELU, linear"], "LayerNorm",
       "word + position", "gpt-tiny, with GPT-2's block")
 block(picture, 510,
       ["attention: turned q, k\nshared keys and values", "gate × value (SwiGLU)"],
-      "RMSNorm", "word", "the block of 2026")
+      "RMSNorm", "word", "Llama 3's block")
 picture.text(150, 518, "trained by Adam, as in the paper", "soft", 13, "start")
 for x, y, number in ((662, 423, "1"), (662, 213, "1"), (682, 152, "2"),
                      (682, 348, "3"), (682, 376, "4"), (560, 517, "5")):
@@ -74,7 +74,7 @@ picture.text(580, 518, "trained by AdamW, cosine", "soft", 13, "start")
 show(picture, "23_blocks",
      alt="Two blocks, drawn as roads from below to above with two sublayers beside "
      "them. Left, gpt-tiny: LayerNorm before attention, LayerNorm before linear, "
-     "GELU, linear. Right, 2026: RMSNorm (1) before each sublayer, attention with "
+     "GELU, linear. Right, Llama 3: RMSNorm (1) before each sublayer, attention with "
      "turned queries and keys (3) and shared keys and values (4), a gate times a value "
      "(2), and training by AdamW with a cosine (5).",
      caption="The numbers mark the five changes, in the order of this page.")
@@ -192,7 +192,7 @@ quote("swiglu", file="more")
 # `gpt-tiny` adds a learned vector for each position to the word. **RoPE** (Su et al. 2021) turns queries and keys
 # instead, by angles that grow with the position. A pair of numbers (a, b), turned by the angle θ, becomes
 #
-# $$(a \cos θ - b \sin θ, \quad a \sin θ + b \cos θ)$$
+# $$(a \cos \theta - b \sin \theta, \quad a \sin \theta + b \cos \theta)$$
 
 # %% Drawing the rotation
 def dial(drawing, x, backward):

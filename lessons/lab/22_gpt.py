@@ -45,7 +45,8 @@ for n, model in enumerate(kneser_ney([[id_of[c] for c in train]], 12, len(id_of)
         found = [model.probability(tuple(ids[i - 11:i]), ids[i]) for i in places]
         name = f"Kneser-Ney with {n - 1}"
         bits_of[name] = -np.log2(found)
-        measure(f"{name} characters: bits per character", bits_of[name].mean(), 0.8, 0.88)
+        measure(f"{name} characters: bits per character", bits_of[name].mean(),
+                0.8, 0.88)
 counts = Counts(train, 8)
 found = [counts.probability(test[i - 7:i], test[i]) for i in places]
 bits_of["our counts with 7"] = -np.log2(found)

@@ -18,7 +18,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "action", nargs="?", choices=ACTIONS, default="where", metavar="ACTION", help=", ".join(ACTIONS)
     )
-    what = "functions, hunts or lessons (check, hint, show), a sentence (translate), a program (run), a lesson (notebook)"
+    what = "functions, hunts, lessons (check, hint, show), a sentence (translate), a program (run), a lesson (notebook)"
     parser.add_argument("names", nargs="*", type=word, metavar="NAME", help=what)
     where = "the directory of your files (default: here, above, or my_transformer)"
     add_option(parser, "--dir DIR", path, where)
