@@ -108,7 +108,8 @@ for step in range(1, 6001):
                 found.mean(), lo, hi)
 sentences = [test.count("\n", 0, i) for i in places]
 for one, other in (("GPT with 31", "our counts with 7"),
-                   ("GPT with 31", "Kneser-Ney with 11"), ("GPT with 63", "GPT with 31")):
+                   ("GPT with 31", "Kneser-Ney with 11"),
+                   ("GPT with 63", "GPT with 31")):
     difference = bits_of[one] - bits_of[other]
     low, high = interval(difference, sentences)
     print(f"{one} minus {other}: {difference.mean():+.3f}, {low:+.3f} to {high:+.3f}")
