@@ -146,8 +146,8 @@ show(window(backward=True), "22_window_backward",
 # gets (−4 − 3 − 2 − 1) / 32 = −10/32, and the last *l* only −1/32. In the real model the weights of attention take the
 # place of 1/3, and residual connections add a direct way.
 #
-# The logits of the wrong letters are not drawn. Each gets p/4, so it goes down. So $E$ gets gradients from two sides:
-# it has made the vectors that are read, and it has scored *all* letters at every prediction. Even the row of *z* gets a
+# The logits of the wrong letters are not drawn: each gets p/4, and goes down. $E$ gets gradients from two sides: it has
+# made the vectors that are read, and it has scored *all* letters at every prediction. Even the row of *z* gets a
 # gradient, and there is no *z* in *hello*. Finite differences agree:
 
 # %% The check
@@ -373,8 +373,8 @@ print(f"GPT with 31, minus counts with 7: {np.mean(difference):+.2f} bits; 95 % 
 # intervals don't cover other trainings: this is one.
 #
 # Why does more context make both worse? Beyond 7 characters, our rule trusts rare sequences too much: that of Kneser
-# and Ney gets better. Beyond 31, GPT mostly sees another sentence, because a sentence has about 45 characters. And our
-# sentences have nothing to do with each other. Whether that is the reason, we haven't tested.
+# and Ney gets better. What GPT sees beyond 31 is mostly another sentence, because a sentence has about 45 characters.
+# And our sentences have nothing to do with each other. Whether that is the reason, we haven't tested.
 #
 # </details>
 #

@@ -13,7 +13,7 @@ import transformer
 from more import gpt, gpt_loss, new_gpt
 
 from support.gpt_parts import Counts, interval
-from support.lesson import ROOT, measure, recorded, table
+from support.lesson import ROOT, measure, recorded, table, varying
 
 sys.path.append(str(ROOT / "benchmarks"))
 from ngram import kneser_ney  # noqa: E402
@@ -112,7 +112,7 @@ for one, other in (("GPT with 31", "our counts with 7"),
                    ("GPT with 63", "GPT with 31")):
     difference = bits_of[one] - bits_of[other]
     low, high = interval(difference, sentences)
-    print(f"{one} minus {other}: {difference.mean():+.3f}, {low:+.3f} to {high:+.3f}")
+    varying(f"{one} minus {other}: {difference.mean():+.3f}, {low:+.3f} to {high:+.3f}")
 
 # %% [markdown]
 # One seed, so the intervals say nothing of other trainings. After 6,000 steps the GPT is ahead of our rule, and behind
