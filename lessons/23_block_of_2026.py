@@ -3,10 +3,10 @@
 #
 # **Which of today's five changes make a small language model learn faster?**
 #
-# *Needs lessons [07](07_many_heads.py) (heads), [08](08_embeddings.py) (gradients that add up), [10](10_longer.py)
-# (rotary positions), [11](11_feed_forward.py) (feed-forward), [12](12_residual_norm_dropout.py) (LayerNorm),
-# [15](15_adam_and_warmup.py) (Adam) and [22](22_gpt.py) (GPT) · you will compute today's norm, gate, rotation and
-# shared heads, forward and backward, with pencil and paper.*
+# *Needs lessons [07](07_many_heads.py) (heads), [08](08_embeddings.py) (gradients that add up),
+# [11](11_feed_forward.py) (feed-forward), [12](12_residual_norm_dropout.py) (LayerNorm), [15](15_adam_and_warmup.py)
+# (Adam) and [22](22_gpt.py) (GPT) · you will compute today's norm, gate, rotation and shared heads, forward and
+# backward, with pencil and paper.*
 
 # %% Imports
 import math
@@ -190,9 +190,9 @@ quote("swiglu", file="more")
 # ## 3 · Rotary positions
 #
 # `gpt-tiny` adds a learned vector for each position to the word. **RoPE** (Su et al. 2021) turns queries and keys
-# instead, by angles that grow with the position. A pair of numbers (a, b), turned by the angle θ, becomes
+# instead, by angles that grow with the position. A pair of numbers (a, b), turned by the angle α, becomes
 #
-# $$(a \cos \theta - b \sin \theta, \quad a \sin \theta + b \cos \theta)$$
+# $$(a \cos \alpha - b \sin \alpha, \quad a \sin \alpha + b \cos \alpha)$$
 
 # %% Drawing the rotation
 def dial(drawing, x, backward):
@@ -236,7 +236,7 @@ show(picture, "23_rotation",
 #
 # (3 · 0.6 − 4 · 0.8, 3 · 0.8 + 4 · 0.6) = (−1.4, 4.8). The dot product is 5 · 3 = 15 before, and 3 · (−1.4) + 4 · 4.8 =
 # 15 after. If a query and a key are turned by the same angle, their score stays. So it depends on how much *further*
-# one is turned than the other: on their distance ([lesson 10](10_longer.py)).
+# one is turned than the other: on their distance (more in [lesson 10](10_longer.py)).
 #
 # </details>
 #
@@ -251,10 +251,10 @@ show(picture, "23_rotation",
 # | 1 | (−0.84, 1.00, 0.54, 0.01) |
 # | 2 | (−0.91, 1.00, −0.42, 0.02) |
 #
-# The library and Llama's weights on the Hugging Face Hub have these pairs. Su et al. and lesson 10 pair neighbours,
+# The library and Llama's weights on the Hugging Face Hub have these pairs. Su et al. pair neighbours,
 # $x_{2i}$ with $x_{2i + 1}$.
 #
-# **Backward.** Nothing is learned in a rotation, so dx is dy, turned by −θ: only sin changes its sign.
+# **Backward.** Nothing is learned in a rotation, so dx is dy, turned by −α: only sin changes its sign.
 #
 # **Your turn.** Write `rope`, and check it. Queries or keys x are (b, t, h, k). Give the angles the shape (t, 1, k/2):
 # the 1 stands for the heads, which all turn alike. Give cos and sin the number type of x, `x.dtype`.
