@@ -369,8 +369,8 @@ changed = {
     "4 two heads of keys and values, not four": "two heads share keys and values",
     "5 AdamW (λ = 0.1), cosine, β2 = 0.95": "AdamW, cosine",
     "1 to 5, and no biases in attention": TOGETHER,
-    "positions by ALiBi": "ALiBi",
-    "positions by sinusoids": "sinusoids",
+    "ALiBi: scores fall with the distance": "ALiBi",
+    "sinusoids, added": "sinusoids",
     "no positions": "no positions",
     "the paper's block": "the paper's block"}
 table(["changed in gpt-tiny", "last weights", "averaged weights"],
