@@ -314,7 +314,8 @@ for name, knobs in (("no knob", {}), ("T = 1/2", {"temperature": 0.5}),
 # scratchformer learn run gpt.py
 # ```
 #
-# It trains for about half a minute, and writes. What is empty in `transformer.py` or `more.py` is the course's.
+# It trains for about half a minute, and writes. What is empty in `transformer.py` or `more.py` is taken from the
+# course's.
 #
 # ## Does it matter?
 #
