@@ -17,9 +17,9 @@ from support.lesson import quote, recorded, same, show, table
 from support.numeric import numeric_gradient
 
 # %% [markdown]
-# Take the sentences of lesson 01 as bags of words, each with one of 22 constructions to find. Two linear maps, one after
-# the other, can do it. Now put feed-forward networks (lesson 11) between the two. Each is called a **sublayer**. They
-# could simply hand on what they read. Here is what 400 steps of plain gradient descent make of it:
+# Take the sentences of lesson 01 as bags of words, each with one of 22 constructions to find. Two linear maps, one
+# after the other, can do it. Now put feed-forward networks (lesson 11) between the two. Each is called a **sublayer**.
+# They could simply hand on what they read. Here is what 400 steps of plain gradient descent make of it:
 
 # %% The shares of new sentences
 RESULTS = {(row["way"], row["depth"]): row for row in recorded("stacks")["results"]}
@@ -51,33 +51,37 @@ table(["between the two linear maps", "new sentences put right"],
 # Figure 1 shows this for a single number: every sublayer halves what it reads, and a norm makes it 1.
 
 # %% Drawing a road with side streets
-def road(drawing, y, way, words, sizes, shares, end):
+def road(drawing, y, way, words, sizes, parts, end):
     """Three sublayers as side streets of one road, and what stands on the road."""
-    drawing.text(14, y - 66, way, anchor="start", bold=True)
-    drawing.text(14, y - 46, words, "soft", 13, "start")
-    drawing.line([(40, y), (640, y)], "forward", 5)
-    drawing.polygon([(654, y), (638, y - 9), (638, y + 9)], "forward")
+    drawing.text(14, y - 72, way, anchor="start", bold=True)
+    drawing.text(14, y - 52, words, "soft", 13, "start")
+    drawing.line([(40, y), (650, y)], "forward", 5)
+    drawing.polygon([(664, y), (648, y - 9), (648, y + 9)], "forward")
     first = way == "Pre-LN"
-    for i, (size, share) in enumerate(zip(sizes, shares)):
-        x = 62 + 185 * i                                # here a bar stands on the road
-        whole, part = 22 * size, 22 * size * share
-        drawing.rectangle(x, y - 3 - whole / 2, 22, whole, "soft", 0.25, outline=False)
-        drawing.rectangle(x, y - 3 - part / 2, 22, part, "forward", 0.9, outline=False)
+    for i, (size, part) in enumerate(zip(sizes, parts)):
+        x = 62 + 175 * i                                # here a bar stands on the road
+        for height, role, filled in (size, "soft", 0.25), (part, "forward", 0.9):
+            drawing.rectangle(x, y - 3 - 13 * height, 22, 26 * height, role, filled,
+                              outline=False)
         drawing.text(x + 17, y - 14, f"{size:.3g}", anchor="start")
+        if way == "Post-LN" and i:
+            fraction = ("2/3", "4/9", "8/27")[i - 1]
+            drawing.text(x, y - 42, f"input {fraction}", "forward", 13)
         if i == 3:
             break
-        at = x + (88 if first else 72)
-        box = drawing.box(at, y + 45, "÷ 2", width=48, height=28, size=14)
-        plus = x + (124 if first else 108), y
-        drawing.line([(x + 22, y), (x + 22, y + 45), box.left], "soft")
+        at = x + (97 if first else 72)
+        box = drawing.box(at, y + 45, "÷ 2", width=40, height=26, size=14)
+        plus = x + (132 if first else 106), y
+        drawing.line([(x + 20, y), (x + 20, y + 45), box.left], "soft")
         drawing.line([box.right, (plus[0], y + 45)], "soft")
         drawing.arrow((plus[0], y + 45), (plus[0], y + 12))
         drawing.circle(*plus, 10, "paper", 1)
         drawing.circle(*plus, 10, "forward", words="+")
         if way != "Add":
-            draw_norm(drawing, *((x + 42, y + 45) if first else (x + 146, y)))
+            draw_norm(drawing, *((x + 48, y + 45) if first else (x + 141, y)))
     for row, line in enumerate(("after 48 boxes:", *end)):
-        drawing.text(664, y - 19 + 19 * row, line, "ink" if row else "soft", 14, "start")
+        look = "ink" if row else "soft"
+        drawing.text(684, y - 19 + 19 * row, line, look, 14, "start")
 
 
 def draw_norm(drawing, x, y):
@@ -85,23 +89,23 @@ def draw_norm(drawing, x, y):
     drawing.box(x, y, "norm", "plain", 40, 26, 13)
 
 
-picture = Drawing(800, 500)
-road(picture, 95, "Add", "no norm", 1.5 ** np.arange(4), 1.5 ** -np.arange(4.0),
+picture = Drawing(800, 510)
+road(picture, 105, "Add", "no norm", 1.5 ** np.arange(4), np.ones(4),
      ["280 million"])
-road(picture, 255, "Post-LN", "the paper: Add & Norm", np.ones(4),
-     1.5 ** -np.arange(4.0), ["1, of it the input:", "1 / 280 million"])
-road(picture, 425, "Pre-LN", "later models", 1 + np.arange(4) / 2,
-     1 / (1 + np.arange(4) / 2), ["25, of it the input:", "1 / 25"])
+road(picture, 265, "Post-LN", "the paper: Add & Norm", np.ones(4),
+     1.5 ** -np.arange(4.0), ["1, and the input", "in it: 1 / 280 mill."])
+road(picture, 435, "Pre-LN", "later models", 1 + np.arange(4) / 2, np.ones(4),
+     ["25, and the input", "in it: 1"])
 assert round(1.5**48, -7) == 280e6 and 1 + 48 / 2 == 25
 show(picture, "12_road",
      alt="Three roads from left to right, each with three side streets that halve what "
      "they read and add it to the road. Bars on the road show the sums. Add alone: 1, "
      "1.5, 2.25, 3.38, and 280 million after 48 boxes. Post-LN, a norm on the road "
      "after each plus: always 1, but the part of the input in it shrinks to two thirds "
-     "with every box. Pre-LN, a norm at the entrance of each side street: 1, 1.5, 2, "
-     "2.5, and 25 after 48 boxes; the part of the input stays 1.",
-     caption="What stands on the road. The blue part of a bar is what is left of the "
-     "input.")
+     "of itself with every box. Pre-LN, a norm at the entrance of each side street: 1, "
+     "1.5, 2, 2.5, and 25 after 48 boxes; the part of the input stays 1.",
+     caption="What stands on the road. Blue is the part of the input that has come "
+     "past all sublayers.")
 
 # %% [markdown]
 # A sublayer together with its addition and its norm is a **box**. Follow the three roads:
@@ -109,8 +113,8 @@ show(picture, "12_road",
 # - **Add alone.** Each box makes $x + x / 2 = 1.5 \, x$ of $x$. On the way back the gradient is multiplied by 1.5 in
 #   each box, too: it **explodes**. (Without a road, everything is halved 48 times: it **vanishes**.)
 # - **Post-LN.** The norm divides by 1.5 again. So the road always carries 1, and every sublayer reads numbers of one
-#   size. The price: the input's part shrinks, to 1/130 after 12 boxes.
-# - **Pre-LN.** Each sublayer reads 1 and adds 1/2. The sum grows, but slowly, and much of the input is left.
+#   size. The price: the part of the input shrinks, to 1/130 after 12 boxes.
+# - **Pre-LN.** Each sublayer reads 1 and adds 1/2. The sum grows, but slowly: in the 25, the input is still 1.
 #
 # So this is why "Add & Norm" follows *every* sublayer of the paper: with *Add*, the input and the gradient get past the
 # sublayer; and because every sublayer adds, every sum needs its *Norm*. (Pre-LN models have one more norm, at the end.)
@@ -257,7 +261,8 @@ show(box_picture(backward=True), "12_norm_backward",
 # $$dc_i = \frac{dn_i}{s} + \sum_j dn_j \left( -\frac{n_j}{s} \right) \frac{n_i}{D} = \frac{1}{s} \left( dn_i - n_i \,
 # \mathrm{mean}_j(dn_j n_j) \right)$$
 #
-# Last the mean: $dz_i = dc_i - \mathrm{mean}(dc)$. And $\mathrm{mean}(dc) = \mathrm{mean}(dn) / s$, because $n$ has mean
+# Last the mean: $dz_i = dc_i - \mathrm{mean}(dc)$. And $\mathrm{mean}(dc) = \mathrm{mean}(dn) / s$, because $n$ has
+# mean
 # 0. Together:
 #
 # $$dz_i = \frac{1}{s} \left( dn_i - \mathrm{mean}_j(dn_j) - n_i \, \mathrm{mean}_j(dn_j n_j) \right)$$
@@ -404,7 +409,8 @@ WAYS = {"bare": ("bare", "f(x)", 1.0),
         "residual only": ("residual only", "Add alone: x + f(x)", 1.0),
         "post-LN": ("post-LN", "the paper: LN(x + f(x))", 1.0),
         "pre-LN": ("pre-LN", "pre-LN: x + f(LN(x))", 1.0),
-        "residual only, smaller W_2": ("residual only", "Add alone, small start", SMALL),
+        "residual only, smaller W_2":
+            ("residual only", "Add alone, small start", SMALL),
         "post-LN, smaller W_2": ("post-LN", "the paper, small start", SMALL)}
 found = {name: np.array([passage(way, factor) for _ in range(20)])
          for name, (way, _, factor) in WAYS.items()}
@@ -432,9 +438,9 @@ table(["a box computes", "cosine, 48 boxes", "put right, 12", "put right, 48"],
 # </details>
 #
 # So deep stacks need the road, and updates that stay small beside the sum on it. The paper's norm does this for 12
-# boxes as they are. For 48 it needs a small start, too, and pre-LN doesn't. **Fixup** (Zhang et al. 2019) trains
-# deep stacks without any norm, by a small start. (One task, feed-forward networks only, no warm-up. All rates and seeds: [lab notes
-# 12](lab/12_residual_norm_dropout.py#all-rates-and-seeds). What warm-up changes for post-LN: [lesson
+# boxes as they are. For 48 it needs a small start, too, and pre-LN doesn't. **Fixup** (Zhang et al. 2019) trains deep
+# stacks without any norm, by a small start. (One task, feed-forward networks only, no warm-up. All rates and seeds:
+# [lab notes 12](lab/12_residual_norm_dropout.py#all-rates-and-seeds). What warm-up changes for post-LN: [lesson
 # 15](15_adam_and_warmup.py).)
 #
 # **Today.** Nearly all large models are pre-LN, and most have replaced LayerNorm by **RMSNorm** (Zhang and Sennrich
