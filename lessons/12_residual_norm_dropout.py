@@ -17,9 +17,9 @@ from support.lesson import quote, recorded, same, show, table
 from support.numeric import numeric_gradient
 
 # %% [markdown]
-# Take the sentences of lesson 01 as bags of words, each with one of 22 constructions to find. Two linear maps, one
+# Take the sentences of lesson 01 as bags of words, with 22 constructions to tell apart. Two linear maps, one
 # after the other, can do it. Now put feed-forward networks (lesson 11) between the two. Each is called a **sublayer**.
-# They could simply hand on what they read. Here is what 400 steps of plain gradient descent make of it:
+# They could simply hand on what they read. But here is what 400 steps of plain gradient descent make of them:
 
 # %% The shares of new sentences
 RESULTS = {(row["way"], row["depth"]): row for row in recorded("stacks")["results"]}
@@ -111,13 +111,13 @@ show(picture, "12_road",
 # A sublayer together with its addition and its norm is a **box**. Follow the three roads:
 #
 # - **Add alone.** Each box makes $x + x / 2 = 1.5 \, x$ of $x$. On the way back the gradient is multiplied by 1.5 in
-#   each box, too: it **explodes**. (Without a road, everything is halved 48 times: it **vanishes**.)
+#   each box, too: it **explodes**. (Without a road, number and gradient are halved in each box: they **vanish**.)
 # - **Post-LN.** The norm divides by 1.5 again. So the road always carries 1, and every sublayer reads numbers of one
 #   size. The price: the part of the input shrinks, to 1/130 after 12 boxes.
 # - **Pre-LN.** Each sublayer reads 1 and adds 1/2. The sum grows, but slowly: in the 25, the input is still 1.
 #
-# So this is why "Add & Norm" follows *every* sublayer of the paper: with *Add*, the input and the gradient get past the
-# sublayer; and because every sublayer adds, every sum needs its *Norm*. (Pre-LN models have one more norm, at the end.)
+# This is why "Add & Norm" follows *every* sublayer of the paper. With *Add*, the input and the gradient get past the
+# sublayer. And because every sublayer adds, every sum needs its *Norm*. (Pre-LN models have one more norm, at the end.)
 #
 # ## By hand
 #
@@ -195,26 +195,24 @@ show(box_picture(backward=False), "12_norm",
 #
 # $$n_j = c_j / s \qquad y_j = \gamma_j n_j + \beta_j$$
 #
-# The means run over the $D$ numbers of the row. $s$ is the standard deviation; $\varepsilon = 10^{-6}$ is there for a
-# row of equal numbers, where $c$ is 0. In the file all rows are computed at once: $z$ is (B, T, D), $s$ is (B, T, 1),
-# $\gamma$ and $\beta$ are (D,).
+# The means run over the $D$ numbers of the row. $\varepsilon = 10^{-6}$ is there for a row of equal numbers, where $c$
+# is 0. In the file all rows are computed at once: $z$ is (B, T, D), $s$ is (B, T, 1), $\gamma$ and $\beta$ are (D,).
 #
-# **Why scale and shift again?** After the division all *rows* have the same size. $\gamma_j$ can stretch column $j$ in
-# all rows, and $\beta_j$ can shift it. In one small translator, the loss ended at 0.55 with them, and at 0.66 without
-# ([lab notes 12](lab/12_residual_norm_dropout.py#without-gamma-and-beta)). Larger models can do without (Xu et al.
-# 2019).
+# **Why scale and shift again?** Now all *rows* have the same size. Where a column should be larger, $\gamma_j$ can
+# stretch it in all rows, and $\beta_j$ can shift it. In one small translator, the loss ended at 0.55 with them, and at
+# 0.66 without ([lab notes 12](lab/12_residual_norm_dropout.py#without-gamma-and-beta)). Larger models can do without
+# (Xu et al. 2019).
 #
 # **Your turn.** Write `layer_norm(x, gamma, beta)` and `add_and_norm(P_drop, sublayer, x, *others, gamma, beta,
-# **weights)` in `transformer.py`, first their forward halves. `others` is empty for `feed_forward`. For attention it
-# holds the memory and the mask. `add_and_norm` calls `sublayer(x, *others, **weights)`, which gives the update and a
-# backward. Then come `keep = dropout(update, P_drop)`, `z = x + keep * update`, and `layer_norm` of `z`. (`dropout` is
-# ours until lesson 14.)
+# **weights)` in `transformer.py`, first their forward halves. `others` is empty for `feed_forward`; for attention it
+# holds the memory and the mask. `sublayer(x, *others, **weights)` gives the update and a backward. Then come `keep =
+# dropout(update, P_drop)` (ours until lesson 14), `z = x + keep * update`, and `layer_norm` of `z`.
 #
 # ## Backward
 #
 # In figure 2, let the loss grow with the first number of $n$ alone: $dn = (1, 0, 0, 0)$. Training wants to lower that
-# number. What will it do to each of the four numbers of $z = (1, 1, 5, 5)$: lower it, raise it, or leave it alone?
-# Remember what LayerNorm undoes.
+# number. What will it do to each number of $z = (1, 1, 5, 5)$: lower it, raise it, or leave it alone? Remember what
+# LayerNorm undoes.
 #
 # <details><summary>Make a guess, then unfold: the way back</summary>
 
@@ -229,9 +227,9 @@ show(box_picture(backward=True), "12_norm_backward",
 
 # %% [markdown]
 # So $dz = (+0.25, -0.25, 0, 0)$. Training lowers the first number and raises the second. Why *exactly* 0 for the 5s?
-# Raise the third number by a little step. The mean grows by 1/4 of the step, and that lowers $n_1 = c_1 / s$ by 1/8 of
-# it, since $s$ = 2. But $s$ grows, too, by 1/4 of the step, and that brings $n_1 = -2/s$ nearer to 0, by 1/8 of the
-# step. The two cancel.
+# Raise the first 5 by a small step. Then the mean grows by 1/4 of the step, which lowers $n_1$ by 1/8 of it (we divide
+# by 2). But $s$ grows by 1/4 of the step, too. That brings $n_1 = -2/s$ nearer to 0, by 1/8 of the step. The two
+# cancel.
 #
 # </details>
 #
@@ -243,8 +241,8 @@ show(box_picture(backward=True), "12_norm_backward",
 #   is left of $dn$ is (0.75, −0.25, 0.25, 0.25). Divide by 2, as forward did: (0.375, −0.125, 0.125, 0.125).
 # - **The mean.** If all numbers of $z$ are shifted alike, $c$ stays as it is. So take out the mean, 0.125: (0.25,
 #   −0.25, 0, 0).
-# - **The sum.** $z = x + u$, so $dz$ goes to both. Along the road it reaches $x$ as it is. From $u$ it goes through
-#   the sublayer, whose backward turns it into a second share of $dx$.
+# - **The sum.** $z = x + u$, so $dz$ goes to both. Along the road it reaches $x$ as it is. The sublayer's backward
+#   turns it into a second share of $dx$.
 #
 # **The rules in general.** $\gamma$ and $\beta$ are used in every row, so their gradients are sums over all rows:
 #
@@ -261,9 +259,8 @@ show(box_picture(backward=True), "12_norm_backward",
 # $$dc_i = \frac{dn_i}{s} + \sum_j dn_j \left( -\frac{n_j}{s} \right) \frac{n_i}{D} = \frac{1}{s} \left( dn_i - n_i \,
 # \mathrm{mean}_j(dn_j n_j) \right)$$
 #
-# Last the mean: $dz_i = dc_i - \mathrm{mean}(dc)$. And $\mathrm{mean}(dc) = \mathrm{mean}(dn) / s$, because $n$ has
-# mean
-# 0. Together:
+# Last the mean: $dz_i = dc_i - \mathrm{mean}(dc)$. And $\mathrm{mean}(dc) = \mathrm{mean}(dn) / s$, because the mean of
+# $n$ is zero. Together:
 #
 # $$dz_i = \frac{1}{s} \left( dn_i - \mathrm{mean}_j(dn_j) - n_i \, \mathrm{mean}_j(dn_j n_j) \right)$$
 #
@@ -342,20 +339,19 @@ if torch:
     assert np.allclose(ours, theirs.detach()) and np.allclose(backward(dy), z.grad)
 
 # %% [markdown]
-# (The check uses a random $\gamma$. With $\gamma = 1$ it wouldn't notice a $\gamma$ in the wrong place, see lab notes
-# 12.)
+# (With $\gamma = 1$ the check wouldn't notice a $\gamma$ in the wrong place, so ours is random.)
 #
 # ## Does it matter?
 #
-# - **What goes in:** the task of the opening. All vectors have 32 numbers.
+# - **What goes in:** the task of the opening.
 # - **What is changed:** the box. There are five: nothing around the sublayer, $f(x)$; *norm alone*,
 #   $\mathrm{LN}(f(x))$; *Add alone*, $x + f(x)$; *the paper*, $\mathrm{LN}(x + f(x))$; *pre-LN*, $x +
 #   f(\mathrm{LN}(x))$.
-# - **Control:** *Add alone* and *the paper* with a small start: $W_2$ is divided by the root of the number of boxes, so
-#   at first the updates are small beside the sum.
-# - **What is measured:** before training, how much the outputs of 48 boxes for two random inputs point the same way
-#   (their **cosine**: 1 is the same direction, 0 is nothing in common). After training, which share of new sentences
-#   is put right with 12 and with 48 boxes (best learning rate of those tried, mean of three runs).
+# - **Control:** two of them with a small start: $W_2$ is divided by the root of the number of boxes, so at first the
+#   updates are small beside the sum.
+# - **What is measured:** before training, the **cosine** of the outputs for two random inputs (1: they point the same
+#   way; 0: they have nothing in common). After training, the share of new sentences put right (best learning rate of
+#   those tried, mean of three runs).
 
 # %% Five kinds of boxes, from the functions of our file
 def box(way, x, weights, norm):
@@ -417,45 +413,38 @@ found = {name: np.array([passage(way, factor) for _ in range(20)])
 alike = {name: each[:, 0].mean() for name, each in found.items()}
 size = {name: np.exp(np.log(each[:, 1]).mean()) for name, each in found.items()}
 assert alike["norm only"] > 0.97 and 4 < size["pre-LN"] < 6
-assert 3e3 < size["residual only"] < 4e4
+assert 3e3 < size["residual only"] < 4e4 and alike["bare"] > 0.97
 table(["a box computes", "cosine, 48 boxes", "put right, 12", "put right, 48"],
-      [[words, f"{alike[name]:.1f}" if alike[name] < 0.95 else f"{alike[name]:.2f}",
-        right(name, 12), right(name, 48)] for name, (_, words, _) in WAYS.items()])
+      [[words, f"{alike[name]:.1f}", right(name, 12), right(name, 48)]
+       for name, (_, words, _) in WAYS.items()])
 
 # %% [markdown]
-# (b), as far as 400 steps tell.
+# (b), after 400 steps.
 #
-# - **With 12 boxes** the road does most. The norm alone helps no more than a larger start (0.44, lab notes 12).
-# - **With 48 boxes and no road,** nothing is learned. The outputs for two inputs point nearly the same way: what told
-#   the inputs apart is lost.
-# - **Add alone** explodes: before training, its outputs have size 10,000 or so, those of pre-LN about 5. (In figure 1
-#   it is 280 million and 25. In a real stack the updates point in many directions. Then the *squares* of the sizes grow
-#   like that.)
-# - **The paper's box** is at 0.40 after these steps, pre-LN at 0.71. Figure 1 suggests why: little of the input is left
-#   behind 48 norms. The control agrees: with small updates, the norms take away little, and the paper's box learns as
-#   well as a stack of nothing.
+# - **With 12 boxes** the road does most. The norm alone helps no more than a larger $W_2$ (0.44, lab notes 12).
+# - **With 48 boxes and no road,** nothing is learned. Before training, all outputs point the same way: what told the
+#   inputs apart is lost.
+# - **Add alone** explodes: before training, its outputs have size 10,000 or so, those of pre-LN about 5.
+# - **The paper's box** learns slowly. Figure 1 suggests why: little of the input is left after 48 norms. The control
+#   agrees: with small updates, each norm takes away little, and the paper's box reaches the 0.75 of no sublayers.
 #
 # </details>
 #
-# So deep stacks need the road, and updates that stay small beside the sum on it. The paper's norm does this for 12
-# boxes as they are. For 48 it needs a small start, too, and pre-LN doesn't. **Fixup** (Zhang et al. 2019) trains deep
-# stacks without any norm, by a small start. (One task, feed-forward networks only, no warm-up. All rates and seeds:
-# [lab notes 12](lab/12_residual_norm_dropout.py#all-rates-and-seeds). What warm-up changes for post-LN: [lesson
-# 15](15_adam_and_warmup.py).)
+# So deep stacks need the road, and updates that stay small beside the sum on it. For 12 boxes, Add & Norm is nearly
+# enough. For 48 it needs a small start as well; pre-LN doesn't. **Fixup** (Zhang et al. 2019) trains deep stacks
+# without any norm, by a small start. (One task, no attention, no warm-up. All rates and seeds: [lab notes
+# 12](lab/12_residual_norm_dropout.py#all-rates-and-seeds). Warm-up: [lesson 15](15_adam_and_warmup.py).)
 #
 # **Today.** Nearly all large models are pre-LN, and most have replaced LayerNorm by **RMSNorm** (Zhang and Sennrich
-# 2019): $y_j = \gamma_j x_j / \sqrt{\mathrm{mean}(x^2) + \varepsilon}$. It subtracts no mean and has no $\beta$, which
-# is less work. Its backward is ours without the term for the mean. What it costs is measured in [lesson
-# 23](23_block_of_2026.py).
+# 2019): $y_j = \gamma_j x_j / \sqrt{\mathrm{mean}(x^2) + \varepsilon}$. It subtracts no mean and has no $\beta$. Its
+# backward is ours without the term for the mean ([lesson 23](23_block_of_2026.py)).
 #
 # ## Paper and code
 #
-# - §3.1: residual connections and LayerNorm, without a formula for LayerNorm.
-# - PyTorch: `F.layer_norm(z, [D], gamma, beta, eps=1e-6)` (compared above, also its gradient; its default is
-#   $\varepsilon = 10^{-5}$).
+# - §3.1, without a formula for LayerNorm.
+# - PyTorch: `F.layer_norm(z, [D], gamma, beta, eps=1e-6)` (compared above; its default is $\varepsilon = 10^{-5}$).
 # - In the library: `layer_norm` in [nn/ops.py](../scratchformer/nn/ops.py), `PostNorm` and `PreNorm` in
 #   [nn/residual.py](../scratchformer/nn/residual.py).
-# - *Others differ:* the code of the Annotated Transformer is pre-LN, "for code simplicity".
 #
 # ## What to remember
 #
@@ -476,8 +465,8 @@ table(["a box computes", "cosine, 48 boxes", "put right, 12", "put right, 48"],
 #
 # 1. The mean is 6, and the deviations are (−4, −2, −2, 0, 0, 2, 2, 4), divided by √6 = 2.45: (−1.63, −0.82, −0.82, 0,
 #    0, 0.82, 0.82, 1.63).
-# 2. Zero. This $dn$ is $n$ itself, so it asks for a row that is stretched more, and LayerNorm undoes that.
-# 3. $(1 + 1/48)^{48}$ = 2.69 times. With $f(x) = x / 2$ it was 280 million.
+# 2. Zero: this $dn$ is $n$ itself, a stretch, and LayerNorm undoes that.
+# 3. $(1 + 1/48)^{48}$ = 2.69 times.
 #
 # </details>
 #
@@ -486,5 +475,4 @@ table(["a box computes", "cosine, 48 boxes", "put right, 12", "put right, 48"],
 #
 # **Next:** [13 · The whole model](13_whole_model.py). Sources: [He et al.
 # 2015](https://arxiv.org/abs/1512.03385), [Ba et al. 2016](https://arxiv.org/abs/1607.06450), [Zhang et al.
-# 2019](https://arxiv.org/abs/1901.09321), [Xiong et al. 2020](https://arxiv.org/abs/2002.04745) on where the
-# norm stands.
+# 2019](https://arxiv.org/abs/1901.09321), [Xiong et al. 2020](https://arxiv.org/abs/2002.04745).

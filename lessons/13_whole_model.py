@@ -22,10 +22,9 @@ from support.drawing import Drawing, number
 from support.lesson import quote, recorded, same, show, table, varying
 
 # %% [markdown]
-# From lessons 01 to 12 you have every part of the paper's model, and each has passed its check. Now connect them.
-#
-# Here are two models, built from these parts. They should learn to translate 207 short sentences like "The bear is
-# old." We compare the gradient of each with finite differences. Then we train each for 200 steps.
+# From lessons 01 to 12 you have every part of the paper's model, and each has passed its check. Here are two models,
+# built from these parts. They should learn to translate 207 short sentences like "The bear is old." We compare the
+# gradient of each with finite differences, and train each for 200 steps.
 
 # %% Checking and training both
 NOT_READ = {"decode": (
@@ -125,13 +124,12 @@ for i in 6, 5:
 # <details><summary>Make a guess, then unfold</summary>
 #
 # Its decoder doesn't read the source: cross-attention got `x` and the causal mask where it should get the memory and
-# its mask, and backward was changed to match. So the gradient is right, but it is that of a model that can't see the
-# source.
+# its mask, and backward was changed to match. The gradient is right, for a model that can't see the source.
 #
 # </details>
 #
 # A *gradient* check compares backward with forward. It can't tell whether *forward* is the model that we wanted. So
-# let's see that model, build it, and look for tests that find such a mistake **before** training.
+# let's see that model, build it, and look for tests that find such mistakes **before** training.
 #
 # ## The picture
 #
@@ -271,24 +269,24 @@ show(whole(), "13_architecture",
 # %% [markdown]
 # 1. **Ids.** The source, with `</s>` at its end, becomes 6 ids.
 # 2. **`embed`.** Each id picks a row of $E$ (330, 32). Times $\sqrt{d_{model}}$, plus positions, it is a vector.
-# 3. **`encode`.** In each layer, every source word looks at all source words, with 4 heads. Then the feed-forward
-#    network (FFN) changes each word by itself. The vectors behind the last layer are the **memory**.
-# 4. **`decode`** embeds what is written so far. In each layer, every word first looks at itself and at earlier words.
-# 5. **Cross-attention.** The 4 target words ask (queries); the 6 vectors of the memory are asked (keys and values).
-#    Here *ist* takes 0.75 from *old*, as a mean over the heads.
-# 6. **Logits.** The products of each last vector with all rows of $E$ are scores for the next word. So every position
-#    predicts the word behind it.
-# 7. **The next step.** Append *alt*, and decode again. The memory stays. The decoder stops when it writes `</s>`.
+# 3. **`encode`.** In each layer, every source word looks at all of them, with 4 heads. Then the feed-forward network
+#    (FFN) changes each word by itself. The output of the last layer is the **memory**.
+# 4. **`decode`** embeds what is written so far. In each layer, every word looks at itself and at earlier words.
+# 5. **Cross-attention.** The 4 target words ask (queries), and the memory is asked (keys and values). Here *ist* takes
+#    0.75 from *old*, as a mean over the heads.
+# 6. **Logits,** the scores for the next word, are the products of $x$ with all rows of $E$. Every position predicts the
+#    word after it.
+# 7. **The next step.** Append *alt*, and decode again, until `</s>` is written. The memory stays.
 #
 # Every layer returns the shape that it got, so you can stack as many as you like. All three kinds of attention are one
-# function, `multi_head_attention`. They differ in who asks whom.
+# function. They differ in who asks whom.
 #
 # ## By hand
 #
-# What is new is the thick arrow: a memory that several layers read. Let's follow it with a pencil. The memory has two
-# words with two numbers each, $m_a = (1, -1)$ and $m_b = (1, 1)$. The decoder has two layers. Of each layer only
-# cross-attention and the way around it are left. $W_Q$, $W_O$ and $\sqrt{d_k}$ are all 1, so the state $x$, one number,
-# is itself the query. We start at $x_0 = 1$.
+# What is new is the thick arrow: several layers read one memory. Let's follow it with a pencil. The memory has two
+# words, $m_a = (1, -1)$ and $m_b = (1, 1)$. The decoder has two layers. Of each, only cross-attention and the way
+# around it are left. $W_Q$, $W_O$ and $\sqrt{d_k}$ are all 1, so the state $x$, one number, is itself the query. We
+# start at $x_0 = 1$.
 
 # %% Drawing the memory in two layers
 LAYERS = [dict(W_K=(2, 0), W_V=(1, 1)), dict(W_K=(1, 0), W_V=(0, 2))]
@@ -306,7 +304,7 @@ def two_layers(backward):
              for x, row, name in ((290, (1, -1), "memory of a"),
                                   (450, (1, 1), "memory of b"))]
     for y, name in (130, "values"), (190, "weights"), (250, "scores"), (310, "keys"):
-        drawing.text(370, y, name, "soft", 13)
+        drawing.text(318, y, name, "soft", 13)
     for n in range(3):
         x = 50 + 320 * n
         cell = drawing.vector(x, 50, [states[n]], "query", 46, above=f"x_{n}")
@@ -366,8 +364,7 @@ show(two_layers(backward=False), "13_memory",
 # $W_V = (1, 1)^T$ the values are $1 - 1 = 0$ and $1 + 1 = 2$. The blend is 0.5 · 0 + 0.5 · 2 = 1, and it is added:
 # $x_1 = 1 + 1 = 2$.
 #
-# **Layer 2** has $W_K = (1, 0)^T$ and $W_V = (0, 2)^T$. Cover it in figure 2, and calculate its keys, weights and
-# values, and $x_2$.
+# **Layer 2** has $W_K = (1, 0)^T$ and $W_V = (0, 2)^T$. Cover it in figure 2, and calculate it.
 #
 # <details><summary>The result of layer 2</summary>
 #
@@ -394,7 +391,7 @@ show(two_layers(backward=False), "13_memory",
 #
 # **How many parameters does the model have?** An attention has four matrices with $d_{model}^2$ numbers each, and a
 # feed-forward network has two matrices and two biases. A LayerNorm, one per sublayer, has $\gamma$ and $\beta$. $E$
-# counts once, although it is used three times. With $N$ layers on each side that is
+# counts once, although both embeddings and the logits use it. With $N$ layers on each side that is
 #
 # $$V d_{model} + N \left( 3 \cdot 4 d_{model}^2 + 2 (2 d_{model} d_{ff} + d_{ff} + d_{model}) + 5 \cdot 2 d_{model}
 # \right)$$
@@ -428,9 +425,9 @@ show(two_layers(backward=True), "13_memory_backward",
 #
 # Together, the share of layer 2 is (−2, 1) for word a and (2, 1) for word b.
 #
-# And $x_1$? It gets 1 by the way around the layer. It is also the query (blue in the figure), and a query gets the sum
-# of score gradient × key: $-1 \cdot 1 + 1 \cdot 1 = 0$. (With different keys this wouldn't be 0.) So layer 1 starts
-# with 1, too. Calculate its share, then unfold.
+# And $x_1$? It gets 1 by the way around the layer. As the query (blue), it gets the sum of score gradient × key:
+# $-1 \cdot 1 + 1 \cdot 1 = 0$. (With different keys this wouldn't be 0.) So layer 1 starts with 1, too. Calculate its
+# share.
 #
 # <details><summary>The share of layer 1, and the sum</summary>
 #
@@ -442,13 +439,13 @@ show(two_layers(backward=True), "13_memory_backward",
 #
 # </details>
 #
-# **The rule.** The memory goes into the keys and the values of every layer, so its gradient is the sum of what comes
-# back from all of them:
+# **The rule.** The memory goes into the keys and values of every layer, so its gradient is the sum of what comes back
+# from all:
 #
 # $$dM = \sum_{n=1}^{N} \left( dK_n W_{K,n}^T + dV_n W_{V,n}^T \right)$$
 #
-# The bracket is what `multi_head_attention` returns as `dmemory`. The sum is the job of `decode`. Only the finished sum
-# goes into the encoder. Our functions agree with the pencil:
+# The bracket is what `multi_head_attention` returns as `dmemory`. The sum is the job of `decode`, and the encoder gets
+# it when it is complete. Our functions agree with the pencil:
 
 # %% The check
 def chain(memory):
@@ -479,22 +476,20 @@ same("dM, the sum of both shares", sum(shares), [[-2.5, 1.5], [3.5, 1.5]])
 # %% [markdown]
 # ## Your turn
 #
-# Write three functions:
-#
 # - `new_model` makes all weights. $W_Q$, $W_K$ and $W_V$ are $(d_{model}, h, d_{model} / h)$, and $W_O$ is
 #   $(h, d_{model} / h, d_{model})$. **The start:** $E$ and all $W$ are random normal numbers with standard deviation
-#   $1/\sqrt{d_{model}}$, only $W_2$ has $1/\sqrt{d_{ff}}$. Why the root? A product with $W$ sums $d_{model}$ terms, and
-#   so the sum keeps about the size of its inputs. Biases and $\beta$ start at 0, $\gamma$ at 1. Each weight is one
-#   object in two places: in its layer, and in `weights` under a name as in the stub. `model.encoder[0]` is a list of
-#   two dictionaries: the weights of attention, with $\gamma$ and $\beta$, and those of feed-forward with theirs. In the
-#   decoder, cross-attention stands between them.
+#   $1/\sqrt{d_{model}}$, only $W_2$ has $1/\sqrt{d_{ff}}$. So a sum of that many products is about as large as the
+#   numbers that go in. Biases and $\beta$ start at 0, $\gamma$ at 1. Each weight is one object in two places: in
+#   `weights`, under a name as in the stub, and in its layer. An encoder layer is a list of two dictionaries, for
+#   attention and feed-forward, each with its $\gamma$ and $\beta$. A decoder layer has a third, for cross-attention,
+#   between them.
 # - `encode` makes the memory. The mask of the source has the shape (b, 1, 1, s), so that all heads and all queries
 #   share it. In self-attention, $x$ enters twice: as `x` and as `memory`. So its gradient is `dx + dmemory`.
-# - `decode` makes the last states $x$, and on the way back the sum `dmemory`. It gets `source`, too, for the mask.
+# - `decode` makes the last $x$, and on the way back the sum `dmemory`. It gets `source`, too, for the mask.
 #
-# A sublayer with its box is one call of `add_and_norm`, and it gives you one `backward`. Keep these in a list, and call
+# A sublayer with its box is one call of `add_and_norm`, and gives you one `backward`. Keep these in a list, and call
 # them from the last to the first. Then run `scratchformer learn check new_model encode decode`. A classic slip is to
-# overwrite `dmemory` in the loop: then only the share of layer 1 is left. Ours:
+# overwrite `dmemory` in the loop. Ours:
 
 # %%
 quote("new_model", "encode", "decode")
@@ -502,14 +497,13 @@ quote("new_model", "encode", "decode")
 # %% [markdown]
 # ## Which test finds it?
 #
-# Which tests find the mistake of the opening, and others? Here are three that need no training.
+# Here are three tests that need no training.
 #
 # - **The gradient:** move all weights a small step in a random direction, and as far the other way. The difference of
-#   the two losses, divided by the distance, must be what backward says.
-# - **The flow:** change one word, and see which positions move. A source word must move the memory and the logits at
-#   every position of its sentence. A target word must move the logits at its own position and later, and no others.
-#   More padding must move nothing.
-# - **The weights:** their number must equal our count, and none of their arrays may have a gradient of only zeros.
+#   the losses, divided by the distance, must be what backward says.
+# - **The flow:** change one word, and see which positions move. A source word must move memory and logits at every
+#   position, a target word the logits at its own position and later ones alone. More padding must move nothing.
+# - **The weights:** their number must equal our count, and no array of them may get a gradient of zeros.
 
 # %%
 def gradient_is_right(file):
@@ -554,7 +548,7 @@ def count(V, d_model, d_ff, h, N):              # the number of heads changes no
 
 
 # %% [markdown]
-# Now we wire eight models wrongly:
+# Now we build seven wrong models:
 #
 # 1. `dmemory` is overwritten in the loop of `decode`, not summed.
 # 2. The memory is not read (the opening).
@@ -562,70 +556,62 @@ def count(V, d_model, d_ff, h, N):              # the number of heads changes no
 # 4. The encoder *has* a causal mask.
 # 5. The padding of the source is not masked.
 # 6. `new_model` makes *one* layer, and puts it $N$ times into the list.
-# 7. In the decoder only the first layer runs.
-# 8. In attention the scores are not divided by $\sqrt{d_k}$, forward and backward.
+# 7. The scores are not divided by $\sqrt{d_k}$, forward and backward.
 #
-# Which test finds which fault? And which fault does none of them find?
+# Which test finds which? And which fault does none of them find?
 #
 # <details><summary>Make a guess, then unfold: who finds what</summary>
 
-# %% Eight faults and three tests
+# %% Seven faults and three tests
 MASK = "(source != PAD)[:, None, None, :]"
 ALL_SEEN = ("source != PAD", "source == source")
 FAULTS = {
     "nothing is wrong": {},
     "1 dmemory overwritten": {"decode": (("dmemory + dshare", "dshare"),)},
     "2 memory not read": NOT_READ,
-    "3 decoder without causal mask": {"decode": (
+    "3 no causal mask": {"decode": (
         ("np.tri(target.shape[1], dtype=bool)", "np.True_"),)},
-    "4 encoder with causal mask": {"encode": (
+    "4 encoder: causal mask": {"encode": (
         (MASK, f"{MASK} & np.tri(source.shape[1], dtype=bool)"),)},
     "5 padding not masked": {"encode": (ALL_SEEN,), "decode": (ALL_SEEN,)},
     "6 one layer, N times": {"new_model": (
         ("for i in range(N)]", "for i in [0]] * N"),)},
-    "7 only one decoder layer": {"decode": (
-        ("in model.decoder", "in model.decoder[:1]"),)},
-    "8 not divided by √d_k": {"attention": (
+    "7 not divided by √d_k": {"attention": (
         ("scale = 1 / Q.shape[-1] ** 0.5", "scale = 1"),)},
 }
 TESTS = gradient_is_right, flow_is_right, weights_are_right
 found = [[not test(variant(**edits)) for test in TESTS] for edits in FAULTS.values()]
 assert np.array_equal(found, [[0, 0, 0], [1, 0, 0], [0, 1, 1], [0, 1, 0], [0, 1, 0],
-                              [0, 1, 0], [0, 0, 1], [0, 0, 1], [0, 0, 0]])
+                              [0, 1, 0], [0, 0, 1], [0, 0, 0]])
 table(["fault", "gradient", "flow", "weights"],
       [[fault, *("finds it" if each else "–" for each in row)]
        for fault, row in zip(FAULTS, found)])
 
 # %% [markdown]
-# - The **gradient** finds fault 1, the only one where backward is not the derivative of forward. The **flow** finds
-#   the faults in who sees whom. The **weights** find those that share or waste weights: 2, 6 and 7.
-# - **Fault 8 passes all three.** Only a comparison of numbers finds it, with the paper's formula or with other code.
-#   That is why `learn check` compares your numbers with ours.
+# The **gradient** finds fault 1, the only one where backward is not the derivative of forward. The **flow** finds those
+# in who sees whom. The **weights** find those that share weights (6) or don't use them (2). **Fault 7 passes all
+# three.** Only a comparison of numbers finds it. That is why `learn check` compares yours with ours.
 #
 # </details>
 #
-# **Would the loss curve tell?** Not always. We trained the library's model for 500 steps with the encoder's
-# self-attention cut out, together with its weights. Its loss ended 0.02 to 0.07 nats *lower* than with nothing cut
-# (three seeds). But where words must be looked up in advance, that attention decides: 1.00 against 0.32 right ([lab
-# notes 13](lab/13_whole_model.py)).
+# (Would the loss curve tell? Not always: [lab notes 13](lab/13_whole_model.py).)
 #
 # ## Today
 #
-# Most language models of 2026 are **decoder-only**: the right column of figure 1 without cross-attention. The same
-# causal layers read the prompt and write the answer. Encoders live on where the whole input is known before the first
-# word is written, as in Whisper (speech) and NLLB (translation).
+# Most language models of 2026 are **decoder-only**: the right stack of figure 1 without cross-attention. The same
+# causal layers read the prompt and write the answer. Encoders live on where the whole input is known first, as in
+# Whisper (speech) and NLLB (translation).
 #
 # ## Paper and code
 #
-# In the paper, §3.1 has the layers, §3.2.3 who asks whom, and §3.4 the one matrix $E$. PyTorch's
-# `nn.Transformer(d_model, nhead)` is the two stacks of figure 1, with one more LayerNorm after each, but without
-# embeddings, positions and logits. The library's model is in
-# [nn/transformer.py](../scratchformer/nn/transformer.py). One [test](../tests/oracle/test_whole_model.py) compares it
-# with PyTorch, [another](../tests/lessons/test_the_file.py) compares our `transformer.py` with it.
+# In the paper, §3.1 has the layers, §3.2.3 who asks whom, §3.4 the one matrix $E$. PyTorch's `nn.Transformer(d_model,
+# nhead)` is the two framed stacks of figure 1, with one more LayerNorm after each. One
+# [test](../tests/oracle/test_whole_model.py) compares the library's [model](../scratchformer/nn/transformer.py) with
+# PyTorch, [another](../tests/lessons/test_the_file.py) compares our `transformer.py` with the library.
 #
 # ## Your own model trains
 #
-# **The whole forward and backward pass is your code now**, and it can learn to translate:
+# **Every layer is your code now.** Let it learn to translate:
 #
 #     scratchformer learn train
 #     scratchformer learn translate "The dog ate the apple."
@@ -640,26 +626,26 @@ print(f"ours: {whole['train']['seconds']:.0f} s on one core, "
       f"BLEU {whole['bleu']['test']:.0f} on the test sentences")
 
 # %% [markdown]
-# (BLEU, up to 100, measures translations: [lesson 21](21_bleu_and_averaging.py). Ours is that of one run, on our small
-# made-up corpus.) Dropout, loss, optimizer, batches and search are still ours, until lessons 14 to 20.
+# (BLEU, up to 100, measures translations, [lesson 21](21_bleu_and_averaging.py); here of one run on our small made-up
+# corpus.) Dropout, loss, optimizer, batches and search are still ours, until lessons 14 to 20.
 #
 # ## What to remember
 #
-# The encoder turns the source into the memory, and every decoder layer reads it. So on the way back the memory gets the
-# sum of all layers' shares. Checks of the parts can't see a wrong connection. Test the whole: its gradient, its flow,
-# its weights, and its numbers against somebody else's.
+# The encoder turns the source into the memory, and every decoder layer reads it. So the gradient of the memory is the
+# sum of all layers' shares. Checks of the parts can't see a wrong connection. Test the whole: gradient, flow, weights,
+# and its numbers against somebody else's.
 #
 # **Check yourself.** Somebody sets `dmemory` to zero. Which parameters still learn?
 #
 # <details><summary>Answer</summary>
 #
-# Those of the decoder, and $E$ from two of its three uses. The encoder's own weights keep their random start values, so
-# the decoder learns to read what a random encoder makes of the words.
+# Those of the decoder, and $E$ from two of its three uses. The decoder learns to read what a random encoder makes of
+# the words.
 #
 # </details>
 #
-# **Yours:** `new_model`, `encode`, `decode`, and the hunt `wire` (you get a whole model as a function from ids to
-# logits: what is missing in it? Careful: a causal mask alone already shows an order, but not that of equal words) ·
-# `scratchformer learn check new_model encode decode wire`
+# **Yours:** `new_model`, `encode`, `decode`, and the hunt `wire` (what is missing in a model? Test positions with a row
+# of equal words: the causal mask, too, shows the order of different ones) · `scratchformer learn check new_model encode
+# decode wire`
 #
 # **Next:** [14 · The loss, and label smoothing](14_label_smoothing.py). The model trains. But on which loss?
