@@ -3,10 +3,9 @@
 #
 # **All parts of lessons 01 to 12 pass their checks. Are they wired together correctly?**
 #
-# *Needs attention with masks and heads ([04](04_soft_lookup.py), [06](06_masks.py), [07](07_many_heads.py)),
-# embeddings and positions ([08](08_embeddings.py), [09](09_positions.py)), the feed-forward network
-# ([11](11_feed_forward.py)) and Add & Norm ([12](12_residual_norm_dropout.py)) · you will put the parts together, test
-# the whole, and train a model of your own.*
+# *Needs lessons [04](04_soft_lookup.py), [06](06_masks.py) and [07](07_many_heads.py) (attention),
+# [08](08_embeddings.py) and [09](09_positions.py) (embeddings, positions), [11](11_feed_forward.py) and
+# [12](12_residual_norm_dropout.py) · you will put the parts together, test the whole, and train a model of your own.*
 
 # %% Imports
 import math
@@ -23,7 +22,7 @@ from support.lesson import quote, recorded, same, show, table, varying
 
 # %% [markdown]
 # From lessons 01 to 12 you have every part of the paper's model, and each has passed its check. Here are two models,
-# built from these parts. They should learn to translate 207 short sentences like "The bear is old." We compare the
+# built from these parts, that should learn to translate 207 short sentences like "The bear is old." We compare the
 # gradient of each with finite differences, and train each for 200 steps.
 
 # %% Checking and training both
@@ -264,7 +263,7 @@ show(whole(), "13_architecture",
      "probable next words are Der, Bär, ist, alt. A dashed line takes alt back to the "
      "target below.",
      caption="One sentence in both stacks, from below to above. Cells show the first "
-     "of 32 numbers, threads the attention weights of layer 2.")
+     "of 32 numbers, threads the weights of layer 2.")
 
 # %% [markdown]
 # 1. **Ids.** The source, with `</s>` at its end, becomes 6 ids.
@@ -273,13 +272,13 @@ show(whole(), "13_architecture",
 #    (FFN) changes each word by itself. The output of the last layer is the **memory**.
 # 4. **`decode`** embeds what is written so far. In each layer, every word looks at itself and at earlier words.
 # 5. **Cross-attention.** The 4 target words ask (queries), and the memory is asked (keys and values). Here *ist* takes
-#    0.75 from *old*, as a mean over the heads.
+#    0.75 from *old* (mean of the heads).
 # 6. **Logits,** the scores for the next word, are the products of $x$ with all rows of $E$. Every position predicts the
 #    word after it.
 # 7. **The next step.** Append *alt*, and decode again, until `</s>` is written. The memory stays.
 #
-# Every layer returns the shape that it got, so you can stack as many as you like. All three kinds of attention are one
-# function. They differ in who asks whom.
+# Every layer returns the shape that it got, so you can stack many. All three kinds of attention are one function. They
+# differ in who asks whom.
 #
 # ## By hand
 #
@@ -386,8 +385,7 @@ show(two_layers(backward=False), "13_memory",
 # $$x' = \mathrm{box}_{A}(x \mid x) \qquad x'' = \mathrm{box}_{A}(x' \mid M) \qquad
 # x''' = \mathrm{box}_{FFN}(x'')$$
 #
-# The first of these three has the causal mask. Padding of the source is masked wherever source words are keys: in the
-# encoder and in cross-attention.
+# The first of these three has the causal mask. Padding of the source is masked in the encoder and in cross-attention.
 #
 # **How many parameters does the model have?** An attention has four matrices with $d_{model}^2$ numbers each, and a
 # feed-forward network has two matrices and two biases. A LayerNorm, one per sublayer, has $\gamma$ and $\beta$. $E$
@@ -396,11 +394,11 @@ show(two_layers(backward=False), "13_memory",
 # $$V d_{model} + N \left( 3 \cdot 4 d_{model}^2 + 2 (2 d_{model} d_{ff} + d_{ff} + d_{model}) + 5 \cdot 2 d_{model}
 # \right)$$
 #
-# For a very small model with $V = 5$, $d_{model} = 2$, $d_{ff} = 4$ and $N = 1$, it is 10 + 48 + 44 + 20 = **122**.
+# With $V = 5$, $d_{model} = 2$, $d_{ff} = 4$ and $N = 1$, it is 10 + 48 + 44 + 20 = **122**.
 #
 # ## Backward
 #
-# In figure 2, how should the memory change so that $x_2$ becomes smaller? Here is the same picture on the way back.
+# In figure 2, how should the memory change so that $x_2$ becomes smaller?
 
 # %% Drawing the way back
 show(two_layers(backward=True), "13_memory_backward",
@@ -412,7 +410,7 @@ show(two_layers(backward=True), "13_memory_backward",
      "where training moves a number: against its gradient.")
 
 # %% [markdown]
-# So the first number of *a* should grow, and the other three should shrink. Here is why.
+# The first number of *a* should grow, the other three should shrink. Here is why.
 #
 # **Layer 2.** The gradient of $x_2$ is 1. Each word of the memory reaches $x_2$ in two ways.
 #
@@ -426,8 +424,7 @@ show(two_layers(backward=True), "13_memory_backward",
 # Together, the share of layer 2 is (−2, 1) for word a and (2, 1) for word b.
 #
 # And $x_1$? It gets 1 by the way around the layer. As the query (blue), it gets the sum of score gradient × key:
-# $-1 \cdot 1 + 1 \cdot 1 = 0$. (With different keys this wouldn't be 0.) So layer 1 starts with 1, too. Calculate its
-# share.
+# $-1 \cdot 1 + 1 \cdot 1 = 0$. So layer 1 starts with 1, too. Calculate its share.
 #
 # <details><summary>The share of layer 1, and the sum</summary>
 #
@@ -444,8 +441,8 @@ show(two_layers(backward=True), "13_memory_backward",
 #
 # $$dM = \sum_{n=1}^{N} \left( dK_n W_{K,n}^T + dV_n W_{V,n}^T \right)$$
 #
-# The bracket is what `multi_head_attention` returns as `dmemory`. The sum is the job of `decode`, and the encoder gets
-# it when it is complete. Our functions agree with the pencil:
+# The bracket is what `multi_head_attention` returns as `dmemory`. The sum is the job of `decode`. Our functions agree
+# with the pencil:
 
 # %% The check
 def chain(memory):
@@ -488,8 +485,7 @@ same("dM, the sum of both shares", sum(shares), [[-2.5, 1.5], [3.5, 1.5]])
 # - `decode` makes the last $x$, and on the way back the sum `dmemory`. It gets `source`, too, for the mask.
 #
 # A sublayer with its box is one call of `add_and_norm`, and gives you one `backward`. Keep these in a list, and call
-# them from the last to the first. Then run `scratchformer learn check new_model encode decode`. A classic slip is to
-# overwrite `dmemory` in the loop. Ours:
+# them from the last to the first. Then run `scratchformer learn check new_model encode decode`. Ours:
 
 # %%
 quote("new_model", "encode", "decode")
@@ -502,8 +498,9 @@ quote("new_model", "encode", "decode")
 # - **The gradient:** move all weights a small step in a random direction, and as far the other way. The difference of
 #   the losses, divided by the distance, must be what backward says.
 # - **The flow:** change one word, and see which positions move. A source word must move memory and logits at every
-#   position, a target word the logits at its own position and later ones alone. More padding must move nothing.
-# - **The weights:** their number must equal our count, and no array of them may get a gradient of zeros.
+#   position. A target word must move the logits at its own position and later, and no others. More padding must move
+#   nothing.
+# - **The weights:** their number must equal our count, and each array must get a gradient that isn't all 0.
 
 # %%
 def gradient_is_right(file):
@@ -567,16 +564,16 @@ MASK = "(source != PAD)[:, None, None, :]"
 ALL_SEEN = ("source != PAD", "source == source")
 FAULTS = {
     "nothing is wrong": {},
-    "1 dmemory overwritten": {"decode": (("dmemory + dshare", "dshare"),)},
-    "2 memory not read": NOT_READ,
-    "3 no causal mask": {"decode": (
+    "1 dmemory": {"decode": (("dmemory + dshare", "dshare"),)},
+    "2 memory": NOT_READ,
+    "3 decoder mask": {"decode": (
         ("np.tri(target.shape[1], dtype=bool)", "np.True_"),)},
-    "4 encoder: causal mask": {"encode": (
+    "4 encoder mask": {"encode": (
         (MASK, f"{MASK} & np.tri(source.shape[1], dtype=bool)"),)},
-    "5 padding not masked": {"encode": (ALL_SEEN,), "decode": (ALL_SEEN,)},
-    "6 one layer, N times": {"new_model": (
+    "5 padding": {"encode": (ALL_SEEN,), "decode": (ALL_SEEN,)},
+    "6 one layer": {"new_model": (
         ("for i in range(N)]", "for i in [0]] * N"),)},
-    "7 not divided by √d_k": {"attention": (
+    "7 √d_k": {"attention": (
         ("scale = 1 / Q.shape[-1] ** 0.5", "scale = 1"),)},
 }
 TESTS = gradient_is_right, flow_is_right, weights_are_right
@@ -600,7 +597,7 @@ table(["fault", "gradient", "flow", "weights"],
 #
 # Most language models of 2026 are **decoder-only**: the right stack of figure 1 without cross-attention. The same
 # causal layers read the prompt and write the answer. Encoders live on where the whole input is known first, as in
-# Whisper (speech) and NLLB (translation).
+# Whisper and NLLB.
 #
 # ## Paper and code
 #
@@ -645,7 +642,6 @@ print(f"ours: {whole['train']['seconds']:.0f} s on one core, "
 # </details>
 #
 # **Yours:** `new_model`, `encode`, `decode`, and the hunt `wire` (what is missing in a model? Test positions with a row
-# of equal words: the causal mask, too, shows the order of different ones) · `scratchformer learn check new_model encode
-# decode wire`
+# of equal words: the causal mask, too, shows the order of different ones) · `scratchformer learn check wire`
 #
 # **Next:** [14 · The loss, and label smoothing](14_label_smoothing.py). The model trains. But on which loss?
