@@ -3,430 +3,458 @@
 #
 # **Does a model understand sentences longer than any it was trained on?**
 #
-# *Needs [lesson 05](05_scaling.py) (scores), [lesson 07](07_many_heads.py) (heads) and [lesson 09](09_positions.py)
-# (sinusoids) · you will turn vectors by their positions (RoPE) and subtract distances from scores (ALiBi) · **side
-# trip**: you can go on from lesson 09 to lesson 11 without it.*
+# *Needs [lesson 07](07_many_heads.py) (heads) and [lesson 09](09_positions.py) (hands on dials) · you will turn
+# queries, keys and gradients with pencil and paper · **side trip**: lesson 11 doesn't need it.*
 
 # %% Imports
 import math
 
-import matplotlib.pyplot as plt
+import more
 import numpy as np
 
-from scratchformer.experiments.figures import ACCENT, DARK
-from scratchformer.nn.attention import Mask
-from scratchformer.nn.gradcheck import gradcheck
-from scratchformer.nn.layers import sinusoids
+from scratchformer.nn.llama import RotaryPositions
 from scratchformer.text.batches import encode_pairs
 from scratchformer.text.bundled import read_text
 from scratchformer.text.corpora import Pairs
 from scratchformer.training.run import load_run
 from scratchformer.training.validation import validation_loss
-from support import positions
 from support.drawing import Drawing
-from support.latest_name import KINDS, trained
-from support.lesson import QUICK, ROOT, measure, recorded, same, show, table
+from support.latest_name import trained
+from support.lesson import QUICK, ROOT, quote, recorded, same, show, table
 from support.numeric import numeric_gradient
+from support.positions import Shifted
 
 # %% [markdown]
-# The paper chose sinusoids over a learned table because they "may allow the model to extrapolate to sequence lengths
-# longer than the ones encountered during training" (§3.5). It is a reasonable hope, since a sinusoid has a value at
-# position 1,000 and a learned table has no row 1,000. Let's test it. Here is the trained model of [lesson
-# 00](00_whole_game.py), which has sinusoids, on two test sets: `test` has sentences as long as those of training, and
-# `test_long` has longer ones. The loss is per piece of the German reference, in nats.
+# The paper hopes that sinusoids let a model "extrapolate to sequence lengths longer than the ones encountered during
+# training" (§3.5). Let's test that with the translator of [lesson 00](00_whole_game.py), which adds sinusoids to its
+# words. In its training no sentence had more than 34 pieces. In `test_long` most have more, in `test` none. We also
+# read `test` as if some words stood before each sentence: all positions, English and German, begin at 2 or 5.
 
-# %% The model and the two test sets
+# %% The loss of the German sentences, per piece
 translator = load_run(ROOT / "data/tiny_model")
-model = translator.model
+model, encode = translator.model, translator.tokenizer.encode
 
 
 def first_pairs(split):
-    """The first 200 pairs of a test set (60 in quick mode). -> text, ids"""
+    """The first 200 pairs of a test set (60 in quick mode), as ids"""
     pairs = Pairs(*(part[:60 if QUICK else 200] for part in read_text(split)[:3]), 0)
-    return pairs, encode_pairs(translator.tokenizer.encode, pairs, 256, 4096)
+    return encode_pairs(encode, pairs, 256, 4096)
 
 
-(_, test), (long_text, test_long) = map(first_pairs, ("test", "test_long"))
-result = recorded("longer")
-measure("longest sentence of training, pieces", result["longest_in_training"], 34, 34)
-measure("median sentence of test_long, pieces", np.median(test_long.lengths), 37, 41)
-measure("loss on test", validation_loss(model, test, 4096), 0.07, 0.14)
-measure("loss on test_long", validation_loss(model, test_long, 4096), 1.6, 2.4)
-english = long_text.source[1]
-print(f"{english}\n\n{translator.translate([english], beam=1)[0]}")
-
-# %% [markdown]
-# The loss is about twenty times as high, and the translation loses its way in the first clause. But long sentences
-# could be hard for other reasons. So here is a control: the *same sentences* of `test`, of the same length, as if
-# some words stood before them. All positions begin at 2 instead of 0, in source and target, or at 5, and so on.
-# Nothing else changes.
-
-# %% The same sentences, moved
 def loss_when_moved(pairs, first):
-    """As if `first` words stood before every sentence, source and target."""
+    """The loss if all positions begin at `first`."""
     before = model.source_positions, model.target_positions
     model.source_positions, model.target_positions = (
-        positions.Shifted(each, first) for each in before)
+        Shifted(each, first) for each in before)
     loss = validation_loss(model, pairs, 4096)
     model.source_positions, model.target_positions = before
     return loss
 
 
-for first, lo, hi in (0, 0.07, 0.14), (2, 0.08, 0.2), (5, 0.5, 1.2), (10, 1, 1.8):
-    measure(f"loss on test, begun at {first}", loss_when_moved(test, first), lo, hi)
-measure("begun at 5: the last position of all", 5 + test.lengths.max() - 1, 20, 33)
+test, test_long = first_pairs("test"), first_pairs("test_long")
+losses = [loss_when_moved(test, first) for first in (0, 2, 5)]
+losses.append(loss_when_moved(test_long, 0))
+for loss, (lo, hi) in zip(losses, [(0.07, 0.14), (0.08, 0.2), (0.5, 1.2), (1.6, 2.4)]):
+    assert lo < loss < hi
+assert test.lengths.max() <= 34 - 5 and np.median(test_long.lengths) > 34
+names = ("test", "test, begun at position 2", "test, begun at position 5", "test_long")
+table(["sentences", "loss, nats per piece"],
+      [[name, f"{loss:.2f}"] for name, loss in zip(names, losses)])
 
 # %% [markdown]
-# A move by two is nearly forgiven. A move by five makes the loss eight times as high, and **not one position is
-# new**: training went up to position 33. The distances between the words are the old ones, too. What is new is a
-# sentence that begins at 5, because in training all sentences began at 0. So this model hasn't learned to go by
-# distances. (Nor is it that late positions are rare in training: [lab notes 10, experiment
-# 1](lab/10_longer.py#experiment-1-is-it-the-rare-late-positions).)
+# The long sentences fail. But look at the third row, too. These sentences have the usual lengths, and the usual
+# distances between words. No position is new, either: they end before 33, the last position of training. New is only
+# that a sentence *begins* at 5. So this model has learned where words stand, and not only how far apart they are. (That
+# late positions are rare in training isn't the reason: [lab notes 10](lab/10_longer.py#is-it-the-rare-late-positions).)
+#
+# Can we build attention whose scores know distances, and no positions?
 #
 # ## The picture
 #
-# What if the scores depended on the distance of two words *by construction*? There are two well-known ways to do
-# that. **Rotary positions** (RoPE) turn every query and key by an angle that grows with its position. **ALiBi**
-# subtracts a penalty from every score, which grows with the distance.
+# In lesson 09, hands on dials made a position vector, and we *added* it to the word. **Rotary positions** (RoPE; [Su et
+# al. 2021](https://arxiv.org/abs/2104.09864)) add nothing. Here the query itself is a hand. Take a query of two
+# numbers, (2, 1): the tip of its hand is 2 to the right and 1 up. (Lesson 09 wrote the height first. Here the width
+# comes first, as in a point (x, y).)
+#
+# RoPE turns this hand counter-clockwise, one step for each position: not at all at position 0, by one step at 1, by two
+# at 2. It turns keys in the same way. In figure 1 a step is a quarter turn (90°).
 
-# %% Drawing dials and a ramp
-STEP = 30                                                   # degrees per position
-
-
-def dial(drawing, x, query, key):
-    """The query and a key of the miniature, turned by their positions."""
-    drawing.circle(x, 120, 62, "line", 0)
-    drawing.text(x, 22, f"positions {query} and {key}", bold=True)
-    turned = STEP * query, STEP * key - 90
-    looks = ("query", 62, 0), ("key", 42, 0.5)
-    for (role, length, aside), degrees in zip(looks, turned):
-        angle = math.radians(degrees)
-        across, up = math.cos(angle), math.sin(angle)
-        tip = (x + length * across, 120 - length * up)
-        drawing.arrow((x, 120), tip, role, width=2.5)
-        at = angle - aside                                 # the letter stands beside it
-        far = 76 if role == "query" else 48
-        drawing.text(x + far * math.cos(at), 120 - far * math.sin(at), role[0], role,
-                     italic=True)
-    score = math.cos(math.radians(turned[0] - turned[1]))
-    drawing.text(x, 212, f"score {score:.2g}", size=16)
+# %% Drawing: hands that turn
+UNIT = 36
+QUERY, KEY = (2, 1), (1, 2)
 
 
-def ramp(drawing, y, query):
-    """What ALiBi subtracts at each of twelve positions, for a query at one of them."""
-    for position in range(12):
-        x, distance = 80 + 52 * position, abs(position - query)
-        drawing.rectangle(x, y + 2 * distance, 26, 4 * distance + 1, "key", 0.6,
-                          outline=False)
-        drawing.text(x, y - 14, f"−{distance / 4:g}" if distance else "0", size=13)
-        if position == query:
-            drawing.polygon([(x - 9, y + 34), (x + 9, y + 34), (x, y + 14)], "query")
+def quarters(point, count):
+    """The point after so many quarter turns, counter-clockwise."""
+    for _ in range(count % 4):
+        point = (-point[1], point[0])
+    return point
 
 
-picture = Drawing(740, 410)
-for x, query, key in (120, 2, 5), (360, 7, 10), (600, 7, 8):
-    dial(picture, x, query, key)
-picture.text(20, 254, "ALiBi: added to the scores of a query at the blue mark", "soft",
-             14, "start")
-ramp(picture, 300, 2)
-ramp(picture, 370, 7)
+def angle_of(point):
+    return math.atan2(point[1], point[0])
+
+
+def words_of(point):
+    return f"({point[0]}, {point[1]})".replace("-", "−")
+
+
+def at(x, y, radius, angle):
+    return x + radius * math.cos(angle), y - radius * math.sin(angle)
+
+
+def dial(drawing, x, y, radius=math.sqrt(5) * UNIT):
+    drawing.circle(x, y, radius, "line", 0)
+    drawing.line([(x - radius - 8, y), (x + radius + 8, y)], "line", 1)
+    drawing.line([(x, y - radius - 8), (x, y + radius + 8)], "line", 1)
+
+
+def hand(drawing, x, y, point, role, dashed=False, name=""):
+    tip = (x + UNIT * point[0], y - UNIT * point[1])
+    drawing.arrow((x, y), tip, role, width=1.6 if dashed else 3, dashed=dashed)
+    if not dashed or role == "gradient":
+        beside = at(x, y, math.sqrt(5) * UNIT + 25, angle_of(point))
+        italic = role == "gradient"
+        drawing.text(*beside, words_of(point), role, italic=italic)
+        if name:
+            above = -18 if point[1] > 0 else 18
+            drawing.text(beside[0], beside[1] + above, name, role, 13, italic=italic)
+
+
+def arc(drawing, x, y, radius, start, turn, role="ink", label="", dashed=False):
+    """An arc with an arrow at its end, from the angle `start` by `turn`, in radians."""
+    points = [at(x, y, radius, start + turn * share / 24) for share in range(25)]
+    drawing.line(points[:-1], role, 1.6, dashed)
+    drawing.arrow(points[-2], points[-1], role)
+    if label:
+        aside = 0.25 if abs(turn) > 1 else 0               # not on the line of a dial
+        middle = at(x, y, radius + 20, start + turn / 2 + aside)
+        drawing.text(*middle, label, role, 13, italic=role == "gradient")
+
+
+def product(a, b):
+    def factor(number):
+        return f"({number})" if number < 0 else f"{number}"
+
+    words = " + ".join(f"{factor(m)} · {factor(n)}" for m, n in zip(a, b))
+    return f"{words} = {a[0] * b[0] + a[1] * b[1]}".replace("-", "−")
+
+
+picture = Drawing(780, 300)
+for x, title, t, s in ((130, "not turned", 0, 0), (390, "query at 1, key at 2", 1, 2),
+                       (650, "query at 2, key at 3", 2, 3)):
+    picture.text(x, 16, title, bold=True)
+    dial(picture, x, 150)
+    query, key = quarters(QUERY, t), quarters(KEY, s)
+    if t:
+        hand(picture, x, 150, QUERY, "query", dashed=True)
+        hand(picture, x, 150, KEY, "key", dashed=True)
+    hand(picture, x, 150, query, "query", name="query")
+    hand(picture, x, 150, key, "key", name="key")
+    between = math.acos(0.8) + math.pi / 2 * (s - t)
+    words = f"{math.degrees(between):.0f}°"
+    arc(picture, x, 150, 30, angle_of(query), between, label=words)
+    picture.text(x, 284, product(query, key))
 show(picture, "10_turn",
-     alt="Above, three dials with a blue query and a teal key, turned by 30 degrees "
-     "per position. At positions 2 and 5, and at 7 and 10, they point in the same "
-     "direction, and the score is 1. At 7 and 8 the score is 0.5. Below, two ramps: "
-     "what ALiBi subtracts grows by a quarter per position to both sides of the query, "
-     "wherever the query stands.",
-     caption="Above, RoPE: query (blue) and key (teal) are turned by 30° per position. "
-     "Both have length 1; the key is drawn shorter so that both can be seen. The two "
-     "pairs with distance 3 have the same score, though both vectors differ. "
-     "Below, ALiBi: the ramp moves along with the query.")
+     alt="Three dials with a blue query and a teal key of equal length. Not turned, "
+     "the query is (2, 1), the key (1, 2), the angle between them 37 degrees and the "
+     "dot product 4. With the query at position 1 and the key at 2 they are (−1, 2) "
+     "and (−1, −2), with 127 degrees between them and the product −3. At 2 and 3 they "
+     "are (−2, −1) and (2, −1), again with 127 degrees and −3.",
+     caption="A query and a key, before the turn (dashed) and after it, with their dot "
+     "product. The hands in the middle and on the right differ; the angle is the same.")
 
 # %% [markdown]
+# Look at the angle from query to key. Before the turn it is 37°: its cosine is 4/5, the dot product divided by both
+# lengths, √5 · √5. A key one position after the query has turned by one quarter more. So the angle is 37° + 90° = 127°,
+# wherever the two stand. And the dot product is length · length · cosine of the angle. **So it depends on query, key
+# and distance, and not on the two positions.**
+#
 # ## By hand
 #
-# Take a query $q = (1, 0)$ and a key $k = (0, -1)$. Their dot product is 0. Now turn each by 30° per position,
-# counterclockwise.
+# A quarter turn makes (−b, a) out of (a, b). In figure 1:
 #
-# - At positions 2 and 5 the query is turned by 60°, to (0.5, 0.866). The key is turned by 150°, also to (0.5, 0.866).
-#   The score is 0.25 + 0.75 = **1**.
-# - At positions 7 and 10 both are turned by 150° more, to (−0.866, −0.5). The score is 0.75 + 0.25 = **1** again.
-# - At positions 7 and 8 the key is only turned by 240°, to (−0.866, 0.5). The score is 0.75 − 0.25 = **0.5**.
+# - *Query at 1, key at 2.* The query turns by one quarter, from (2, 1) to (−1, 2). The key turns by two quarters, from
+#   (1, 2) to (−2, 1) and on to (−1, −2). Dot product: (−1) · (−1) + 2 · (−2) = **−3**.
+# - *Query at 2, key at 3.* The query turns on to (−2, −1), and the key to (2, −1). Dot product: (−2) · 2 + (−1) · (−1)
+#   = **−3** again.
 #
-# So this head looks for a word *three positions further on*, wherever it stands itself. But twelve steps of 30° are a
-# full turn, so it finds words 15 positions further on, or 9 positions back, just as well. A real head has several pairs
-# with different speeds. Keep the full turn in mind: we'll meet it again below. Another key, (1, 0), would give the
-# highest score at distance 0. So RoPE itself doesn't prefer near words. Query and key decide which distance gets the
-# highest score.
+# Now you: the query at 1 and the key at 3; then at 2 and 4.
+#
+# <details><summary>Calculate, then unfold</summary>
+#
+# (−1, 2) and (2, −1): −2 − 2 = **−4**. Then (−2, −1) and, after a full turn, (1, 2): −2 − 2 = **−4** again.
+#
+# </details>
+#
+# Here is their dot product at other distances (the position of the key minus that of the query):
+#
+# | distance | −1 | 0 | 1 | 2 | 3 | 4 |
+# |---|---|---|---|---|---|---|
+# | dot product | 3 | **4** | −3 | −4 | 3 | **4** |
+#
+# It is largest at distance 0. With the query (−2, −1) instead, it is largest at distance 2. So a model can learn how
+# far away to look. But at distance 4 the key has made a **full turn** more than the query. So these two numbers can't
+# tell distance 4 from 0. Keep that in mind.
 #
 # ## In general
 #
-# **Added positions.** Lesson 09 split the score of query $t$ and key $s$ into four parts, with $e_t$ for the word, as
-# a column, and $W = W_Q W_K^T$:
+# A query or key of $d_k$ numbers consists of $d_k / 2$ hands. Numbers $i$ and $i + d_k / 2$ make **pair** $i$, counted
+# from 0: with $d_k = 8$, numbers 1 and 5 are pair 1. At position $t$, pair $i$ turns by the angle $\alpha = t \,
+# \omega_i$, with speeds as in lesson 09: $\omega_i = 10000^{-2i/d_k}$ radians per position. It becomes
 #
-# $$e_t^T W e_s + e_t^T W \, PE(s) + PE(t)^T W e_s + PE(t)^T W \, PE(s)$$
+# $$(a, b) \to (a \cos \alpha - b \sin \alpha, \; a \sin \alpha + b \cos \alpha)$$
 #
-# The last part depends on positions alone. If $W$ is the identity, it is $\sum_i \cos \omega_i (t - s)$ and depends on
-# the distance only. But $W$ is learned. Then two pairs of words with the same distance usually get different scores.
-# ([Lab notes 10, experiment 2](lab/10_longer.py#experiment-2-how-much-does-the-distance-tell) measures it in the
-# trained model.)
+# With $\alpha$ = 90° that is $(-b, a)$, as above. The dot product of a query at $t$ and a key at $s$ adds up all pairs.
+# Let $\vert q_i \vert$ and $\vert k_i \vert$ be the lengths of pair $i$, and $\varphi_i$ the angle from query to key
+# before the turn:
 #
-# **Rotary positions** (Su et al. 2021) add nothing to the words. They take the numbers of each query and key in
-# pairs, points $(a, b)$ in a plane, and turn pair $i$ at position $p$ by the angle $p \, \omega_i$, with the speeds
-# of the sinusoids, $\omega_i = 10000^{-2i/d_k}$:
+# $$\sum_i \vert q_i \vert \, \vert k_i \vert \cos \left( \varphi_i + (s - t) \, \omega_i \right)$$
 #
-# $$R_p \, (a, b) = (a \cos p \, \omega_i - b \sin p \, \omega_i, \; a \sin p \, \omega_i + b \cos p \, \omega_i)$$
+# In figure 1 there is one pair: 5 · cos(37° + 90° · (s − t)). Values aren't turned.
 #
-# Turning keeps lengths. Turning back is the transpose, $R_p^T = R_{-p}$, and angles add up, $R_p R_r = R_{p+r}$. So a
-# score of turned vectors is
+# Didn't lesson 09 have this already? There, the dot product of two *position vectors* depends on the distance alone.
+# But in a model, $W_Q$ and $W_K$ come after the sum, and mix all its numbers. RoPE turns *after* $W_Q$ and $W_K$. So
+# whatever they learn, positions enter a score only as a distance.
 #
-# $$(R_t q)^T R_s k = q^T R_t^T R_s k = q^T R_{s-t} k$$
-#
-# The positions have dropped out. **Whatever $W_Q$ and $W_K$ become, only the distance is left.** That is why the
-# rotation comes after the projections. Before them the score would be $x_t^T R_t^T W R_s x_s$, and with $W$ in
-# between, $R_t^T$ and $R_s$ don't meet.
-#
-# **ALiBi** (attention with linear biases; Press, Smith and Lewis 2022) also leaves the words alone. Head $j$ of $h$
-# subtracts
-#
-# $$z_{ts} = \frac{q_t^T k_s}{\sqrt{d_k}} - m_j \, \vert t - s \vert, \qquad m_j = 2^{-8j/h}, \; j = 1 \dots h$$
-#
-# The slopes $m_j$ are fixed numbers. Subtracting $m d$ from a score multiplies the weight by $e^{-md}$, so the weight
-# is halved at the distance $\ln 2 / m$. With four heads that is at 2.8 positions for the steepest slope, 1/4, and at
-# 177 for the flattest, 1/256.
-#
-# **Your turn.** Write the rotation of a query or a key, and ALiBi's scores, before you unfold ours.
-
-# %% Our solution
-def turn(x, positions):
-    """x (T, d_k), positions (T,) -> (T, d_k): each pair turned by its angle"""
-    omega = 10000.0 ** (-np.arange(0, x.shape[1], 2) / x.shape[1])          # (d_k/2,)
-    angle = positions[:, None] * omega                                      # (T, d_k/2)
-    cos, sin = np.cos(angle), np.sin(angle)
-    a, b = x[:, 0::2], x[:, 1::2]                                           # (T, d_k/2)
-    return np.stack([a * cos - b * sin, a * sin + b * cos], axis=-1).reshape(x.shape)
-
-
-def penalty(T, S, h):
-    """-> (h, T, S), to be added; the T queries are the last of S positions"""
-    distance = np.abs(np.arange(S - T, S)[:, None] - np.arange(S))          # (T, S)
-    m = 2.0 ** (-8 * np.arange(1, h + 1) / h)                               # (h,)
-    return -m[:, None, None] * distance
-
-
-T, d_k, h = 5, 6, 4
-random = np.random.default_rng(0)
-q, k = random.normal(size=(2, T, d_k))
-here, there = np.arange(T), np.arange(40, 40 + T)
-scores, further = (turn(q, where) @ turn(k, where).T             # (T, T)
-                   for where in (here, there))
-measure("turning changes a score by up to", np.abs(scores - q @ k.T).max(), 1, 12)
-same("begun at 40 instead of 0: the scores", further, scores, 1e-13)
-queries, keys, values = (random.normal(size=(2, length, h, width))
-                         for length, width in ((3, 6), (5, 6), (5, 7)))
-same("turned queries: this page and the library",
-     np.stack([turn(queries[1, :, j], there[:3]) for j in range(h)], axis=1),
-     positions.rotated(queries, there[:3])[1])
-same("penalty: this page and the library", penalty(3, 5, h),
-     positions.alibi_bias(3, 5, h))
-
-# %% [markdown]
 # ## Backward
 #
-# **Rotary.** Follow $a$, the first number of a pair of a query. It reaches the loss in two ways: through the first
-# number of the turned pair, $a' = a \cos - b \sin$, with the factor $\cos$, and through the second, $b' = a \sin + b
-# \cos$, with the factor $\sin$. The number $b$ enters the first with $-\sin$ and the second with $\cos$. So
-#
-# $$da = \cos \cdot da' + \sin \cdot db', \qquad db = -\sin \cdot da' + \cos \cdot db'$$
-#
-# That is a rotation by the same angle, **back**. In the miniature, a gradient (1, 0) that arrives at the turned query
-# of position 2 goes back turned by −60°: (0.5, −0.866). There is no parameter, and lengths are kept, so a gradient
-# comes through as long as it was, at position 5 and at position 50,000.
-#
-# **ALiBi.** The penalty is a constant added to a score, so the gradient of the score passes unchanged, and backward
-# of attention stays as it is. If a slope $m$ were learned, it would get $dm = -\sum_{ts} dz_{ts} \vert t - s \vert$,
-# in which only distances of training occur. (Press et al. report that learned slopes did not extrapolate well. We
-# haven't tested it.)
-#
-# **Your turn.** Write the backward pass of the rotation. Our solution, checked:
+# Let the loss grow by 1 if the dot product of the query at 1 and the key at 2 grows by 1. The gradient of the turned
+# query is then the turned key, (−1, −2), and that of the turned key is the turned query, (−1, 2) ([lesson
+# 04](04_soft_lookup.py)). How do they get back to the hands *before* the turn? Suppose the turned query should go up. A
+# quarter turn makes "up" out of "right". So before the turn, the query has to go to the right. **The gradient is
+# turned, too, but back.**
 
-# %% Our solution
-def turn_backward(dturned, positions):
-    """dturned (T, d_k) -> dx (T, d_k)"""
-    return turn(dturned, -positions)
-
-
-upstream = random.normal(size=(T, T))
-numeric = numeric_gradient(
-    lambda q: (turn(q, there) @ turn(k, there).T * upstream).sum(), q)
-same("dq and central differences", turn_backward(upstream @ turn(k, there), there),
-     numeric, 1e-8)
-for attention in positions.RotaryAttention(), positions.AlibiAttention():
-    mask = Mask(np.array([5, 2]), causal=True)
-    report = gradcheck(attention, queries, keys, values, mask)
-    measure(f"{type(attention).__name__}: worst error", report.worst.error, 0, 1e-6)
-
-
-def added(x, first):
-    """Scores with sinusoids added before the projection, as if x began at `first`"""
-    x = x + sinusoids(first, len(x), d_k)
-    return x @ W_mixed @ x.T
-
-
-def rotary(x, first):
-    """Scores of projected, then turned vectors"""
-    where = np.arange(first, first + len(x))
-    return turn(x @ W_mixed, where) @ turn(x, where).T
-
-
-W_mixed = random.normal(size=(d_k, d_k))
-measure("shift test, sinusoids: a score changes by up to",
-        np.abs(added(q, 7) - added(q, 0)).max(), 0.1, 100)
-same("shift test, rotary: moved by 7, and not moved", rotary(q, 7), rotary(q, 0), 1e-12)
+# %% Drawing the same dials, backward
+picture = Drawing(780, 322)
+query, key = quarters(QUERY, 1), quarters(KEY, 2)
+picture.text(130, 16, "query at 1, key at 2", bold=True)
+dial(picture, 130, 150)
+hand(picture, 130, 150, query, "query", name="query")
+hand(picture, 130, 150, key, "key", name="key")
+picture.text(130, 284, product(query, key))
+picture.gradient(122, 312, -1, "+1", 13)
+for x, title, arrived, back in ((390, "gradient of the query", key, 1),
+                                (650, "gradient of the key", query, 2)):
+    picture.text(x, 16, title, bold=True)
+    dial(picture, x, 150)
+    hand(picture, x, 150, arrived, "gradient", dashed=True, name="arrives")
+    found = quarters(arrived, -back)
+    hand(picture, x, 150, found, "gradient", name="turned back")
+    arc(picture, x, 150, 30, angle_of(arrived), -back * math.pi / 2, "gradient",
+        f"−{90 * back}°")
+    picture.text(x - 54, 284, ("dq = (", "dk = (")[back - 1], "gradient", italic=True)
+    for i, slope in enumerate(found):
+        end = ",)"[i]
+        words = f"{slope:+d}{end}".replace("-", "−")
+        picture.gradient(x - 8 + 48 * i, 284, -slope, words, largest=2)
+show(picture, "10_turn_backward",
+     alt="Three dials. The first has the turned query (−1, 2) and the turned key (−1, "
+     "−2) of figure 1. In the second, a dashed magenta arrow, (−1, −2), arrives at the "
+     "turned query; turned back by 90 degrees it is (−2, 1). In the third, (−1, 2) "
+     "arrives at the turned key; turned back by 180 degrees it is (1, −2).",
+     caption="In magenta, gradients: as they arrive at the turned hand (dashed), and "
+     "turned back. A triangle points where training moves the number.")
 
 # %% [markdown]
-# No gradient check can say whether scores depend on the distance only. The last two rows do. They are a **shift test**,
-# which moves all positions by 7 and looks whether a score changes.
+# A quarter turn back makes (b, −a) out of (a, b). The query had turned by one quarter, so $dq$ is (−1, −2) turned back
+# by one: **(−2, 1)**. The key had turned by two, so $dk$ is (−1, 2) turned back by two: **(1, −2)**. Check $dq$: the
+# query (2.01, 1) turns to (−1, 2.01), and the dot product is 1 − 4.02 = −3.02. It has changed by −2 · 0.01.
 #
-# ## Does it matter? A task with nothing but length
+# In general, $a$ reaches the loss through both new numbers, with the factors $\cos \alpha$ and $\sin \alpha$, and $b$
+# with $-\sin \alpha$ and $\cos \alpha$. If $(da', db')$ arrives at the turned pair, then
 #
-# Some words of a sequence are names, one in five. At each position, say the **latest name** so far. There are 8 names
-# and 11 other words. The task needs the order of the names, at any distance. The model has words as vectors, one
-# causal attention with four heads, and a linear map to the answers. It comes in five kinds, which differ in their
-# positions alone: *none* (the control), a learned table of 64 rows, sinusoids, ALiBi, rotary. Training has sequences
-# of 5 to 20 words, the test up to 60.
+# $$da = da' \cos \alpha + db' \sin \alpha \qquad db = -da' \sin \alpha + db' \cos \alpha$$
 #
-# Which kinds still work at 60 words? And can a model with positions be worse than one *without* any?
+# That is forward with $-\alpha$ in place of $\alpha$. Nothing is learned here. And a turn keeps the length, so a
+# gradient comes back as long as it arrived, even at position 50,000.
 #
-# <details><summary>Make a guess, then unfold: figure 2</summary>
+# **Your turn.** `rope` is for [lesson 23](23_block_of_2026.py), but you can write it now, in `more.py`. Its `x` holds
+# the queries or keys of all sentences and heads: (b, t, h, k). Run `scratchformer learn check rope`, then unfold ours.
 
-# %% Training the readers
-SEEDS = [0] if QUICK else [0, 1, 2]
-LENGTHS = [10, 15, 20, 25, 30, 40, 50, 60]
-reached = {kind: np.array([[reader.accuracy(n) for n in LENGTHS]
-                           for reader in (trained(kind, seed) for seed in SEEDS)])
-           for kind in KINDS}                               # (seeds, lengths) each
+# %%
+quote("rope", file="more")
 
-# %% The figure
-figure, axes = plt.subplots(figsize=(8, 3.8), layout="constrained")
-looks = {"none": (":", "#666666"), "learned": ("-.", DARK), "sinusoidal": ("--", DARK),
-         "ALiBi": ("-", DARK), "rotary": ("-", ACCENT)}
-for kind, (style, colour) in looks.items():
-    axes.plot(LENGTHS, reached[kind].mean(axis=0), ls=style, color=colour, lw=2,
-              label=kind)
-    axes.fill_between(LENGTHS, reached[kind].min(axis=0), reached[kind].max(axis=0),
-                      color=colour, alpha=0.12, lw=0)
-axes.axvline(20, color="#888888", lw=0.8)
-axes.text(20.5, 0.03, "longest of training", color="#444444")
-axes.set(xlabel="words in the sequence", ylabel="accuracy at the last word",
-         ylim=(0, 1.05))
-axes.legend(loc=(0.8, 0.5))
-show(figure, "10_latest_name",
-     alt="Accuracy against length, 10 to 60 words, for five kinds of positions. At 10 "
-     "words learned, sinusoidal, ALiBi and rotary are above 0.9, none is near 0.7. "
-     "From 40 words on learned and sinusoidal are near 0.3, below none, which falls "
-     "from 0.5 to 0.4. Rotary stays near 0.95 up to 30 and falls to 0.2 at 60, below "
-     "all others. ALiBi stays at 0.95.",
-     caption="The latest name, after training on 5 to 20 words (mean and range of "
-     "three runs). ALiBi goes on, rotary positions fall later, and out there the model "
-     "without positions beats both kinds of added ones.")
-mean_at = {(kind, n): reached[kind][:, LENGTHS.index(n)].mean()
-           for kind in KINDS for n in LENGTHS}
-for kind, n, lo, hi in [("ALiBi", 60, 0.9, 1), ("rotary", 30, 0.85, 1),
-                        ("rotary", 60, 0.05, 0.35)]:
-    measure(f"{kind}, {n} words: accuracy", mean_at[kind, n], lo, hi)
-for kind, n, lo, hi in [("learned", 40, -0.35, -0.05), ("sinusoidal", 40, -0.3, -0.02),
-                        ("rotary", 60, -0.35, -0.05)]:
-    measure(f"{kind} − none, {n} words", mean_at[kind, n] - mean_at["none", n], lo, hi)
+# %% The check, and the lines of PyTorch
+random = np.random.default_rng(0)
+q, k = random.normal(size=(2, 1, 5, 2, 6))              # (b, t, h, k) each, 5 positions
+dy = random.normal(size=q.shape)
+dx = more.rope(q)[1](dy)
+same("backward of rope, and finite differences", dx,
+     numeric_gradient(lambda x: (more.rope(x)[0] * dy).sum(), q), 1e-8)
+
+
+def scores(first):
+    """The dot products of both heads, if five words begin at position `first`."""
+    moved = (np.pad(x, ((0, 0), (first, 0), (0, 0), (0, 0))) for x in (q, k))
+    turned_q, turned_k = (more.rope(x)[0][:, first:] for x in moved)
+    return np.einsum("bthk,bshk->bhts", turned_q, turned_k)
+
+
+same("dot products of five words, begun at 40 and at 0", scores(40), scores(0), 1e-12)
+assert np.allclose(RotaryPositions(6).forward(q)[0], more.rope(q)[0])
+try:
+    import torch
+except ImportError:
+    torch = None
+if torch:
+    x = torch.tensor(q, requires_grad=True)
+    t, i = torch.arange(5.0).double(), torch.arange(3.0).double()
+    angle = t[:, None, None] / 10000 ** (2 * i / 6)
+    a, b = x.chunk(2, dim=-1)
+    y = torch.complex(a, b) * torch.polar(torch.ones_like(angle), angle)
+    theirs = torch.cat([y.real, y.imag], dim=-1)
+    theirs.backward(torch.tensor(dy))
+    assert np.allclose(theirs.detach(), more.rope(q)[0], rtol=0, atol=1e-12)
+    assert np.allclose(x.grad, dx, rtol=0, atol=1e-12)
 
 # %% [markdown]
-# - **Learned and sinusoidal** positions both fall. At 40 words both are worse than the model without positions.
-# - **Rotary** positions go on for a while. Then they fall, too, at 60 words even below *none*.
-# - **ALiBi** holds, at three times the length.
+# ## Does it matter?
+#
+# So with RoPE it doesn't matter where a sentence begins. But does it help with *long* sentences? In `test_long` more
+# than the length is new: its sentences also have more main clauses than those of training. Here is a task in which only
+# the length is new:
+#
+# - **What goes in:** words. The first is a name, and later one in five is.
+# - **What should come out:** at each word, the latest name so far. For *Ann sees Bob run* that is *Ann Ann Bob Bob*.
+#   There are 8 names, so a guess is right in 0.13 of the cases.
+# - **The model:** one causal attention and a linear map to the answers. Each of four heads has $d_k = 8$, so four
+#   pairs. It is trained on 5 to 20 words.
+# - **What is changed:** the positions. *None* is the control: it sees which names came, but not in which order.
+#   *Sinusoids* are added, *RoPE* turns. *ALiBi* ([Press et al. 2022](https://arxiv.org/abs/2108.12409)) subtracts $m$ ·
+#   distance from each score, with $m$ = 1/4, 1/16, 1/64 and 1/256 in heads 1 to 4.
+# - **What is measured:** right answers at the last word of 400 new sequences, mean of three runs.
+#
+# What do you expect of RoPE at 60 words? (a) It is as good as at 20. (b) It falls to the level of *none*. (c) It falls
+# below *none*.
+#
+# <details><summary>Make a guess, then unfold the results</summary>
+
+# %% Training the models
+readers = {kind: [trained(kind, seed) for seed in range(3)]
+           for kind in ("none", "sinusoids", "ALiBi", "RoPE")}
+found = {}
+
+
+def row(words, kind, least, most, slow=()):
+    """Right answers at 20, 40 and 60 words; at 60 they lie between least and most."""
+    for reader in readers[kind]:
+        reader.slow = slow
+    found[words] = [np.mean([reader.accuracy(n) for reader in readers[kind]])
+                    for n in (20, 40, 60)]
+    assert least < found[words][-1] < most, (words, found[words])
+    return [words, *(f"{share:.2f}" for share in found[words])]
+
+
+COLUMNS = ["positions", "20 words", "40 words", "60 words"]
+table(COLUMNS, [row("none", "none", 0.33, 0.45),
+                row("sinusoids", "sinusoids", 0.2, 0.33),
+                row("ALiBi", "ALiBi", 0.88, 0.97), row("RoPE", "RoPE", 0.09, 0.18)])
+assert found["RoPE"][0] > 0.9 and found["sinusoids"][1] < found["none"][1]
+oldest = [reader.weight_of_oldest(60) for reader in readers["RoPE"]]
+assert 0.85 < np.mean(oldest) < 0.93
+
+# %% [markdown]
+# The answer is **(c)**: at 60 words RoPE is hardly better than a guess. *Sinusoids*, too, are worse than no positions
+# at all. ALiBi holds. (To subtract more from far words suits this task: a nearer name always wins.)
+#
+# Why does RoPE fail, if it sees only distances? Because a *distance* can be new as well: in training, the largest was
+# 19. Look at pair 1, which turns by 0.1 radians (5.7°) per position:
+
+# %% Drawing pair 1
+picture = Drawing(780, 262)
+for x, title, speed in ((200, "pair 1", 0.1),
+                        (580, "pair 1 at a third of its speed", 0.1 / 3)):
+    picture.text(x, 16, title, bold=True)
+    dial(picture, x, 142)
+    arc(picture, x, 142, 58, 0, 59 * speed, "soft", dashed=True)
+    arc(picture, x, 142, 36, 0, 19 * speed, "forward")
+    for distance, role in ((0, "ink"), (19, "forward"), (59, "soft")):
+        angle = distance * speed
+        tip = at(x, 142, math.sqrt(5) * UNIT, angle)
+        picture.arrow((x, 142), tip, role, width=3 if distance < 59 else 1.6,
+                      dashed=distance == 59)
+        beside = at(x, 142, math.sqrt(5) * UNIT + 12, angle)
+        left = beside[0] < x - 20
+        words = f"{distance}: {math.degrees(angle):.0f}°" if distance else "0"
+        picture.text(*beside, words, role, anchor="end" if left else "start")
+show(picture, "10_full_turn",
+     alt="Two dials with the angle of pair 1 at the distances 0, 19 and 59. At its "
+     "full speed, distance 19 is at 109 degrees and distance 59 at 338 degrees, close "
+     "to distance 0. At a third of the speed, distance 19 is at 36 degrees and "
+     "distance 59 at 113 degrees.",
+     caption="How far pair 1 turns at the distances 0, 19 (the largest of training) "
+     "and 59 (the largest of 60 words).")
+
+# %% [markdown]
+# Up to distance 19, this pair can tell near from far. At distance 59 it has nearly made a full turn, so the oldest
+# words look like the nearest. And that is where these models look: the last of 60 words gives about 0.9 of its
+# attention weight to the 20 oldest ones.
+#
+# To test this explanation, we take the trained models and turn some pairs at a third of their speed. For pair 1,
+# distance 59 is then about where distance 20 was.
+
+# %% The same models with slower pairs
+table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
+                row("pair 1 slower", "RoPE", 0.85, 0.97, (1,)),
+                row("pairs 0, 2 and 3 slower", "RoPE", 0.09, 0.18, (0, 2, 3)),
+                row("all pairs slower", "RoPE", 0.88, 0.99, (0, 1, 2, 3))])
+
+# %% [markdown]
+# If only pair 1 is slower, the models are nearly as good as at 20 words. If only the others are slower, nothing gets
+# better. So pair 1 is the reason.
 #
 # </details>
-#
-# Why does rotary attention fail at 60 words, although it only sees distances? Because distances can be new, too. If we
-# take the trained models and let every key that is further away than 19 count as if it were at 19, the accuracy at 60
-# words rises from 0.19 to 0.95. And it is enough to do so for one pair. (Each head has $d_k$ = 8 numbers, so four
-# pairs.) This pair turns by 0.1 radian per position. At distance 19, the largest of training, that is 109°, less than a
-# third of a turn and enough to tell near from far. At distance 59 it is 338°, nearly a full turn, so the oldest words
-# look like the nearest ones. ([Lab notes 10, experiment 3](lab/10_longer.py#experiment-3-what-stops-the-rotary-model))
-# Later work scales the angles down, so that new distances look like old ones (Chen et al. 2023, *Extending Context
-# Window of Large Language Models via Positional Interpolation*).
-#
-# With ALiBi a key at a new distance counts less than ever, and for this task that is right: a far name never matters
-# if there is a nearer one. We haven't tried a task in which a far word should outweigh a near one.
-#
-# ## And a translator?
-#
-# The library's Transformer with the sizes of the preset `tiny`, trained for 600 steps on the bundled corpus, two
-# seeds for each row (recorded). Two more rows have sinusoids and are controls. In *random start* each batch begins at
-# a random position from 0 to 63, so every position of `test_long` is met in training, but no long sentence. In *long
-# ones too*, 1,000 of 21,000 training sentences are made like those of `test_long`.
-#
-# Which of the six has the lowest loss on `test_long`?
-#
-# <details><summary>Make a guess, then unfold</summary>
 
-# %% The recorded losses
-rows = {row["variant"]: row["runs"] for row in result["results"]}
-table(["positions", "loss on test", "loss on test_long", "BLEU on test_long"],
-      [[name, *(", ".join(f"{run[split]:.2f}" for run in runs)
-                for split in ("test", "test_long")),
-        ", ".join(f"{run['bleu']['test_long']:.0f}" for run in runs)]
-       for name, runs in rows.items()])
+# %% The recorded translators
+rows = {row["variant"]: row for row in recorded("longer")["results"]}
+assert [round(rows[name]["test_long"]["mean"], 1) for name in (
+    "sinusoidal", "rotary", "sinusoidal, long ones too")] == [2.9, 2.5, 1.8]
+assert [round(rows[name]["test"]["mean"], 1) for name in ("sinusoidal", "rotary")] == [
+    0.5, 0.4]
 
 # %% [markdown]
-# - **None of the four kinds extrapolates here.** By the loss, rotary positions are the best of the four in both runs,
-#   but far from their loss on `test`. By BLEU the four lie closer together than rotary's two runs.
-# - **Having met the positions isn't enough.** With random starts, moving a sentence by 5 costs nothing any more, so the
-#   failure at the top of this page is gone, but the loss on `test_long` is as high as without.
-# - **Long sentences in training help most.** 5 % of them lower the loss more than any change of positions.
-#
-# </details>
-#
-# In the task above nothing but the number of words was new, and positions decided. In translation more is new: the
-# long sentences of this corpus also have three or four main clauses instead of one or two. Positions alone don't help
-# with that. (These are small models and short trainings.)
+# **And the translator?** We trained translators for 600 steps (two runs each; [lab notes
+# 10](lab/10_longer.py#the-recorded-translators)). On `test_long` the loss is 2.9 with sinusoids and 2.5 with RoPE, far
+# above RoPE's 0.4 on `test`. With sinusoids, and 5 % of such long sentences in training, it is 1.8. So positions are
+# only a part of what makes long sentences hard.
 #
 # ## Today
 #
-# Most large language models have rotary positions. For longer texts they raise the **base**, 10,000 in the paper and
-# 500,000 in Llama 3, so pairs turn more slowly. Or they **interpolate**: divide every position by one factor. **YaRN**
-# (Peng et al. 2023) slows down only the slow pairs. Usually some training on long texts follows. **NoPE** means no
-# positions at all, as in our control; SmolLM3 leaves RoPE out in every fourth layer.
+# Most large language models have RoPE. For longer texts, people turn the pairs more slowly, usually with some more
+# training. They take a larger **base** than 10,000 (SmolLM2: 100,000), or divide all positions by a factor, as in our
+# last row: **interpolation** ([Chen et al. 2023](https://arxiv.org/abs/2306.15595)). **YaRN** ([Peng et al.
+# 2023](https://arxiv.org/abs/2309.00071)) slows only the slow pairs. The fast ones have met all their angles in
+# training. **NoPE** means no positions at all, like *none*.
 #
 # ## Paper and code
 #
-# - §3.5: sinusoids and a learned table gave "nearly identical results" (Table 3, row E), on the usual test sentences.
-#   The paper doesn't test extrapolation, it says "may". Press, Smith and Lewis (2022) did, with language models:
-#   sinusoids reach a few dozen tokens beyond training.
-# - In the library: `PositionalEncoding` and `LearnedPositions` in [nn/layers.py](../scratchformer/nn/layers.py), chosen
-#   by `positions`. Rotary positions and ALiBi aren't the paper's. They are in
-#   [support/positions.py](../lessons/support/positions.py) and replace the attention inside `SelfAttention`.
-# - *Others differ:* Su et al. pair neighbouring numbers, as here. Much public code pairs number $i$ with number $i +
-#   d_k/2$, and so does your `rope` of [lesson 23](23_block_of_2026.py). Both do the same to pairs that only stand in
-#   other columns, so the columns of $W_Q$ and $W_K$ must be reordered before the weights of one can be used in the
-#   other.
-# - *Differs:* ALiBi's paper has causal language models only. The penalty on both sides, for an encoder, is ours.
+# - PyTorch has no function for RoPE. With `a, b = x.chunk(2, -1)` and `z = torch.complex(a, b) * torch.polar(ones,
+#   angle)`, the new halves are `z.real` and `z.imag` (compared above, also its gradient).
+# - In the library: `RotaryPositions` and `AlibiPositions` in [nn/llama.py](../scratchformer/nn/llama.py).
+# - *Others differ:* Su et al. make pairs of neighbours ([lesson 23](23_block_of_2026.py)).
 #
 # ## What to remember
 #
-# A formula that has values further out doesn't teach a model what to do with them. With added sinusoids a model also
-# learns *where* things stand, and even a move by five positions disturbs it. RoPE turns queries and keys, ALiBi
-# subtracts distances: both make scores depend on the distance alone. What a *new* distance does to them is another
-# question.
+# RoPE turns each pair of numbers of a query or key by an angle that grows with the position. So scores depend on the
+# distance, and not on the two positions. Gradients are turned back. But at new distances a pair can reach angles that
+# are new, too, unless it turns more slowly.
 #
-# **A puzzle.** A rotary model reads a sentence as if it began at position 1,000. What changes? And what if someone
-# turns the *values* as well?
+# **Three questions.**
 #
-# <details><summary>Answer</summary>
+# 1. One pair, a quarter turn per position. The query (2, 0) stands at 3, the key (1, 1) at 5. What is their dot
+#    product?
+# 2. The gradient (3, 4) arrives at a turned key at position 1. What is the gradient of the key?
+# 3. $d_k = 8$. How many positions does pair 1 need for a full turn, and how many with the base 160,000?
 #
-# Nothing but rounding changes, since all distances are the same. With turned values the output does change: $y_t =
-# \sum_s w_{ts} R_s v_s$ turns with the position, although the weights don't.
+# <details><summary>Answers</summary>
+#
+# 1. The distance is 2: turn the key by two quarters, to (−1, −1), and leave the query. The product is **−2**.
+# 2. Turned back by one quarter: **(4, −3)**.
+# 3. It turns by $10000^{-2/8}$ = 0.1 radians per position: 2π / 0.1 = **63**. With the base 160,000 it turns by 0.05:
+#    **126**.
 #
 # </details>
 #
-# **Next:** [11 · The feed-forward network](11_feed_forward.py). Attention moves vectors from position to position and
-# mixes them. What is done to a vector once it has arrived? (Sources: rotary positions are [arXiv
-# 2104.09864](https://arxiv.org/abs/2104.09864), ALiBi is [arXiv 2108.12409](https://arxiv.org/abs/2108.12409).)
+# **Next:** [11 · The feed-forward network](11_feed_forward.py). Attention mixes the vectors of a sentence. What happens
+# to a vector after that?

@@ -3,10 +3,10 @@
 #
 # **Which of today's five changes make a small language model better?**
 #
-# *Needs lessons [07](07_many_heads.py) (heads), [08](08_embeddings.py) (gradients that add up), [10](10_longer.py)
-# (rotary positions), [11](11_feed_forward.py) (feed-forward), [12](12_residual_norm_dropout.py) (LayerNorm),
-# [15](15_adam_and_warmup.py) (Adam) and 22 (GPT) · you will compute today's norm, gate, rotation and shared heads,
-# forward and backward, with pencil and paper.*
+# *Needs lessons [07](07_many_heads.py) (heads), [08](08_embeddings.py) (gradients that add up),
+# [11](11_feed_forward.py) (feed-forward), [12](12_residual_norm_dropout.py) (LayerNorm), [15](15_adam_and_warmup.py)
+# (Adam) and 22 (GPT) · you will compute today's norm, gate, rotation and shared heads, forward and backward, with
+# pencil and paper.*
 
 # %% Imports
 import math
@@ -158,7 +158,7 @@ quote("swiglu", file="more")
 #
 # `gpt-tiny` adds a learned vector for each position to the word. **RoPE** (Su et al. 2021) turns queries and keys
 # instead, by angles that grow with the position. So of the two positions, only the distance is left in the score
-# ([lesson 10](10_longer.py)).
+# ([lesson 10](10_longer.py) shows why).
 
 # %% Drawing the rotation
 def dial(drawing, x, backward):
@@ -196,7 +196,8 @@ show(picture, "23_rotation",
 
 # %% [markdown]
 # **Which numbers make a pair?** A head of k numbers has k/2 pairs. Here number i and number i + k/2 make pair i. At
-# position t, it turns by $t / 10000^{2i/k}$ radians. Both t and i count from 0.
+# position t, it turns by $t / 10000^{2i/k}$ radians. Both t and i count from 0. A turn by the angle α makes (a cos α −
+# b sin α, a sin α + b cos α) out of (a, b).
 #
 # **By hand.** Let k be 4. Numbers 0 and 2 make pair 0, which turns by t. Numbers 1 and 3 make pair 1, which turns by
 # only t / 100. So x = (1, 1, 0, 0) becomes (cos t, cos t/100, sin t, sin t/100):
@@ -207,7 +208,7 @@ show(picture, "23_rotation",
 # | 1 | (0.54, 1.00, 0.84, 0.01) |
 # | 2 | (−0.42, 1.00, 0.91, 0.02) |
 #
-# The library and Llama's weights on the Hugging Face Hub pair the numbers in this way. Su et al. and lesson 10 pair
+# The library and Llama's weights on the Hugging Face Hub pair the numbers in this way. Su et al. pair
 # neighbours, 2i with 2i + 1. A model can learn the same with either, but weights trained with one need the columns of
 # W_Q and W_K reordered for the other.
 #

@@ -95,7 +95,7 @@ same("SmolLM2-135M, base of RoPE and epsilon of RMSNorm: page",
 # %% [markdown]
 # ## Are the gradients right?
 #
-# All four functions against finite differences. And `rope`, with the pairs reordered, is that of lesson 10.
+# All four functions against finite differences. And `rope`, with the pairs reordered, is that of Su et al.
 
 # %% The check
 x, heads = random.normal(size=(1, 5, 6)), random.normal(size=(1, 5, 4, 6))
@@ -114,7 +114,7 @@ for name, (function, given) in calls.items():
     slopes = numeric_gradient(lambda x: (function(x)[0] * dy).sum(), given)
     same(f"dx of {name}: ours and finite differences", dx, slopes, 1e-7)
 halves = np.arange(6).reshape(3, 2).T.ravel()         # neighbours 2i, 2i + 1 -> halves
-same("rope: halves here, neighbours in lesson 10",
+same("rope: halves here, neighbours in Su et al.",
      more.rope(heads[..., halves])[0], rotated(heads, np.arange(5))[..., halves], 1e-12)
 
 # %% [markdown]

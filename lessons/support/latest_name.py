@@ -1,26 +1,25 @@
-"""Say the latest name so far: order at any distance, and a reader with five kinds of positions (lesson 10)."""
+"""Say the latest name so far: order at any distance, and a small reader with four kinds of positions (lesson 10)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Literal
 
+import more
 import numpy as np
-
-from scratchformer.nn.attention import Mask, ScaledDotProductAttention, SelfAttention, attention_weights
-from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.layers import Embedding, LearnedPositions, Linear, PositionalEncoding
-from scratchformer.nn.parameter import Array, Layer
-from support.positions import AlibiAttention, RotaryAttention, rotated
-from support.training import Chain, learn
+import transformer
+from transformer import attention, differentiable, linear
 
 V, NAMES, LONGEST = 20, 9, 20
 """Names are the ids 1 to 8, other words 9 to 19. Training has sequences of 5 to 20 words."""
 
-KINDS = ("none", "learned", "sinusoidal", "ALiBi", "rotary")
+D_MODEL, H, D_K = 32, 4, 8
+"""Sizes of the reader. A head has four pairs of numbers."""
+
+Kind = Literal["none", "sinusoids", "ALiBi", "RoPE"]
 
 
-def latest_name(random: np.random.Generator, B: int, n: int) -> tuple[Array, Array]:
+def latest_name(random: np.random.Generator, B: int, n: int) -> tuple[np.ndarray, np.ndarray]:
     """A sequence begins with a name; later, one word in five is one. -> words (B, n), the latest name at each (B, n)"""
     is_name = random.random((B, n)) < 0.2
     is_name[:, 0] = True
@@ -29,71 +28,109 @@ def latest_name(random: np.random.Generator, B: int, n: int) -> tuple[Array, Arr
     return ids, np.take_along_axis(ids, latest, axis=1)
 
 
-ADDED: dict[str, Callable[[np.random.Generator, int], Layer]] = {
-    "learned": lambda random, d_model: LearnedPositions(64, d_model, random),
-    "sinusoidal": lambda random, d_model: PositionalEncoding(),
-}
-IN_ATTENTION: dict[str, type[ScaledDotProductAttention]] = {"ALiBi": AlibiAttention, "rotary": RotaryAttention}
+class Reader:
+    """Words as vectors, one causal attention of four heads, and a linear map to the answers.
 
-
-class Reader(Chain):
-    """Words, positions of a kind, one causal attention of four heads, scores of the answers.
-
-    forward(ids (B, n)) -> scores (B, n, V), cache
+    kind     of its positions
+    slow     pairs of numbers that RoPE turns at a third of their speed: to change after training, not for backward
     """
 
-    def __init__(self, kind: str, seed: int, d_model: int = 32, h: int = 4) -> None:
+    def __init__(self, kind: Kind, seed: int) -> None:
         random = np.random.default_rng(seed)
-        self.attention = SelfAttention(d_model, h, random)
-        self.attention.attention = IN_ATTENTION.get(kind, ScaledDotProductAttention)()
-        words = Embedding(Embedding.new_weight(V, d_model, random, "float32"))
-        added = [ADDED[kind](random, d_model)] if kind in ADDED else []
-        super().__init__([words, *added, self.attention, Linear(d_model, V, random)])
+        shapes = {"E": (V, D_MODEL), **dict.fromkeys(("W_Q", "W_K", "W_V"), (D_MODEL, H, D_K))}
+        shapes |= {"W_O": (H, D_K, D_MODEL), "W": (D_MODEL, V)}
+        self.weights = {}
+        for name, shape in shapes.items():
+            w = (D_MODEL**-0.5 * random.standard_normal(shape)).astype("float32")
+            self.weights[name] = SimpleNamespace(data=w, grad=0 * w, m=0 * w, v=0 * w)
+        self.E = self.weights["E"]
+        self.kind, self.slow = kind, ()  # type: Kind, tuple[int, ...]
 
-    def mask(self, x: Array) -> Mask:
-        return Mask(causal=True)
+    def loss(self, ids: np.ndarray, answers: np.ndarray) -> tuple[float, Any]:
+        """-> the loss of all answers in nats, and its backward, which fills the gradients"""
+        loss, backward = loss_of(self, ids, answers)
+        return float(loss), backward
 
     def accuracy(self, n: int) -> float:
-        """The share of 200 sequences of n words whose last answer is right."""
-        ids, answers = latest_name(np.random.default_rng(7), 200, n)
-        return float((self.forward(ids)[0][:, -1].argmax(axis=-1) == answers[:, -1]).mean())
+        """The share of 400 sequences of n words whose last answer is right."""
+        ids, answers = latest_name(np.random.default_rng(7), 400, n)
+        return float((logits_of(self, ids)[0][:, -1].argmax(axis=-1) == answers[:, -1]).mean())
+
+    def weight_of_oldest(self, n: int) -> float:
+        """The weight that the last of n words gives to the 20 oldest ones, mean over heads and 400 sequences."""
+        x, _ = vectors(self, latest_name(np.random.default_rng(7), 400, n)[0])
+        Q, K, _ = queries_and_keys(self, x)
+        scores = np.einsum("bhk,bshk->bhs", Q[:, -1], K) / Q.shape[-1] ** 0.5
+        return float(np.exp(transformer.log_softmax(scores))[..., :20].sum(axis=-1).mean())
 
 
-def trained(kind: str, seed: int, steps: int = 200) -> Reader:
+@differentiable
+def vectors(reader, ids):
+    """E[ids] sqrt(d_model), with sinusoids if the reader has them."""
+    x = reader.E.data[ids] * D_MODEL**0.5
+    if reader.kind == "sinusoids":
+        x = x + transformer.positional_encoding(ids.shape[1], D_MODEL).astype(x.dtype)
+    dx = yield x
+    np.add.at(reader.E.grad, ids, dx * D_MODEL**0.5)
+
+
+def queries_and_keys(reader, x):
+    """-> queries and keys with their positions, and a backward from their gradients to dx"""
+    (Q, Q_backward), (K, K_backward) = (linear("btd,dhk->bthk", x, reader.weights[name]) for name in ("W_Q", "W_K"))
+    if reader.kind == "RoPE":
+        turned = [slowed(each, reader.slow) if reader.slow else more.rope(each) for each in (Q, K)]
+        (Q, turn_Q_back), (K, turn_K_back) = turned
+        return Q, K, lambda dQ, dK: Q_backward(turn_Q_back(dQ)) + K_backward(turn_K_back(dK))
+    if reader.kind == "ALiBi":
+        # Score - m (t - s): one more number, 1 in each query and m s in each key. Softmax ignores -m t, which is the
+        # same for all keys. `longer` makes up for the division by sqrt(d_k + 1) instead of sqrt(d_k).
+        longer = ((D_K + 1) / D_K) ** 0.5
+        slopes = 2.0 ** (-8 * np.arange(1, H + 1) / H)
+        m_s = np.arange(x.shape[1])[:, None, None] * slopes[:, None] * (D_K + 1) ** 0.5  # (t, h, 1)
+        Q = np.concatenate([Q * longer, np.ones_like(Q[..., :1])], axis=-1)
+        K = np.concatenate([K, np.broadcast_to(m_s.astype(K.dtype), K[..., :1].shape)], axis=-1)
+        return Q, K, lambda dQ, dK: Q_backward(dQ[..., :-1] * longer) + K_backward(dK[..., :-1])
+    return Q, K, lambda dQ, dK: Q_backward(dQ) + K_backward(dK)
+
+
+def slowed(x, pairs):
+    """`more.rope`, but these pairs turn at a third of their speed. -> y, no backward"""
+    speeds = 10000.0 ** (-np.arange(0, D_K, 2) / D_K)
+    speeds[list(pairs)] /= 3
+    a, b = np.split(x, 2, axis=-1)
+    z = (a + 1j * b) * np.exp(1j * np.arange(x.shape[1])[:, None, None] * speeds)
+    return np.concatenate([z.real, z.imag], axis=-1).astype(x.dtype), None
+
+
+@differentiable
+def logits_of(reader, ids):
+    """ids (b, t) -> logits (b, t, v)"""
+    w = reader.weights
+    x, vectors_backward = vectors(reader, ids)
+    Q, K, back_to_x = queries_and_keys(reader, x)
+    values, values_backward = linear("btd,dhk->bthk", x, w["W_V"])
+    heads, heads_backward = attention(Q, K, values, np.tri(ids.shape[1], dtype=bool))
+    y, y_backward = linear("bthk,hkd->btd", heads, w["W_O"])
+    logits, logits_backward = linear("btd,dv->btv", y, w["W"])
+    dlogits = yield logits
+    dQ, dK, dvalues = heads_backward(y_backward(logits_backward(dlogits)))
+    vectors_backward(back_to_x(dQ, dK) + values_backward(dvalues))
+
+
+@differentiable
+def loss_of(reader, ids, answers):
+    """The mean cross-entropy of all answers, in nats."""
+    logits, logits_backward = logits_of(reader, ids)
+    loss, loss_backward = transformer.cross_entropy(logits.reshape(-1, V), answers.ravel(), 0.0)
+    dloss = yield loss
+    logits_backward(loss_backward(dloss).reshape(logits.shape))
+
+
+def trained(kind: Kind, seed: int, steps: int = 300) -> Reader:
     """A reader after training on 16 sequences of one length at each step."""
-    random = np.random.default_rng(seed + 100)
-    lengths = (int(random.integers(5, LONGEST + 1)) for _ in range(steps))
-    batches = (((ids,), answers) for ids, answers in (latest_name(random, 16, n) for n in lengths))
-    reader = Reader(kind, seed)
-    learn(reader, batches, lambda step: 0.015 * min(1, step / 30, (steps - step + 1) / 100))  # up, level, and down
+    random, reader = np.random.default_rng(seed + 100), Reader(kind, seed)
+    for step in range(1, steps + 1):
+        _, backward = reader.loss(*latest_name(random, 16, int(random.integers(5, LONGEST + 1))))
+        backward(1.0)
+        transformer.adam(reader, step, warmup_steps=60)
     return reader
-
-
-class NoNewDistances(RotaryAttention):
-    """As trained, but to some pairs of components no key seems further from the last query than in training."""
-
-    def __init__(self, *pairs: int) -> None:
-        super().__init__()
-        self.pairs = pairs
-
-    def forward(
-        self, q: Array, k: Array, v: Array, mask: Mask = Mask(), rng: DropoutKey | None = None
-    ) -> tuple[Array, Any]:
-        S = k.shape[1]
-        turned, nearer = (rotated(k, where) for where in (np.arange(S), np.maximum(np.arange(S), S - LONGEST)))
-        for i in self.pairs:
-            turned[..., 2 * i : 2 * i + 2] = nearer[..., 2 * i : 2 * i + 2]
-        return ScaledDotProductAttention.forward(self, rotated(q, np.arange(S)), turned, v, mask)
-
-
-def without_new_distances(readers: list[Reader], *pairs: int, n: int = 60) -> tuple[float, float]:
-    """Rotary readers, at n words. -> accuracy, and the weight on the 20 keys that are furthest away; means over both"""
-    found = []
-    for reader in readers:
-        kept, reader.attention.attention = reader.attention.attention, NoNewDistances(*pairs)
-        _, cache = reader.forward(latest_name(np.random.default_rng(7), 200, n)[0])
-        (weights,) = attention_weights(cache)  # (B, H, n, n)
-        found.append((reader.accuracy(n), weights[:, :, -1, :20].sum(axis=-1).mean()))
-        reader.attention.attention = kept
-    accuracy, far = np.mean(found, axis=0)
-    return float(accuracy), float(far)

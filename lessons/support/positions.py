@@ -3,7 +3,7 @@
 Sinusoids and learned tables add the position to the word, below the first layer. Rotary positions and ALiBi leave the
 words alone and change the scores of every self-attention:
 
-    rotary (RoPE)  score(t, s) = <R_t q_t, R_s k_s>           R_p turns each pair of channels by an angle p omega_i
+    rotary (RoPE)  score(t, s) = <R_t q_t, R_s k_s>           R_p turns neighbours, channels 2i and 2i + 1, by p omega_i
     ALiBi          score(t, s) = <q_t, k_s> - penalty         penalty = slope |t - s|, a slope for each head
 
 Both depend on the distance t - s only. T queries stand at the last T of S positions, as in `nn.attention`: so a model
@@ -17,7 +17,7 @@ Sources: Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Em
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -169,16 +169,3 @@ def give_positions(model: Transformer, kind: str) -> None:
     model.source_positions = model.target_positions = NoPositions(model.config.P_drop)
     for layer in (*model.encoder.layers, *model.decoder.layers):
         layer.self_attention.sublayer.attention = IN_ATTENTION[kind](model.config.attention_dropout)
-
-
-# Relative or absolute? ------------------------------------------------------------------------------------------------
-
-Scores = Callable[[np.ndarray, int], np.ndarray]
-"""scores(x, first): vectors x (T, D) at the positions first, first + 1, ... -> (T, T), a row for each query."""
-
-
-def is_relative(scores: Scores, x: np.ndarray, shifts: Sequence[int] = range(1, 130)) -> bool:
-    """Test that all scores stay equal, but for rounding, when the whole sequence moves to later positions."""
-    before = scores(x, 0)
-    largest = np.abs(before).max()
-    return all(np.abs(scores(x, shift) - before).max() <= 1e-9 * largest for shift in shifts)

@@ -17,7 +17,6 @@ from support.positions import (
     alibi_bias,
     alibi_slopes,
     give_positions,
-    is_relative,
     rotated,
     shift_matrix,
 )
@@ -142,12 +141,3 @@ def test_alibi_in_an_encoder_knows_left_from_right_by_the_mark_at_the_end_only(r
         model = model_with(kind)
         moved = np.abs(model.forward(mirrored, target[1:])[0] - model.forward(source[1:], target[1:])[0]).max()
         assert (moved > 1e-3) == known
-
-
-# Relative or absolute? ------------------------------------------------------------------------------------------------
-
-
-def test_relative_and_absolute_scores_are_told_apart(random):
-    x = random.normal(size=(T, K))
-    assert is_relative(lambda x, first: x @ x.T, x)
-    assert not is_relative(lambda x, first: (x + sinusoids(first, T, K)) @ x.T, x)

@@ -1,9 +1,9 @@
 """The tasks of the lessons ask what they say, and their models learn what is easy."""
 
+import more
 import numpy as np
 import pytest
 
-from scratchformer.nn.attention import Mask
 from scratchformer.nn.layers import FeedForward, Linear
 from scratchformer.nn.ops import using
 from scratchformer.text.tokenizer import BOS, EOS
@@ -18,11 +18,12 @@ from support import (
     recall,
     reversal,
     short_run,
+    six_boxes,
     stacks,
     to_the_left,
 )
 from support.lexicon import Genders
-from support.positions import RotaryAttention
+from support.positions import alibi_bias
 from support.recurrent import LSTM, RNN, AdditiveAttention
 
 # Lesson 01: constructions ---------------------------------------------------------------------------------------------
@@ -202,6 +203,21 @@ def test_cuts_one_by_one():
     np.testing.assert_allclose(next_word.at_cuts(model, read, put), np.mean(rows, axis=0), atol=1e-12)
 
 
+# Lesson 07: six boxes -------------------------------------------------------------------------------------------------
+
+
+def test_the_contents_of_the_two_boxes_that_are_asked_for():
+    queries, boxes, contents = six_boxes.problems(np.random.default_rng(0), 50)
+    for query, table, answers in zip(queries[:, 0], boxes, contents):
+        labels, inside = table[:, :8].argmax(axis=1), table[:, 8:].argmax(axis=1)
+        asked = [np.flatnonzero(labels == half.argmax()) for half in np.split(query, 2)]
+        assert len(set(labels)) == 6 and [inside[box].tolist() for box in asked] == [[answer] for answer in answers]
+
+
+def test_a_reader_learns_one_question():
+    assert six_boxes.Reader(0).train(questions=1, steps=300).share_right(questions=1) > 0.9
+
+
 # Lesson 08: nouns and their genders -----------------------------------------------------------------------------------
 
 
@@ -252,19 +268,41 @@ def test_outside_the_asked_directions():
 # Lesson 10: the latest name -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", latest_name.KINDS)
-def test_a_reader_learns(kind):
-    reader = latest_name.trained(kind, seed=0, steps=30)
-    assert reader.accuracy(8) > latest_name.Reader(kind, seed=0).accuracy(8)
+@pytest.mark.parametrize("kind", ["none", "sinusoids", "ALiBi", "RoPE"])
+def test_a_reader_learns_by_the_right_gradient(kind):
+    trained, reader = latest_name.trained(kind, seed=0, steps=30), latest_name.Reader(kind, seed=0)
+    assert trained.accuracy(8) > reader.accuracy(8)
+    for w in reader.weights.values():
+        w.data, w.grad = w.data.astype(float), np.zeros(w.data.shape)
+    ids, answers = latest_name.latest_name(np.random.default_rng(1), 2, 6)
+    reader.loss(ids, answers)[1](1.0)
+    for w in reader.weights.values():
+        direction, start, losses = np.random.default_rng(2).normal(size=w.data.shape), w.data, []
+        for step in (1e-5, -1e-5):
+            w.data = start + step * direction
+            losses.append(reader.loss(ids, answers)[0])
+        w.data = start
+        assert np.isclose((w.grad * direction).sum(), (losses[0] - losses[1]) / 2e-5, rtol=1e-6, atol=1e-9)
 
 
-def test_only_distances_beyond_training_change():
-    q, k, v = np.random.default_rng(0).normal(size=(3, 1, 30, 4, 8))
-    mask, nearer = Mask(causal=True), latest_name.NoNewDistances(0, 1, 2, 3)
-    for n, are_equal in (30, False), (20, True):
-        first = [array[:, :n] for array in (q, k, v)]
-        plain, changed = (kind.forward(*first, mask)[0][:, -1] for kind in (RotaryAttention(), nearer))
-        assert np.allclose(plain, changed) == are_equal
+def test_alibi_subtracts_slope_times_distance_but_for_a_number_that_all_keys_share():
+    x = np.random.default_rng(0).normal(size=(1, 7, latest_name.D_MODEL))
+    plain, alibi = (latest_name.Reader(kind, seed=0) for kind in ("none", "ALiBi"))
+    products = []
+    for reader in plain, alibi:
+        q, k, _ = latest_name.queries_and_keys(reader, x)
+        products.append(np.einsum("bthk,bshk->bhts", q, k) / q.shape[-1] ** 0.5)
+    penalty = alibi_bias(7, 7, latest_name.H)
+    first, second = (each - each[..., :1] for each in (products[0] + penalty, products[1]))
+    assert np.allclose(np.tril(first), np.tril(second), rtol=0, atol=1e-5)  # no key lies ahead
+
+
+def test_pairs_turn_at_a_third_of_their_speed():
+    x = np.random.default_rng(0).normal(size=(1, 1, 2, latest_name.D_K)).repeat(7, axis=1)
+    turned, slow = more.rope(x)[0], latest_name.slowed(x, (1,))[0]
+    pair, others = [1, 5], [0, 2, 3, 4, 6, 7]  # numbers i and i + d_k / 2
+    assert np.allclose(slow[..., others], turned[..., others], rtol=0, atol=1e-12)
+    assert np.allclose(slow[:, ::3, :, pair], turned[:, :3, :, pair], rtol=0, atol=1e-12)
 
 
 # Lessons 11 and 12: agreement, stacks ---------------------------------------------------------------------------------
