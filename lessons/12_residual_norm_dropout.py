@@ -104,8 +104,8 @@ show(picture, "12_road",
      "after each plus: always 1, but the part of the input in it shrinks to two thirds "
      "of itself with every box. Pre-LN, a norm at the entrance of each side street: 1, "
      "1.5, 2, 2.5, and 25 after 48 boxes; the part of the input stays 1.",
-     caption="What stands on the road. Blue is the part of the input that has come "
-     "past all sublayers.")
+     caption="Bars are as high as the number on the road. Blue is the part of it that "
+     "comes from the input, past all sublayers.")
 
 # %% [markdown]
 # A sublayer together with its addition and its norm is a **box**. Follow the three roads:
@@ -178,7 +178,7 @@ show(box_picture(backward=False), "12_norm",
      caption="One box: add, subtract the mean, divide by the standard deviation.")
 
 # %% [markdown]
-# Now your turn with the pencil: what is LayerNorm of (10, 10, 50, 50), and of (101, 101, 105, 105)?
+# With the pencil: what is LayerNorm of (10, 10, 50, 50), and of (101, 101, 105, 105)?
 #
 # <details><summary>Calculate, then unfold</summary>
 #
@@ -273,7 +273,7 @@ show(box_picture(backward=True), "12_norm_backward",
 #
 # The mean is 4, and $s = \sqrt{5} = 2.236$, so $n$ = (−1.34, −0.45, 0.45, 1.34). The mean of $dn$ is 0.25, and the mean
 # of $dn_j n_j$ is 1.34 / 4 = 0.335. The brackets hold (0.2, −0.1, −0.4, 0.3). Divided by $s$: **dz = (0.089,
-# −0.045, −0.179, 0.134)**. Its sum is 0.
+# −0.045, −0.179, 0.134)**.
 #
 # </details>
 #
@@ -421,7 +421,7 @@ table(["a box computes", "cosine, 48 boxes", "put right, 12", "put right, 48"],
 # %% [markdown]
 # (b), after 400 steps.
 #
-# - **With 12 boxes** the road does most. The norm alone helps no more than a larger $W_2$ (0.44, lab notes 12).
+# - **With 12 boxes** the road does most. The norm alone helps no more than a larger $W_2$ without it (0.44).
 # - **With 48 boxes and no road,** nothing is learned. Before training, all outputs point the same way: what told the
 #   inputs apart is lost.
 # - **Add alone** explodes: before training, its outputs have size 10,000 or so, those of pre-LN about 5.
