@@ -7,7 +7,6 @@ from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import FeedForward, Linear, PositionalEncoding
 from scratchformer.nn.loss import batch_loss, cross_entropy
-from support import short_translation
 from support.agreement import Judge, sentences
 from support.length_batches import bundled, mean_gradient, small_model
 from support.next_word import NEW, NextWord, shifted
@@ -16,7 +15,7 @@ from support.recall import SYMBOLS, AttentionReader, FirstSymbol
 from support.recurrent import LSTM, RNN, AdditiveAttention
 from support.reversal import DotAttention, EncoderDecoder, PlainMean, pairs
 from support.stacks import WAYS, Block
-from support.to_the_left import Reader, Table
+from support.to_the_left import Reader
 
 random = np.random.default_rng(0)
 READ = shifted(NEW[:1])[0][:, :3]
@@ -36,11 +35,7 @@ CASES = {
     "AttentionReader": (AttentionReader(3, 5, random, "float64"), normal(2, 4, 3)),
     "Shifted": (Shifted(PositionalEncoding(0.3), 4), normal(3, 4, 8), 2),
     "NextWord": (NextWord(causal=True, seed=0, d_model=8, N=2), READ),
-    "Reader, positions alone ask": (
-        Reader(Table(normal(3, 4)), 5, 0, words_ask=False, d_model=4),
-        np.array([[1, 4, 2]]),
-    ),
-    "Reader": (Reader(Table(normal(3, 4)), 5, 0, d_model=4), np.array([[1, 4, 2]])),
+    "Reader": (Reader(normal(3, 4), 5, 0), np.array([[1, 4, 2]])),
     **{f"Block, {way}": (Block(way, feed_forward(6), 6, "float64"), normal(2, 3, 6)) for way in WAYS},
     **{kind.__name__: (look, normal(2, 3, 4), normal(2, 7, 5)) for kind, look in LOOKS.items()},
     **{
@@ -80,17 +75,13 @@ def test_an_encoder_decoder_has_the_gradient_of_its_loss(options):
     require_slope(model, lambda: cross_entropy(model.forward(source, read)[0], target)[0], backward)
 
 
-def test_the_mean_gradients_of_short_trainings():
+def test_the_mean_gradient_of_a_short_training():
     pairs, model = bundled("val"), small_model(0, "float64")
     batch = pairs.batch(np.arange(4))
     require_slope(
         model,
         lambda: float(batch_loss(model, batch.inputs, batch.targets)[0]) / batch.n_target_tokens,
         lambda: mean_gradient(model, batch),
-    )
-    model, batch = short_translation.new_model(0, dtype="float64"), short_translation.random_batch(random)
-    require_slope(
-        model, lambda: short_translation.mean_loss(model, batch), lambda: short_translation.set_gradient(model, batch)
     )
 
 
