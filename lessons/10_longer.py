@@ -27,9 +27,9 @@ from support.positions import Shifted
 
 # %% [markdown]
 # The paper hopes that sinusoids let a model "extrapolate to sequence lengths longer than the ones encountered during
-# training" (§3.5). Let's test that with the translator of [lesson 00](00_whole_game.py), which has sinusoids.
-# In its training no sentence had more than 34 pieces. In `test_long` 76 % have more, in `test` none. We also read
-# `test` with all positions, English and German, moved by 5.
+# training" (§3.5). Let's test that with the translator of [lesson 00](00_whole_game.py), which has sinusoids. In its
+# training no sentence had more than 34 pieces. In `test_long` 76 % have more, in `test` none. We also let the sentences
+# of `test`, English and German, begin at position 5 instead of 0.
 
 # %% The loss of the German sentences, per piece
 translator = load_run(ROOT / "data/tiny_model")
@@ -64,10 +64,10 @@ table(["sentences", "loss, nats per piece"],
       [[name, f"{loss:.2f}"] for name, loss in zip(names, losses)])
 
 # %% [markdown]
-# The long sentences fail. But the moved ones do, too. They are no longer than usual, and no position is new: they end
-# before 33, the last position of training. Only one thing is new: in training, every sentence began at 0. So this model
-# has learned where words stand, and not only how far apart they are. (Late positions are rarer in training, but [that
-# isn't the reason](lab/10_longer.py#is-it-the-rare-late-positions).)
+# The long sentences fail. But so do those begun at 5. Their lengths are usual, and no position is new: they end before
+# 33, the last position of training. Only one thing is new: in training, every sentence began at 0. So this model has
+# learned where words stand, and not only how far apart they are. (Late positions are rarer in training, but [that isn't
+# the reason](lab/10_longer.py#is-it-the-rare-late-positions).)
 #
 # Can we build attention whose scores know distances, and no positions?
 #
@@ -77,8 +77,8 @@ table(["sentences", "loss, nats per piece"],
 # al. 2021](https://arxiv.org/abs/2104.09864)) add nothing. Here the query itself is a hand. The tip of the query (2, 1)
 # is 2 to the right and 1 up. (Lesson 09 wrote the height first.)
 #
-# RoPE turns this hand counter-clockwise by one step for each position: no step at position 0, one at 1, two at 2. It
-# turns keys in the same way. In figure 1 a step is a quarter turn (90°).
+# RoPE turns this hand counter-clockwise by one step for each position: no step at position 0, one at 1, two at 2. Keys
+# turn in the same way. In figure 1 a step is a quarter turn (90°).
 
 # %% Drawing: hands that turn
 UNIT = 36
@@ -167,16 +167,16 @@ show(picture, "10_turn",
 
 # %% [markdown]
 # Before the turn, the angle from query to key is 37°: its cosine is 4/5, the dot product divided by both lengths, √5 ·
-# √5. If the key stands one position after the query, it turns by one quarter more. So the angle becomes
-# 37° + 90° = 127°, both times. A turn changes no length, and a dot product is length · length · cosine of the angle.
-# **So it depends on query, key and distance, and not on the two positions.**
+# √5. If the key stands one position after the query, it turns by one quarter more. So the angle becomes 37° + 90° =
+# 127°, in both turned dials. A turn changes no length, and a dot product is length · length · cosine of the angle. **So
+# it depends on query, key and distance, and not on the two positions.**
 #
 # ## By hand
 #
 # A quarter turn makes (−b, a) out of (a, b). In figure 1:
 #
-# - *Query at 1, key at 2.* The query turns once, from (2, 1) to (−1, 2). The key turns twice, from (1, 2) to (−2, 1) and
-#   (−1, −2). Dot product: (−1) · (−1) + 2 · (−2) = **−3**.
+# - *Query at 1, key at 2.* The query turns once, from (2, 1) to (−1, 2). The key turns twice, from (1, 2) to (−2, 1)
+#   and (−1, −2). Dot product: (−1) · (−1) + 2 · (−2) = **−3**.
 # - *Query at 2, key at 3.* The query turns on to (−2, −1), the key to (2, −1). Dot product: (−2) · 2 + (−1) · (−1) =
 #   **−3** again.
 #
@@ -208,24 +208,24 @@ show(picture, "10_turn",
 #
 # With $\alpha$ = 90° that is $(-b, a)$, as above. The dot product of a query at $t$ and a key at $s$ adds up all pairs.
 # Let $\vert q_i \vert$ and $\vert k_i \vert$ be the lengths of pair $i$, and $\varphi_i$ the angle from query to key
-# before the turn:
+# before the turn (a model learns them):
 #
 # $$\sum_i \vert q_i \vert \, \vert k_i \vert \cos \left( \varphi_i + (s - t) \, \omega_i \right)$$
 #
-# In figure 1 there is one pair: 5 · cos(37° + 90° · (s − t)). Why several speeds? A fast pair soon repeats itself; a slow
-# one hardly tells neighbours apart.
+# In figure 1 there is one pair: 5 · cos(37° + 90° · (s − t)). Why several speeds? A fast pair soon repeats itself; a
+# slow one hardly tells neighbours apart.
 #
 # Didn't lesson 09 have this already? There, the dot product of two *position vectors* depends on the distance alone.
-# But a model adds them to the words, and then $W_Q$ and $W_K$ mix all the numbers. RoPE comes *after* $W_Q$ and $W_K$.
+# But a model adds them to the words, and then $W_Q$ and $W_K$ mix the numbers. RoPE comes *after* $W_Q$ and $W_K$.
 # So whatever they learn, positions enter a score only as a distance. (Values aren't turned.)
 #
 # ## Backward
 #
-# Let the loss be the dot product of the query at 1 and the key at 2. The gradient of the turned
-# query is then the turned key, (−1, −2), and that of the turned key is the turned query, (−1, 2) ([lesson
-# 04](04_soft_lookup.py)). How do they get back to the hands *before* the turn? Suppose the turned query should go up. A
-# quarter turn takes "right" to "up". So the query before the turn should go to the right: we turn "up" back. **The
-# gradient is turned, too, but back.**
+# Let the loss be the dot product of the query at 1 and the key at 2. The gradient of the turned query is then the
+# turned key, (−1, −2), and that of the turned key is the turned query, (−1, 2) ([lesson 04](04_soft_lookup.py)). How do
+# they get back to the hands *before* the turn? Suppose the turned query should go up. A quarter turn takes "right" to
+# "up". So the query before the turn should go to the right: we turn "up" back. **The gradient is turned, too, but
+# back.**
 
 # %% Drawing the same dials, backward
 picture = Drawing(780, 322)
@@ -259,8 +259,8 @@ show(picture, "10_turn_backward",
      "triangle points where training moves the number.")
 
 # %% [markdown]
-# A quarter turn back makes (b, −a) out of (a, b). The query had turned by one quarter, so $dq$ is (−1, −2) turned back
-# by one: **(−2, 1)**. The key had turned by two, so $dk$ is (−1, 2) turned back by two: **(1, −2)**.
+# A quarter turn back makes (b, −a) out of (a, b). The query had turned once, so $dq$ is (−1, −2) turned back once:
+# **(−2, 1)**. The key had turned twice, so $dk$ is (−1, 2) turned back twice: **(1, −2)**.
 #
 # In general, $a$ reaches the loss through both new numbers, with the factors $\cos \alpha$ and $\sin \alpha$, and $b$
 # with $-\sin \alpha$ and $\cos \alpha$. If $(da', db')$ arrives at the turned pair, then
@@ -269,9 +269,8 @@ show(picture, "10_turn_backward",
 #
 # That is forward with $-\alpha$ in place of $\alpha$.
 #
-# **Your turn.** `rope` is for [lesson 23](23_block_of_2026.py), but you can write it now, in `more.py`. Its `x` holds
-# queries or keys, (b, t, h, k). Positions count from 0, and the result has the number type of `x`. Run `scratchformer
-# learn check rope`.
+# **Your turn.** Write `rope` in `more.py` ([lesson 23](23_block_of_2026.py) needs it). Its `x` holds queries or keys,
+# (b, t, h, k). Positions count from 0, and the result has the number type of `x`. Run `scratchformer learn check rope`.
 
 # %%
 quote("rope", file="more")
@@ -312,8 +311,8 @@ if torch:
 # %% [markdown]
 # ## Does it matter?
 #
-# First, two translators, with sinusoids and with RoPE (in self-attention; cross-attention then has no positions), trained
-# for 600 steps. Mean of two runs:
+# First, two translators, with sinusoids and with RoPE (in self-attention; cross-attention then has no positions),
+# trained for only 600 steps. Mean of two runs:
 
 # %% The recorded translators
 both = [row for row in recorded("longer")["results"]
@@ -326,19 +325,19 @@ def means(name, i):
 
 
 rows = [["test", *means("test_shifted", 0)],
-        ["begun at position 5", *means("test_shifted", 1)],
+        ["test, begun at position 5", *means("test_shifted", 1)],
         ["test_long", *(f"{row['test_long']['mean']:.2f}" for row in both)],
-        ["its first ten German pieces", *means("test_long_by_position", 0)]]
+        ["test_long, first ten German pieces", *means("test_long_by_position", 0)]]
 table(["loss, nats per piece", "sinusoids", "RoPE"], rows)
 
 # %% [markdown]
 # With RoPE it doesn't matter where a sentence begins. But long sentences still fail. Late positions in the German can't
-# be the whole reason: the last row has only early ones. The English is long there, too, and has more main clauses than
-# in training. So here is a task in which *only* the length is new:
+# be the whole reason: the last row has only early ones, and is far above `test`. The English is long there, too, and
+# has more main clauses than in training. So here is a task in which *only* the length is new:
 #
 # - **What goes in:** words. The first is a name, and later one in five is.
-# - **What should come out:** at each word, the latest name so far. For *Ann sees Bob run* that is *Ann Ann Bob Bob*.
-#   With 8 names, a guess is right in 0.13 of the cases.
+# - **What should come out:** at each word, the latest name so far. *Ann sees Bob run* gives *Ann Ann Bob Bob*. With
+#   8 names, a guess is right in 0.13 of the cases.
 # - **The model:** one causal attention and a linear map to the answers. Each of four heads has $d_k = 8$, so four
 #   pairs. It is trained on 5 to 20 words.
 # - **What is changed:** the positions. *None* is the control: it sees which names came, but not in which order.
@@ -375,9 +374,9 @@ oldest = [reader.weight_of_oldest(60) for reader in readers["RoPE"]]
 assert 0.85 < np.mean(oldest) < 0.93
 
 # %% [markdown]
-# The answer is **(c)**: at 60 words RoPE is hardly better than a guess. *Sinusoids*, too, are worse than *none* ([in each
-# of five runs](lab/10_longer.py#are-sinusoids-worse-than-no-positions)). ALiBi holds. (It suits this task: a nearer name
-# always wins.)
+# The answer is **(c)**: at 60 words RoPE is hardly better than a guess. *Sinusoids*, too, are worse than *none* ([in
+# each of five runs](lab/10_longer.py#are-sinusoids-worse-than-no-positions)). ALiBi holds. (It suits this task: a
+# nearer name always wins.)
 #
 # Why does RoPE fail, if it sees only distances? A *distance* can be new as well: in training, no name was more than 19
 # words back. Pair 1 turns by 0.1 radians (5.7°) per position. Over 19 words that is 109°; over 59 it is 338°, nearly a
@@ -408,8 +407,8 @@ show(figure, "10_score",
      "Gray: the distances of training.")
 
 # %% [markdown]
-# In the gray area, a nearer name usually scores higher. But then pair 1 turns on, and the score rises again: about 50
-# words back it is higher than even for the nearest name. So the last of 60 words gives about 0.9 of its attention
+# In the gray area, a nearer name usually scores higher. Beyond, pair 1 turns further, and the score rises again: about
+# 50 words back it is higher than even for the nearest name. So the last of 60 words gives about 0.9 of its attention
 # weight to the 20 oldest ones.
 #
 # Is it pair 1? We take the trained models and turn some pairs at a third of their speed. At 59 words, pair 1 has then
@@ -422,19 +421,20 @@ table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
                 row("all pairs slower", "RoPE", 0.88, 0.99, (0, 1, 2, 3))])
 
 # %% [markdown]
-# With pair 1 slower, the models are nearly as good as at 20 words. With the others slower, nothing gets better. So pair 1
-# is the reason.
+# With pair 1 slower, the models are nearly as good as at 20 words. With the others slower, nothing gets better. So pair
+# 1 is the reason.
 #
 # </details>
 
 # %% [markdown]
 # ## Today
 #
-# Most large language models have RoPE. For longer texts, people turn the pairs more slowly, usually with some more
-# training. They take a larger **base** than 10,000 (SmolLM2-135M: 100,000), or divide all positions by a factor, as in
-# our last row: **interpolation** ([Chen et al. 2023](https://arxiv.org/abs/2306.15595)). **YaRN** ([Peng et al.
-# 2023](https://arxiv.org/abs/2309.00071)) slows the slow pairs fully, the middle ones in part, and the fast ones not at
-# all. **NoPE** has no positions at all: from the second layer on, the causal mask alone can tell the order ([Kazemnejad et al. 2023](https://arxiv.org/abs/2305.19466)).
+# Most large language models have RoPE. For longer texts, people turn the pairs more slowly. They take a larger **base**
+# than 10,000 (SmolLM2-135M: 100,000), or divide all positions by a factor, as in our last row: **interpolation** ([Chen
+# et al. 2023](https://arxiv.org/abs/2306.15595)). **YaRN** ([Peng et al. 2023](https://arxiv.org/abs/2309.00071)) slows
+# the slow pairs fully (of ours: 1 to 3), the middle ones in part, and the fast ones not at all. **NoPE** has no
+# positions: from the second layer on, the causal mask alone can tell the order ([Kazemnejad et al.
+# 2023](https://arxiv.org/abs/2305.19466)). (Our *none* has only one layer.)
 #
 # ## Paper and code
 #
@@ -449,7 +449,7 @@ table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
 # distance, and not on the two positions. Gradients are turned back.
 #
 # Our translators don't understand longer sentences, with either kind of positions. Even where only the length is new,
-# RoPE can fail: new distances bring new angles. Slower pairs repair this.
+# RoPE can fail: new distances bring new angles. Slower pairs repaired this.
 #
 # **Three questions.**
 #
@@ -460,11 +460,10 @@ table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
 #
 # <details><summary>Answers</summary>
 #
-# 1. The distance is 2, so turn only the key, by two quarters: (−1, −1). The product is **−2**.
+# 1. The distance is 2, so turn only the key, by two quarters: (−1, −1). **−2**.
 # 2. Turned back by one quarter: **(4, −3)**.
 # 3. 2π / $160000^{-2/8}$ = 2π / 0.05 = **126**.
 #
 # </details>
 #
-# **Next:** [11 · The feed-forward network](11_feed_forward.py). What happens to a word's vector after
-# attention?
+# **Next:** [11 · The feed-forward network](11_feed_forward.py). What happens to a vector after attention?

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Lab notes 10 · Longer than training
 #
-# The controls of [lesson 10](../10_longer.py): whether late positions are just rare in training, each kind of positions,
-# each pair and each seed, and the recorded translators.
+# The controls of [lesson 10](../10_longer.py): whether late positions are just rare in training, each kind of
+# positions, each pair and each seed, and the recorded translators.
 
 # %% Imports
 import course  # noqa: F401  finds lessons/support
@@ -128,4 +128,5 @@ measure("longest sentence of test_long, pieces", result["longest_in_test_long"],
 # %% [markdown]
 # Random starts make the failure at the top of the page vanish, and the loss on `test` rises; that on `test_long` stays.
 # *Long ones too* teaches late positions, long sentences and sentences of three or four main clauses at once. We haven't
-# separated them. In no row is the loss from position 40 on much above that at 20 to 29, where no position is new.
+# separated them. In no row is the loss from position 40 on much above that at 20 to 29, where no German position is
+# new.
