@@ -30,7 +30,8 @@ from support.positions import Shifted
 # The paper hopes that sinusoids let a model "extrapolate to sequence lengths longer than the ones encountered during
 # training" (§3.5). Let's test that with the translator of [lesson 00](00_whole_game.py), which has sinusoids. In its
 # training no sentence, English or German, had more than 34 tokens (pieces of words). In `test_long`, 76 % of the pairs
-# have a sentence with more. Here is one of them, and its translation:
+# have a sentence with more. Here is one, with its translation, and then the loss of the German tokens. In the second
+# row of the table, both sides of `test` begin at position 5 instead of 0:
 
 # %% A long sentence, and the loss of the German tokens
 translator = load_run(ROOT / "data/tiny_model")
@@ -70,20 +71,15 @@ assert found["test, begun at position 5"][1] > 2 * found["test, begun at positio
 assert found["test_long"][2] > 5 * found["test"][2]
 assert test.lengths.max() <= 34 - 5
 assert QUICK or (test_long.lengths > 34).mean() == 0.76
-
-# %% [markdown]
-# It begins well, but then *weil sie sang* (because she sang) comes three times. Now the loss of the German tokens. In
-# one row, both sides of `test` begin at position 5 instead of 0:
-
-# %%
 table(["loss, nats per token", "all tokens", "first ten", "next ten"],
       [[name, *(f"{loss:.2f}" for loss in each)] for name, each in found.items()])
 
 # %% [markdown]
-# The long sentences fail. But so do those begun at 5, most of all in their first ten tokens. They are no longer than
-# in training, and end before its last position. Only one thing is new: in training, every sentence began at position
-# 0. So this model relies on the positions themselves, and not only on the distances between words. (Late positions
-# are rarer in training, but [that isn't the reason](lab/10_longer.py#is-it-the-rare-late-positions).)
+# The translation begins well, and then says *weil sie sang* (because she sang) three times. Long sentences fail. But
+# so do those begun at 5, most of all in their first ten tokens. No length and no position is new in them. But in
+# training, every sentence began at 0. So this model relies on the positions themselves, and not only on distances.
+# (Late positions are rarer in training, but [that isn't the
+# reason](lab/10_longer.py#is-it-the-rare-late-positions).)
 #
 # Can we build attention whose scores depend on distances alone?
 #
@@ -91,12 +87,11 @@ table(["loss, nats per token", "all tokens", "first ten", "next ten"],
 #
 # In lesson 09, hands on dials made position vectors, and the dot product of two of them depends on the distance alone.
 # That is what we want. But a model *adds* such a vector to the word, and then $W_Q$ and $W_K$ mix the two. **Rotary
-# positions** (RoPE; [Su et al. 2021](https://arxiv.org/abs/2104.09864)) add nothing. They turn the query and the key
-# themselves, after $W_Q$ and $W_K$. So the query is a hand: the tip of the query (2, 1) is 2 to the right and 1 up.
-# (Lesson 09 wrote the height first.)
+# positions** (RoPE; [Su et al. 2021](https://arxiv.org/abs/2104.09864)) come after $W_Q$ and $W_K$: the query itself is
+# a hand. The tip of the query (2, 1) is 2 to the right and 1 up. (Lesson 09 wrote the height first.)
 #
-# RoPE turns this hand counter-clockwise by one step for each position: no step at position 0, one at 1, two at 2. Keys
-# turn in the same way. In figure 1 a step is a quarter turn (90°).
+# RoPE turns this hand counter-clockwise by one step for each position, beginning with none at position 0. Keys turn
+# in the same way. In figure 1 a step is a quarter turn (90°).
 
 # %% Drawing: hands that turn
 UNIT = 36
@@ -224,9 +219,9 @@ show(picture, "10_turn",
 #
 # $$(a, b) \to (a \cos \alpha - b \sin \alpha, \; a \sin \alpha + b \cos \alpha)$$
 #
-# With $\alpha$ = 90° that is $(-b, a)$, as above. The dot product of a query at $t$ and a key at $s$ adds up all pairs.
+# The dot product of a query at $t$ and a key at $s$ adds up all pairs.
 # Let $\vert q_i \vert$ and $\vert k_i \vert$ be the lengths of pair $i$, and $\varphi_i$ the angle from query to key
-# before the turn (a model learns them):
+# before the turn:
 #
 # $$\sum_i \vert q_i \vert \, \vert k_i \vert \cos \left( \varphi_i + (s - t) \, \omega_i \right)$$
 #
@@ -283,10 +278,9 @@ show(picture, "10_turn_backward",
 #
 # That is forward with $-\alpha$ in place of $\alpha$.
 #
-# **Your turn.** Write `rope` in `more.py` (or wait for [lesson 23](23_block_of_2026.py), which asks for it again). Its
-# `x` holds queries or keys, (b, t, h, k). Positions count from 0. For all pairs at once, let the angles have the shape
-# (t, 1, k/2). As in `transformer.py`, forward and backward are the halves of one function, with `dy = yield y` between
-# them. Run `scratchformer learn check rope`.
+# **Your turn.** Write `rope` in `more.py` ([lesson 23](23_block_of_2026.py) asks for it again). Its `x` holds queries or
+# keys, (b, t, h, k). Positions count from 0; give the angles the shape (t, 1, k/2). As in `transformer.py`, `dy = yield
+# y` stands between forward and backward. Run `scratchformer learn check rope`.
 
 # %%
 quote("rope", file="more")
@@ -327,16 +321,16 @@ if torch:
 # %% [markdown]
 # ## Does it matter?
 #
-# First, small translators with three kinds of positions, trained for 600 steps. *Sinusoids* are added. *RoPE* turns
-# queries and keys in self-attention. *ALiBi* ([Press et al. 2022](https://arxiv.org/abs/2108.12409)) subtracts $m$ ·
-# (distance without its sign) from each score in self-attention; the four heads have $m$ = 1/4, 1/16, 1/64 and 1/256.
-# Mean of two runs:
+# First, translators with three kinds of positions, trained for only 600 steps. *RoPE* is in self-attention. So is
+# *ALiBi* ([Press et al. 2022](https://arxiv.org/abs/2108.12409)): it subtracts $m$ · (distance without its sign) from
+# each score, with $m$ = 1/4, 1/16, 1/64 and 1/256 in the four heads. Mean of two runs:
 
 # %% The recorded translators
 kinds = {"sinusoids": "sinusoidal", "RoPE": "rotary", "ALiBi": "alibi"}
 recorded_rows = {row["variant"]: row for row in recorded("longer")["results"]}
 table(["loss, nats per token", *kinds],
-      [[split, *(f"{recorded_rows[kind][split]['mean']:.2f}" for kind in kinds.values())]
+      [[split, *(f"{recorded_rows[kind][split]['mean']:.2f}"
+                 for kind in kinds.values())]
        for split in ("test", "test_long")])
 for kind in kinds.values():
     for run in recorded_rows[kind]["runs"]:
@@ -344,19 +338,18 @@ for kind in kinds.values():
 
 # %% [markdown]
 # All three fail on long sentences. With RoPE it doesn't matter where a sentence begins (the second check above), but
-# that isn't enough. Long sentences also have more main clauses than those of training. So here is a task in which
-# *only* the length is new:
+# that isn't enough. Our long sentences also have more main clauses. So here is a task in which *only* the length is
+# new:
 #
 # - **What goes in:** words. The first is a name, and later one in five is.
 # - **What should come out:** at each word, the latest name so far. *Ann sees Bob run* gives *Ann Ann Bob Bob*. With
 #   8 names, a guess is right in 0.13 of the cases.
 # - **The model:** one causal attention and a linear map to the answers. Each of four heads has $d_k = 8$, so four
 #   pairs. It is trained on 5 to 20 words.
-# - **What is changed:** the positions. *None* is the control: it can see which names came, but nothing of their order.
+# - **What is changed:** the positions. *None* is the control: it doesn't know the order of the names.
 # - **What is measured:** right answers at the last word of 400 new sequences, mean of three runs.
 #
-# What do you expect of RoPE at 60 words? (a) It is as good as at 20. (b) It is worse, but better than *none*. (c) It is
-# worse than *none*.
+# What do you expect of RoPE at 60 words? (a) As good as at 20. (b) Worse, but better than *none*. (c) Worse than *none*.
 #
 # <details><summary>Make a guess, then unfold the results</summary>
 
@@ -390,8 +383,8 @@ assert 0.85 < np.mean(oldest) < 0.93
 # nearer name always wins.)
 #
 # Why does RoPE fail, if it sees only distances? A *distance* can be new as well: in training, no name was more than 19
-# words back. Look at pair 1. It turns by 0.1 radians (5.7°) per position, so a full turn takes 63 positions. Training
-# has seen less than a third of it.
+# words back. Pair 1 turns by 0.1 radians (5.7°) per position, so 19 words are less than a third of a full turn, which
+# takes 63.
 
 # %% Drawing the scores
 AHEAD = 15
@@ -415,20 +408,24 @@ axes.axvline(0, color=COLOURS["line"][0], lw=1)
 axes.set(xlabel="words back (below 0: words ahead)", ylabel="score", xlim=(-AHEAD, 59))
 axes.set_xticks((-10, 0, 10, 19, 30, 40, 50, 59))
 axes.spines[["top", "right"]].set_visible(False)
-axes.legend(frameon=False, loc="lower right")
+axes.legend(frameon=False, loc="upper center")
 show(figure, "10_score",
-     alt="SCORE_ALT",
-     caption="The score of a name by its distance, mean over all heads of the three models with RoPE. Gray: the "
-     "distances of training.")
+     alt="Two curves of the score of a name against its distance, from 15 words ahead "
+     "to 59 words back. As trained, the score is a wave: about 50 at 12 to 6 words "
+     "ahead, 29 at 1 word back, -36 at 19, where the gray area ends, and -43 at 23. "
+     "Then it rises again, to about 50 at 51 words back. With pair 1 at a third of its "
+     "speed it falls nearly all the way.",
+     caption="The score of a name by its distance, mean over all heads of the three "
+     "models with RoPE. Gray: the distances of training.")
 
 # %% [markdown]
 # In the gray area a nearer name usually scores higher, as it should. But this slope is a piece of a wave. Its top lies
-# about ten words *ahead*, where a causal model never looks. A full turn of pair 1 later, about 52 words back, comes
-# the next top: higher than even the nearest name. So the last of 60 words gives about 0.9 of its attention weight to
-# the 20 oldest ones. (The ripples of six words are pair 0.)
+# about ten words *ahead*, where a causal model never looks. A full turn later, about 53 words back, the wave is at its
+# top again, above the score of the nearest name. So the last of 60 words gives about 0.9 of its attention weight to the
+# 20 oldest ones. (The ripples of six words are pair 0.)
 #
-# Two controls, with the trained models. In one, each word sees only the last 20 words. In the others, some pairs turn
-# at a third of their speed: at 59 words, pair 1 has then turned as far as before at 20 (dashed curve).
+# Now we change the trained models. In one row, each word sees only the last 20 words. In the others, some pairs turn at
+# a third of their speed. At 59 words, pair 1 has then turned as far as before at 20 (dashed curve).
 
 # %% The same models, with a window and with slower pairs
 table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
@@ -438,9 +435,8 @@ table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
                 row("all pairs slower", "RoPE", 0.88, 0.99, (0, 1, 2, 3))])
 
 # %% [markdown]
-# With only near words to see, RoPE is as good at 60 words as at 20. So the far names do the harm. With pair 1 slower it
-# is nearly as good, although all words are seen. With the other pairs slower, nothing gets better. So pair 1 is the one
-# that fails at new distances.
+# If only near words are seen, RoPE is as good as at 20 words: so the far names do the harm. With pair 1 slower it is
+# nearly as good, and sees all words. With the others slower, nothing gets better. So pair 1 fails at new distances.
 #
 # </details>
 
@@ -449,39 +445,34 @@ table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
 #
 # Most large language models have RoPE. For longer texts, people turn the pairs more slowly. They take a larger **base**
 # than 10,000 (SmolLM2-135M: 100,000), or divide all positions by a factor, as in our last row, and train a little
-# further: **interpolation** ([Chen et al. 2023](https://arxiv.org/abs/2306.15595)). **YaRN** ([Peng et al.
-# 2023](https://arxiv.org/abs/2309.00071)) slows the slow pairs fully, the middle ones in part, and the fast ones not at
-# all. **NoPE** has no positions: from the second layer on, the causal mask alone can tell the order ([Kazemnejad et
-# al. 2023](https://arxiv.org/abs/2305.19466)). (Our *none* has only one layer.)
+# further: **interpolation** ([Chen et al. 2023](https://arxiv.org/abs/2306.15595)).
+# [**YaRN**](https://arxiv.org/abs/2309.00071) leaves the fast pairs as they are. [**NoPE**](https://arxiv.org/abs/2305.19466)
+# has no positions: with two layers or more, the causal mask alone can tell the order.
 #
 # ## Paper and code
 #
-# - PyTorch 2.13 has `torch.onnx.ops.rotary_embedding`, but without a gradient. With one: `torch.complex(a, b) *
-#   torch.polar(ones, angle)`, checked above.
+# - PyTorch: `torch.complex(a, b) * torch.polar(ones, angle)`, checked above.
 # - In the library: `RotaryPositions` and `AlibiPositions` in [nn/llama.py](../scratchformer/nn/llama.py).
-# - *Others differ:* Su et al. make pairs of neighbours ([lesson 23](23_block_of_2026.py)).
 #
 # ## What to remember
 #
 # RoPE turns each pair of numbers of a query or key by an angle that grows with the position. So scores depend on the
 # distance, and not on the two positions. Gradients are turned back.
 #
-# Our translators don't understand longer sentences, with any of the three kinds of positions. Even where only the
-# length is new, RoPE can fail: new distances bring new angles. In our task of names, a slower pair repaired this. In a
-# translator we haven't tried it.
+# Our translators don't understand longer sentences, with any kind of positions. Even where only the length is new,
+# RoPE can fail: new distances bring new angles. In our task of names, a slower pair repaired this; in a translator we
+# haven't tried it.
 #
-# **Three questions.**
+# **Two questions.**
 #
 # 1. One pair, a quarter turn per position. The query (2, 0) stands at 3, the key (1, 1) at 5. What is their dot
 #    product?
 # 2. Again a quarter turn per position. The gradient (3, 4) arrives at a turned key at position 1. What is $dk$?
-# 3. $d_k = 8$, base 160,000. How many positions does pair 1 need for a full turn?
 #
 # <details><summary>Answers</summary>
 #
 # 1. The distance is 2, so turn only the key, by two quarters: (−1, −1). **−2**.
 # 2. Turned back by one quarter: **(4, −3)**.
-# 3. 2π / $160000^{-2/8}$ = 2π / 0.05 = **126**.
 #
 # </details>
 #

@@ -12,7 +12,13 @@ import numpy as np
 from support.lesson import QUICK, measure, recorded, table, varying
 from support.recurrent import AdditiveAttention
 from support.reversal import PlainMean
-from support.word_translator import Corpus, LastState, Translator, share_linked, shares_right
+from support.word_translator import (
+    Corpus,
+    LastState,
+    Translator,
+    share_linked,
+    shares_right,
+)
 
 # %% [markdown]
 # ## Three runs
@@ -27,7 +33,8 @@ for seed in (0,) if QUICK else (0, 1, 2):
     for name, look in looks.items():
         runs[name, seed] = machine = Translator(corpus, look, seed)
         shares = shares_right(machine)
-        varying(f"{name}, seed {seed}:  " + "  ".join(f"{share:.2f}" for share in shares))
+        varying(f"{name}, seed {seed}:  "
+                + "  ".join(f"{share:.2f}" for share in shares))
         lo, hi = {"both": (0.62, 0.76), "weighted mean": (0.78, 0.97)}[name]
         measure(f"{name}, seed {seed}, all others", shares[2], lo, hi)
 
@@ -38,7 +45,8 @@ for seed in (0,) if QUICK else (0, 1, 2):
 # %%
 if not QUICK:
     shares = shares_right(Translator(corpus, looks["both"], rate=0.005))
-    varying("both, seed 0, rate 0.005:  " + "  ".join(f"{share:.2f}" for share in shares))
+    varying("both, seed 0, rate 0.005:  "
+            + "  ".join(f"{share:.2f}" for share in shares))
     measure("both, rate 0.005, all others", shares[2], 0.45, 0.76)
 
 # %% [markdown]
