@@ -29,9 +29,9 @@ from support.positions import Shifted
 # %% [markdown]
 # The paper hopes that sinusoids let a model "extrapolate to sequence lengths longer than the ones encountered during
 # training" (§3.5). Let's test that with the translator of [lesson 00](00_whole_game.py), which has sinusoids. In its
-# training no sentence, English or German, had more than 34 tokens (pieces of words). In `test_long`, 76 % of the pairs
-# have a sentence with more. Here is one, with its translation, and then the loss of the German tokens. In the second
-# row of the table, both sides of `test` begin at position 5 instead of 0:
+# training no sentence had more than 34 tokens (pieces of words). In `test_long`, 76 % of the pairs have a sentence with
+# more. Here is one, with its translation, and then the loss of the German tokens. In one row, both sides of `test`
+# begin at position 5 instead of 0:
 
 # %% A long sentence, and the loss of the German tokens
 translator = load_run(ROOT / "data/tiny_model")
@@ -75,10 +75,10 @@ table(["loss, nats per token", "all tokens", "first ten", "next ten"],
       [[name, *(f"{loss:.2f}" for loss in each)] for name, each in found.items()])
 
 # %% [markdown]
-# The translation begins well, and then says *weil sie sang* (because she sang) three times. Long sentences fail. But
-# so do those begun at 5, most of all in their first ten tokens. No length and no position is new in them. But in
-# training, every sentence began at 0. So this model relies on the positions themselves, and not only on distances.
-# (Late positions are rarer in training, but [that isn't the
+# The translation begins well, and then says *weil sie sang* (because she sang) three times. Long sentences fail, even in
+# the next ten tokens, where no German position is new. And those begun at 5 fail, most of all in their first ten
+# tokens. No length and no position is new in them. But in training, every sentence began at 0. So this model relies on
+# the positions themselves, and not only on distances. (Late positions are rare in training, but [that isn't the
 # reason](lab/10_longer.py#is-it-the-rare-late-positions).)
 #
 # Can we build attention whose scores depend on distances alone?
@@ -175,8 +175,8 @@ show(picture, "10_turn",
      "dot product 4. With the query at position 1 and the key at 2 they are (−1, 2) "
      "and (−1, −2), with 127 degrees between them and the product −3. At 2 and 3 they "
      "are (−2, −1) and (2, −1), again with 127 degrees and −3.",
-     caption="A query and a key, before the turn (dashed) and after it. The hands in "
-     "the middle and on the right differ; the angle is the same.")
+     caption="A query and a key, before the turn (dashed) and after it. In "
+     "the middle and on the right, the angle is the same.")
 
 # %% [markdown]
 # Before the turn, the angle from query to key is 37°: its cosine is 4/5, the dot product divided by both lengths, √5 ·
@@ -201,7 +201,7 @@ show(picture, "10_turn",
 #
 # </details>
 #
-# At other distances (position of the key minus position of the query; below 0, the key stands *before* the query):
+# At other distances (position of the key minus that of the query; below 0, the key comes first):
 #
 # | distance | −1 | 0 | 1 | 2 | 3 | 4 |
 # |---|---|---|---|---|---|---|
@@ -321,7 +321,7 @@ if torch:
 # %% [markdown]
 # ## Does it matter?
 #
-# First, translators with three kinds of positions, trained for only 600 steps. *RoPE* is in self-attention. So is
+# First, translators with three kinds of positions, trained for 600 steps. *RoPE* is in self-attention. So is
 # *ALiBi* ([Press et al. 2022](https://arxiv.org/abs/2108.12409)): it subtracts $m$ · (distance without its sign) from
 # each score, with $m$ = 1/4, 1/16, 1/64 and 1/256 in the four heads. Mean of two runs:
 
@@ -415,17 +415,17 @@ show(figure, "10_score",
      "ahead, 29 at 1 word back, -36 at 19, where the gray area ends, and -43 at 23. "
      "Then it rises again, to about 50 at 51 words back. With pair 1 at a third of its "
      "speed it falls nearly all the way.",
-     caption="The score of a name by its distance, mean over all heads of the three "
-     "models with RoPE. Gray: the distances of training.")
+     caption="The score of a name by its distance, mean over all heads and runs with "
+     "RoPE. Gray: the distances of training.")
 
 # %% [markdown]
-# In the gray area a nearer name usually scores higher, as it should. But this slope is a piece of a wave. Its top lies
+# In the gray area a nearer name usually scores higher. But this slope is a piece of a wave. Its top lies
 # about ten words *ahead*, where a causal model never looks. A full turn later, about 53 words back, the wave is at its
-# top again, above the score of the nearest name. So the last of 60 words gives about 0.9 of its attention weight to the
-# 20 oldest ones. (The ripples of six words are pair 0.)
+# top again, above the score of the nearest name. So the last of 60 words gives about 0.9 of its weight to the
+# 20 oldest. (The ripples of six words are pair 0.)
 #
-# Now we change the trained models. In one row, each word sees only the last 20 words. In the others, some pairs turn at
-# a third of their speed. At 59 words, pair 1 has then turned as far as before at 20 (dashed curve).
+# Now we change the trained models: each word sees only the last 20 words, or some pairs turn at a third of their speed.
+# At 59 words, pair 1 has then turned as far as before at 20 (dashed curve).
 
 # %% The same models, with a window and with slower pairs
 table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
@@ -446,7 +446,7 @@ table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
 # Most large language models have RoPE. For longer texts, people turn the pairs more slowly. They take a larger **base**
 # than 10,000 (SmolLM2-135M: 100,000), or divide all positions by a factor, as in our last row, and train a little
 # further: **interpolation** ([Chen et al. 2023](https://arxiv.org/abs/2306.15595)).
-# [**YaRN**](https://arxiv.org/abs/2309.00071) leaves the fast pairs as they are. [**NoPE**](https://arxiv.org/abs/2305.19466)
+# [**YaRN**](https://arxiv.org/abs/2309.00071) spares the fast pairs. [**NoPE**](https://arxiv.org/abs/2305.19466)
 # has no positions: with two layers or more, the causal mask alone can tell the order.
 #
 # ## Paper and code
@@ -457,7 +457,7 @@ table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
 # ## What to remember
 #
 # RoPE turns each pair of numbers of a query or key by an angle that grows with the position. So scores depend on the
-# distance, and not on the two positions. Gradients are turned back.
+# distance alone. Gradients are turned back.
 #
 # Our translators don't understand longer sentences, with any kind of positions. Even where only the length is new,
 # RoPE can fail: new distances bring new angles. In our task of names, a slower pair repaired this; in a translator we
@@ -467,7 +467,7 @@ table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
 #
 # 1. One pair, a quarter turn per position. The query (2, 0) stands at 3, the key (1, 1) at 5. What is their dot
 #    product?
-# 2. Again a quarter turn per position. The gradient (3, 4) arrives at a turned key at position 1. What is $dk$?
+# 2. The same turns. The gradient (3, 4) arrives at a turned key at position 1. What is $dk$?
 #
 # <details><summary>Answers</summary>
 #
@@ -476,6 +476,6 @@ table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
 #
 # </details>
 #
-# **Yours, now or in lesson 23:** `rope` in `more.py` · `scratchformer learn check rope`
+# **Yours, now or in lesson 23:** `rope` in `more.py`.
 #
 # **Next:** [11 · The feed-forward network](11_feed_forward.py). What happens to a vector after attention?

@@ -39,8 +39,9 @@ for seed in (0,) if QUICK else (0, 1, 2):
         measure(f"{name}, seed {seed}, all others", shares[2], lo, hi)
 
 # %% [markdown]
-# For the first and the last word, neither is ahead in all runs. For all others, attention is. The machines read the
-# same sentences in the same order. Does the learning rate, 0.01, favour attention? Half of it for *both*:
+# For all other words, attention is ahead by 12 to 20 points in each run; for the first word, it is not ahead in every
+# run. Of the 203 German words for the first one, 75 are *der*, *die* or *das*, whose gender is that of a later noun.
+# The machines read the same sentences in the same order. Does the learning rate, 0.01, favour attention? Half of it for *both*:
 
 # %%
 if not QUICK:
@@ -48,6 +49,10 @@ if not QUICK:
     varying("both, seed 0, rate 0.005:  "
             + "  ".join(f"{share:.2f}" for share in shares))
     measure("both, rate 0.005, all others", shares[2], 0.45, 0.76)
+    articles = [pair.german[j] for pair in corpus.test for i, j in pair.links
+                if i == 0 and [at for _, at in pair.links].count(j) == 1
+                and pair.german[j] in ("der", "die", "das")]
+    assert len(articles) == 75
 
 # %% [markdown]
 # It stays behind.
