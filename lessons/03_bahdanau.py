@@ -95,7 +95,8 @@ show(pictures.by_hand(), "03_by_hand",
 # **5.545**. *Lena* and *goats*: 3.466.
 #
 # **Step 3, softmax.** Only the differences between scores matter to softmax, so subtract 3.466 from all three. What
-# is left is 0, 2.079 and 0. The exponentials are 1, 8 and 1, and their sum is 10. So the weights are **0.1, 0.8 and 0.1**.
+# is left is 0, 2.079 and 0. The exponentials are 1, 8 and 1, and their sum is 10. So the weights are
+# **0.1, 0.8 and 0.1**.
 #
 # **Step 4, blend.** 0.1 · (0, 0) + 0.8 · (0, 1) + 0.1 · (1, 0) = **(0.1, 0.8)**: mostly the state of *sold*.
 #
@@ -308,18 +309,16 @@ for j in range(5):
 # with 16 symbols, and with 32 about 2,400 ([lab notes 03](lab/03_bahdanau.py#attention-and-length)).
 #
 # **Today.** A decoder that looks back at an encoder does **cross-attention**. Translators and speech recognisers such
-# as Whisper do it, with dot products as scores. Most chat models have no encoder: question and answer are one text, and
-# its words ask each other.
+# as Whisper do it, with dot products as scores.
 #
 # ## Paper and code
 #
 # - This attention is from [Bahdanau, Cho and Bengio (2014)](https://arxiv.org/abs/1409.0473). Their encoder reads in
 #   both directions. Their $s_{t-1}$ asks, and the context goes *into* $s_t$. That $s_t$ asks is from [Luong et al.
 #   (2015)](https://arxiv.org/abs/1508.04025).
-# - The machine of the opening is close to that of [Cho et al. (2014)](https://arxiv.org/abs/1406.1078). [Sutskever et
-#   al. (2014)](https://arxiv.org/abs/1409.3215) did translate well through a single vector, with 384 million weights.
+# - [Sutskever et al. (2014)](https://arxiv.org/abs/1409.3215) did translate well through a single vector, with 384 million weights.
 #   Ours has 178,729.
-# - PyTorch has no layer for it. These two lines have the same five gradients (compared above): `z = torch.tanh((s @
+# - PyTorch (compared above): `z = torch.tanh((s @
 #   W)[:, None] + h @ U) @ v`, then `c = z.softmax(dim=1) @ h`.
 #
 # ## What to remember

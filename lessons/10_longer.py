@@ -75,8 +75,8 @@ table(["loss, nats per token", "all tokens", "first ten", "next ten"],
       [[name, *(f"{loss:.2f}" for loss in each)] for name, each in found.items()])
 
 # %% [markdown]
-# The translation begins well, and then says *weil sie sang* (because she sang) three times. Long sentences fail, even in
-# the next ten tokens, where no German position is new. And those begun at 5 fail, most of all in their first ten
+# The translation begins well, and then says *weil sie sang* (because she sang) three times. Long sentences fail, even
+# in the next ten tokens, where no German position is new. And those begun at 5 fail, most of all in their first ten
 # tokens. No length and no position is new in them. But in training, every sentence began at 0. So this model relies on
 # the positions themselves, and not only on distances. (Late positions are rare in training, but [that isn't the
 # reason](lab/10_longer.py#is-it-the-rare-late-positions).)
@@ -278,9 +278,9 @@ show(picture, "10_turn_backward",
 #
 # That is forward with $-\alpha$ in place of $\alpha$.
 #
-# **Your turn.** Write `rope` in `more.py` ([lesson 23](23_block_of_2026.py) asks for it again). Its `x` holds queries or
-# keys, (b, t, h, k). Positions count from 0; give the angles the shape (t, 1, k/2). As in `transformer.py`, `dy = yield
-# y` stands between forward and backward. Run `scratchformer learn check rope`.
+# **Your turn.** Write `rope` in `more.py` ([lesson 23](23_block_of_2026.py) asks for it again). Its `x` holds queries
+# or keys, (b, t, h, k). Positions count from 0; give the angles the shape (t, 1, k/2). As in `transformer.py`, `dy =
+# yield y` stands between forward and backward. Run `scratchformer learn check rope`.
 
 # %%
 quote("rope", file="more")
@@ -349,7 +349,8 @@ for kind in kinds.values():
 # - **What is changed:** the positions. *None* is the control: it doesn't know the order of the names.
 # - **What is measured:** right answers at the last word of 400 new sequences, mean of three runs.
 #
-# What do you expect of RoPE at 60 words? (a) As good as at 20. (b) Worse, but better than *none*. (c) Worse than *none*.
+# What do you expect of RoPE at 60 words? (a) As good as at 20. (b) Worse, but better than *none*. (c) Worse than
+# *none*.
 #
 # <details><summary>Make a guess, then unfold the results</summary>
 

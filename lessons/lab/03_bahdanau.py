@@ -41,7 +41,8 @@ for seed in (0,) if QUICK else (0, 1, 2):
 # %% [markdown]
 # For all other words, attention is ahead by 12 to 20 points in each run; for the first word, it is not ahead in every
 # run. Of the 203 German words for the first one, 75 are *der*, *die* or *das*, whose gender is that of a later noun.
-# The machines read the same sentences in the same order. Does the learning rate, 0.01, favour attention? Half of it for *both*:
+# The machines read the same sentences in the same order. Does the learning rate, 0.01, favour attention? Half of it
+# for *both*:
 
 # %%
 if not QUICK:

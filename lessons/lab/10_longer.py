@@ -102,8 +102,9 @@ measure("pair 1 makes a full turn in so many positions", 2 * math.pi * 10000 ** 
 # ## The recorded translators
 #
 # The preset `tiny`, 600 steps, two seeds, by [benchmarks/longer.py](../../benchmarks/longer.py). RoPE and ALiBi are in
-# self-attention, where only distances count, so they can't be begun elsewhere; RoPE's pairs are neighbours there. In *random start*, each batch begins at a random position from 0 to
-# 63. In *long ones too*, 1,000 of 21,000 training sentences are made like those of `test_long`.
+# self-attention, where only distances count, so they can't be begun elsewhere; RoPE's pairs are neighbours there. In
+# *random start*, each batch begins at a random position from 0 to 63. In *long ones too*, 1,000 of 21,000
+# training sentences are made like those of `test_long`.
 
 # %% Losses of both seeds
 result = recorded("longer")

@@ -196,7 +196,7 @@ class Translator:
 
 
 def shares_right(translator: Translator) -> list[float]:
-    """Of the German words that translate the first English word alone, of those for the last one alone, of all others"""
+    """Of the German words for the first English word alone, of those for the last one alone, of all others"""
     found: tuple[list, list, list] = ([], [], [])
     for pair in translator.corpus.test:
         is_right = translator.right(pair)
