@@ -31,9 +31,9 @@ for english in ("Lena has sold eight goats", "Oskar has cleaned the small table"
     varying(f"{english}  →  {one_vector.translate(english)}")
 
 # %% [markdown]
-# The first translation says *the woman has eight goats*, the second asks *why Julia cleaned the table*, and in the
-# third *the woman turned off a lamp*. The name at the beginning is lost in each, and one more word: *sold*, *small*,
-# *big*.
+# The first translation says *the king has eight goats*, the second *why has Sophie on the table*, and the third *Laura
+# has turned off a lamp*. The last English words came through: *goats*, *table*, *lamp*. Earlier ones are lost: *Lena*,
+# *sold*; *Oskar*, *cleaned*, *small*; *big*.
 #
 # But the encoder *had* a state right after it read *Lena*, and one after each further word. We kept the last of the
 # five and threw away four.
@@ -316,8 +316,8 @@ for j in range(5):
 # - This attention is from [Bahdanau, Cho and Bengio (2014)](https://arxiv.org/abs/1409.0473). Their encoder reads in
 #   both directions. Their $s_{t-1}$ asks, and the context goes *into* $s_t$. That $s_t$ asks is from [Luong et al.
 #   (2015)](https://arxiv.org/abs/1508.04025).
-# - [Sutskever et al. (2014)](https://arxiv.org/abs/1409.3215) did translate well through a single vector, with 384 million weights.
-#   Ours has 178,729.
+# - [Sutskever et al. (2014)](https://arxiv.org/abs/1409.3215) did translate well through a single vector, with 384
+#   million weights. Ours has 178,729.
 # - PyTorch (compared above): `z = torch.tanh((s @
 #   W)[:, None] + h @ U) @ v`, then `c = z.softmax(dim=1) @ h`.
 #
