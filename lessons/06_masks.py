@@ -57,7 +57,7 @@ for name, model in ("A", honest), ("B", cheat):
 #
 # A model that writes one word at a time, each from the words before it, is called **autoregressive**. The sentence *the
 # animal slept* asks it four questions. Which word comes first? What comes after *the*? After *the animal*? After *the
-# animal slept*? Attention computes all positions in one pass anyway. So we ask all four questions at once.
+# animal slept*? Attention computes all positions in one pass, so we ask all four at once.
 
 # %% The drawing
 show(mask_pictures.shift(), "06_shift",
@@ -73,12 +73,12 @@ show(mask_pictures.shift(), "06_shift",
 
 # %% [markdown]
 # At the top of figure 1, the model reads the sentence *shifted right* by one position, after the start sign `<s>`. It
-# has to write the sentence with the end sign `</s>`. The model reads the true previous words, not its own guesses. That
-# is called **teacher forcing**.
+# has to write the sentence with the end sign `</s>`. It reads the true previous words, not its own guesses: **teacher
+# forcing**.
 #
 # There is a danger. Position *the* has to write *animal*. But *animal* also stands in the input, one position further
-# right, and attention looks at all positions. So a model can learn to copy the next word. We forbid all positions
-# further right. The allowed cells form a triangle. This is the **causal mask**. Model A has it, and model B doesn't.
+# right. So a model can learn to copy it. We forbid all positions further right. The allowed cells form a triangle, the
+# **causal mask**. Model A has it, and model B doesn't.
 #
 # **Your turn.** Write the shift, before you unfold ours: from a list of sentences (lists of ids) to two arrays, what is
 # read and what has to be written. Shorter sentences are filled up with **padding**, the id 0. (The loss skips the
@@ -106,9 +106,8 @@ assert all(np.array_equal(a, b) for a, b in zip(shift_right(ids), (read, write))
 #
 # Give the four words the values 0, 4, 8 and 20. Each pair of words has a score, a logarithm as in lesson 04. Follow row
 # *animal* in figure 2. Its exponentials are 1, 2, 5 and 12. The 12 belongs to *slept*, the word to guess, so it must
-# go. How do you remove a word from a softmax? Give it the score $-\infty$. Because $e^{-\infty} = 0$, it adds nothing
-# to the sum. The sum is 1 + 2 + 5 = 8, and the weights are 1/8, 2/8, 5/8 and 0. The result is 1/8 · 0 + 2/8 · 4 + 5/8 ·
-# 8 = 6.
+# go. To remove a word from a softmax, give it the score $-\infty$. Then it adds $e^{-\infty} = 0$ to the sum. The sum
+# is 1 + 2 + 5 = 8, and the weights are 1/8, 2/8, 5/8 and 0. The result is 1/8 · 0 + 2/8 · 4 + 5/8 · 8 = 6.
 
 # %% The drawing
 show(mask_pictures.by_hand(), "06_by_hand",
@@ -125,19 +124,17 @@ show(mask_pictures.by_hand(), "06_by_hand",
 #
 # **Why not set the weight to 0 after softmax?** Without $-\infty$, the sum of row *animal* is 1 + 2 + 5 + 12 = 20. Set
 # its last weight to 0, and 1/20, 2/20 and 5/20 are left. The 20 still contains the 12 of *slept*. If the score of
-# *slept* rises, the 20 rises, and the weights of *the* and *animal* fall. So the future changes the past.
-# (Dividing once more, by the 8/20 that are left, is right on paper. But a very large score of *slept* rounds all other
-# weights to 0, and 0/0 is no number: [lab notes 06, experiment 5](lab/06_masks.py#experiment-5-zero-after-softmax).)
+# *slept* rises, the 20 rises, and the weights of *the* and *animal* fall. So the future changes the past. (To divide
+# the three by their sum, 8/20, is right on paper, but can give 0/0: [lab notes 06, experiment
+# 5](lab/06_masks.py#experiment-5-zero-after-softmax).)
 #
 # ## In general
 #
-# Write the rule as a matrix of numbers, the mask. It is 0 where query $t$ may use key $s$, and $-\infty$ where it may
-# not:
+# Write the mask as a matrix of numbers: 0 where query $t$ may use key $s$, and $-\infty$ where it may not:
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}} + \mathrm{mask}\right) V$$
 #
-# In the code, `mask` is True where a key is allowed. You wrote both functions in lesson 04. Only one line of `softmax`
-# uses the mask, and `attention` passes it on.
+# In the code, `mask` is True where a key is allowed. Only the first line of `softmax` (lesson 04) uses it.
 
 # %%
 quote("softmax", "attention")
@@ -150,9 +147,9 @@ results = weights @ values
 print(*(f"{y:.3g}" for y in results[:, 0]))
 
 # %% [markdown]
-# There is a second reason to forbid a key. The sentences of a batch have different lengths, and no word should look at
-# padding. The **padding mask** closes whole *columns*. (The results of the *rows* of padding are never used.) With both
-# masks, a query may use a key only if both allow it. A Transformer has three kinds of attention:
+# No word should look at padding, either. The **padding mask** closes whole *columns*. (The results of the *rows* of
+# padding are never used.) With both masks, a query may use a key only if both allow it. A Transformer has three kinds
+# of attention:
 #
 # | attention | padding mask | causal mask |
 # |---|---|---|
@@ -198,9 +195,9 @@ for mask in (lengths, True), (lengths, False), (None, True):
 # %% [markdown]
 # ## Backward
 #
-# Let the loss be the sum of the four results, 0 + 3 + 6 + 8. How does it change with a score? By lesson 04 the gradient
-# is *weight × (offer − average)*. Here each word offers its value, and the average of a row is its result. So it is
-# **weight × (value − result)**.
+# Let the loss be the sum of the four results, 0 + 3 + 6 + 8. By lesson 04 the gradient of a score is *weight × (offer −
+# average)*. Here each word offers its value, and the average of a row is its result. So it is **weight × (value −
+# result)**.
 #
 # In row *animal* of figure 2, *slept* offers most: 20, where the result is only 6. What is the gradient of its score?
 
@@ -217,18 +214,17 @@ show(mask_pictures.by_hand(backward=True), "06_backward",
      "score has the gradient 0.")
 
 # %% [markdown]
-# Exactly 0. The score of *slept* was overwritten with $-\infty$, so no change of it can reach the result. The rule says
-# the same. *Animal* has 5/8 · (8 − 6) = 1.25, and *slept* has 0 · (20 − 6) = **0**. So the second half of `softmax`
-# doesn't even need `mask`: **the zeros among the weights remember it.**
+# Exactly 0. The score of *slept* was overwritten with $-\infty$, so it can't change the result. The rule says the same:
+# *animal* has 5/8 · (8 − 6) = 1.25, and *slept* has 0 · (20 − 6) = **0**. So the second half of `softmax` doesn't even
+# need `mask`: **the zeros among the weights remember it.**
 #
-# The gradient of a value is the sum of the weights in its column. For *the*: 3/4 + 2/8 + 1/8 = 1.125. Forward, a word
-# is read by later words. Backward, its gradient comes from those later words.
+# The gradient of a value is the sum of the weights in its column. For *the*: 3/4 + 2/8 + 1/8 = 1.125. Forward, later
+# words read a word; backward, its gradient comes from them.
 #
 # ## What a gradient check can't see
 #
-# A gradient check compares backward with forward. If forward looks at the future, the gradient of that wrong function
-# is still correct, and the check passes. So we need a **flow test**: replace one word of the input, and see which
-# outputs change.
+# A gradient check compares backward with forward. If forward looks at the future, its gradient can still be correct,
+# and the check passes. So we need a **flow test**: exchange one word of the input, and see which outputs change.
 
 # %%
 def flow(model, ids):
@@ -241,7 +237,7 @@ def flow(model, ids):
     return np.transpose(columns)
 
 # %% [markdown]
-# In what it prints, each row is an output. An `x` means that it changes with the input of that column:
+# Each printed row is an output. An `x` means that it changes with the input of that column:
 
 # %% The flow test
 flows = [flow(model, read[0, :5]) for model in (honest, cheat)]
@@ -254,14 +250,13 @@ assert np.array_equal(flows[0], np.tri(5, dtype=bool)) and flows[1].all()
 # An `x` above the diagonal proves a leak. Dots are only a hint, so test several sentences. (No flow test finds a
 # forgotten *shift*: [lab notes 06, experiment 3](lab/06_masks.py#experiment-3-forget-the-shift).)
 #
-# **Your turn.** The hunt `leak` asks for a flow test, and tries it on six functions that leak and three that don't.
-# There you change vectors. Not every change shows: a LayerNorm takes out a number that is added to all components. (A
-# leak of public code: [lab notes 06, experiment
+# **Your turn.** The hunt `leak` asks for a flow test, and tries it on six functions that leak and three that don't. (A
+# LayerNorm takes out a number that is added to all components.) (A leak of public code: [lab notes 06, experiment
 # 4](lab/06_masks.py#experiment-4-a-leak-that-passes-the-gradient-check).)
 #
 # ## Does it matter?
 #
-# We ask each model for the next words of the 200 new sentences:
+# Each model guesses the next words of the 200 new sentences:
 #
 # - **all at once:** the model reads the whole sentence, as in training.
 # - **word by word:** for each guess, the model reads only the words before it. In use, there are no others yet.
@@ -303,27 +298,25 @@ show(figure, "06_triangle",
 # For model A nothing changes. Its output $t$ uses only the words up to $t$, so both ways are the same calculation. That
 # is why training needs a single pass.
 #
-# Word by word, model B is worse than a blind guess. It copies: in 72 % its guess becomes the word that we put there.
-# (A can't see that word, so its 5 % are chance.)
+# Word by word, model B is worse than a blind guess. It copies: 72 % of its guesses become the exchanged word. (A can't
+# see it; its 5 % are chance.)
 #
-# **Why *my my my*?** When B writes, no next word stands there to copy. And even if B may look at no word at all, it
-# repeats in 88 % (66 and 71 % in two other runs; A: 2 to 22 %). Then it has only the vector of its last word, which
-# also goes *around* attention ([lesson 12](12_residual_norm_dropout.py), [lab notes 06, experiment
+# **Why *my my my*?** When B writes, no next word stands there to copy. But the vector of its last word also goes
+# *around* attention ([lesson 12](12_residual_norm_dropout.py)). That is enough: if B may look at no word at all, it
+# still repeats in 88 % (66 and 71 in two other runs, A in 2 to 22: [lab notes 06, experiment
 # 1](lab/06_masks.py#experiment-1-without-the-mask)).
 #
 # </details>
 #
-# Is it enough to hide the one cell $t + 1$ in training? No. Such a model uses the words after it, and when it writes,
-# there are none ([lab notes 06, experiment 2](lab/06_masks.py#experiment-2-hide-the-answer-only)).
+# Is it enough to hide the one cell $t + 1$ in training? No. Such a model uses later words, and when it writes, there
+# are none ([lab notes 06, experiment 2](lab/06_masks.py#experiment-2-hide-the-answer-only)).
 #
-# **Today.** Chat models are decoders only, and most of them need no other mask than the causal one. It is no longer
-# stored as an array: GPU programs such as **FlashAttention** work block by block and skip the blocks above the
-# diagonal.
+# **Today.** Most chat models need no other mask than the causal one. It is no longer stored as an array: GPU programs
+# such as **FlashAttention** work block by block and skip the blocks above the diagonal.
 #
 # ## Paper and code
 #
-# The paper, "Attention Is All You Need", has $-\infty$ in section 3.2.3 and the shift in section 3.1. About padding it
-# says nothing.
+# The paper has $-\infty$ in section 3.2.3 and the shift in section 3.1. About padding it says nothing.
 #
 # - PyTorch: `F.scaled_dot_product_attention(Q, K, V, attn_mask=mask)`, with the axes batch, head, position, number.
 # - In the library: `masked_softmax` in [nn/ops.py](../scratchformer/nn/ops.py), the shift in
