@@ -35,8 +35,8 @@ def bundled(split):
 
 def small_model(seed, dtype="float32"):
     """One layer of width 24, without dropout"""
-    config = ModelConfig(tokenizer.vocab_size, N=1, d_model=24, d_ff=48, h=2, P_drop=0.0)
-    return Transformer(config, seed, dtype)
+    sizes = dict(N=1, d_model=24, d_ff=48, h=2, P_drop=0.0)
+    return Transformer(ModelConfig(tokenizer.vocab_size, **sizes), seed, dtype)
 
 
 pairs, validation = bundled("train"), bundled("val")
@@ -47,10 +47,10 @@ def cut(order, size):
     return [order[start:start + size] for start in range(0, len(order), size)]
 
 
-def mean_gradient(model, batch, smoothing=0.1):
+def mean_gradient(model, batch):
     """Set the gradient to that of the mean over the tokens -> (parameters,), tokens"""
     model.zero_grad()
-    n = batch_loss_backward(model, batch.inputs, batch.targets, smoothing)[1]
+    n = batch_loss_backward(model, batch.inputs, batch.targets)[1]
     model.store.grad /= n
     return model.store.grad.copy(), n
 
@@ -105,7 +105,7 @@ def trained(seed, batches, gradient):
 
 
 def loss_by_thirds(model):
-    """Of the shortest, the middle and the longest third of the validation pairs: (3,)"""
+    """Of the shortest, middle and longest third of the validation pairs: (3,)"""
     thirds = np.array_split(validation.by_length(np.arange(len(validation))), 3)
     sums, counts = zip(*(batch_loss(model, batch.inputs, batch.targets)
                          for batch in map(validation.batch, thirds)))
@@ -115,7 +115,7 @@ def loss_by_thirds(model):
 step = np.random.default_rng(1).permutation(len(pairs))[:24]
 each_pair_a_mean(model, pairs.batch(step))
 same("all in one batch, and pair by pair", model.store.grad.copy(),
-     np.mean([mean_gradient(model, pairs.batch(part), 0)[0] for part in cut(step, 1)],
+     np.mean([mean_gradient(model, pairs.batch(part))[0] for part in cut(step, 1)],
              axis=0))
 change = {each_pair_a_mean: [], never_divided: []}
 for seed in SEEDS:
