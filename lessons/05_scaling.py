@@ -38,7 +38,7 @@ table(["numbers in a query, d_k", "queries that found their key"],
 # %% [markdown]
 # That's odd. A query with 512 numbers has far more freedom than one with 8, and yet it nearly always fails.
 #
-# The trouble is that the dot products start too large. How large are they, and what harm does that do?
+# The dot products start too large. How large are they, and what harm does that do?
 #
 # ## The picture: dot products grow
 #

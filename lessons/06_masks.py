@@ -250,9 +250,9 @@ assert np.array_equal(flows[0], np.tri(5, dtype=bool)) and flows[1].all()
 # An `x` above the diagonal proves a leak. Dots are only a hint, so test several sentences. (No flow test finds a
 # forgotten *shift*: [lab notes 06, experiment 3](lab/06_masks.py#experiment-3-forget-the-shift).)
 #
-# **Your turn.** The hunt `leak` asks for a flow test, and tries it on six functions that leak and three that don't.
-# Change components by different numbers: a LayerNorm takes out what is added to all. (A leak of public code: [lab notes
-# 06, experiment 4](lab/06_masks.py#experiment-4-a-leak-that-passes-the-gradient-check).)
+# **Your turn.** The hunt `leak` tries your flow test on six functions that leak and three that don't. Change components
+# by different numbers: a LayerNorm takes out what is added to all. (A leak of public code: [lab notes 06, experiment
+# 4](lab/06_masks.py#experiment-4-a-leak-that-passes-the-gradient-check).)
 #
 # ## Does it matter?
 #

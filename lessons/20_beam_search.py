@@ -51,9 +51,9 @@ table(["", "translation", "probability"],
        for p in [math.exp(log_probability(source_ids, ids))]])
 
 # %% [markdown]
-# *Die Kühe* (the cows) are several, so they *schlafen*. Greedy search wrote *schläft*, the form for one animal. But the
+# *Die Kühe* (the cows) *schlafen*. Greedy search wrote *schläft*, the form for one animal. But the
 # model itself gives the correct sentence nearly twice the probability! So it was the search that missed it. We can't
-# try all sentences: with 1,600 pieces, there are $1600^{16} \approx 10^{51}$ of 16 pieces, the length of this one.
+# try all sentences: with 1,600 pieces, there are $1600^{16} \approx 10^{51}$ of 16 pieces.
 #
 # ## The picture
 #
@@ -109,15 +109,13 @@ show(beam_pictures.beam(), "20_beam",
 # %% [markdown]
 # <!-- widget: beam -->
 #
-# In step 2, the continuations of both hypotheses compete. So one hypothesis may keep several, and another none.
+# In step 2, the continuations of both hypotheses compete. One hypothesis may keep several, and another none.
 #
-# After step 3 we may stop. We hold 0.288, and what is alive has at most 0.12. It can't grow, because a further piece
-# multiplies by at most 1.
+# After step 3 we may stop. We hold 0.288, and what is alive has at most 0.12, which can't grow.
 #
-# Does a beam always find the best? No. One of the beginnings that it strikes out may lead to the best sentence.
+# A beam doesn't always find the best, either: what it strikes out may lead there.
 #
-# What does it cost? For $n$ pieces out of $V$, greedy search computes $nV$ probabilities. A beam computes about $K$
-# times as many.
+# For $n$ pieces out of $V$, greedy search computes $nV$ probabilities, and a beam about $K$ times as many.
 #
 # **Your turn.** Make a tree on which greedy search loses by a factor of two and a beam of 2 wins: the hunt
 # `greedy_trap`, then `scratchformer learn check greedy_trap`.
@@ -129,7 +127,7 @@ show(beam_pictures.beam(), "20_beam",
 #
 # $$\log P(Y \mid x) = \sum_{t=1}^{n} \log P(y_t \mid y_1, \dots, y_{t-1}, x)$$
 #
-# In the tree: ln 0.288 = −1.24 beats ln 0.18 = −1.71. Nearer to zero is better.
+# In the tree: ln 0.288 = −1.24 beats ln 0.18 = −1.71.
 #
 # Now points 1 and 2 of a step, for $W$ hypotheses and $V$ pieces. `alive` holds $a_w$, the logarithm of the number in
 # the box of hypothesis $w$. `log_p` holds $\ell_{wv}$, the logarithm of the number on the line from there to piece $v$.
@@ -169,8 +167,8 @@ assert step_2[1].tolist() == [1, 0] and step_2[2].tolist() == [1, 0]
 # | die Kühe schlafen `</s>` | **−1.5** | (5 + 4) / 6 = 1.5 | −1.5 / 1.5 = −1 |
 # | die Kühe schlafen heute im Garten `</s>` | −1.7 | (5 + 7) / 6 = 2 | −1.7 / 2 = **−0.85** |
 #
-# By log P the short one wins, without the garden. By the score, the long one. With $\alpha = 0$ the penalty is always
-# 1, so nothing changes. The paper takes $\alpha = 0.6$: the scores are then −1.18 and −1.12.
+# By log P the short one wins, by the score the long one. With $\alpha = 0$ the penalty is always 1, so nothing changes.
+# The paper takes $\alpha = 0.6$: the scores are then −1.18 and −1.12.
 #
 # **Your turn.** Write the score, before you unfold ours. Does `</s>` count as a piece?
 
@@ -182,10 +180,10 @@ def lp(n, alpha):
 # %% [markdown]
 # ## The whole search
 #
-# Now everything together, for one sentence and the real model. `decoding_step` reads the last piece of each hypothesis
-# and returns the logits of the next one. Because of the causal mask of lesson 06, the keys and values of earlier
-# positions never change. So `state` keeps them in a **cache**, one row for each hypothesis. At the start, all $K$ rows
-# hold `<s>`. Only row 0 counts: the copies get probability 0, so log P = −∞.
+# Now everything together, for one sentence. `decoding_step` reads the last piece of each hypothesis and returns the
+# logits of the next one. Because of the causal mask of lesson 06, the keys and values of earlier positions never
+# change. So `state` keeps them in a **cache**, one row for each hypothesis. At the start, all $K$ rows hold `<s>`. Only
+# row 0 counts: the copies get probability 0, so log P = −∞.
 #
 # **Your turn.** Write `beam_search` and then `translate` in `transformer.py`, and run `scratchformer learn check
 # beam_search translate`. There is no cache: `decode` reads all pieces of a hypothesis again for each new one. So the
@@ -230,8 +228,7 @@ for line in [COWS, *lines]:
 # %% [markdown]
 # The library's search finds the same, here and for ten test sentences.
 #
-# When does it stop? Say the best hypothesis alive has log P = −2, which can only fall. If the largest possible penalty
-# is 2, it will never score above −2 / 2 = −1. Once a finished sentence has −1, we stop.
+# The search stops when no hypothesis alive can win, even with the largest penalty.
 #
 # ## Nothing to learn, but something to get wrong
 #
@@ -245,9 +242,9 @@ for line in [COWS, *lines]:
 # | 0 | schlafen die Kühe | schlafen | schläft |
 # | 1 | schläft die Kuh | schläft | schlafen |
 #
-# Suppose we forget that line. In row 0 the model then sees *schläft die Kühe*, which we had struck out. Let it go on
-# with `</s>` 0.3 and *heute* 0.7. In row 1 it sees *schlafen die Kuh*: let both have 0.5 there. Will the program crash?
-# Which of the four continuations is now the likeliest?
+# Suppose we forget that line. In row 0 the model then sees the struck-out *schläft die Kühe*. Let it go on with `</s>`
+# 0.3 and *heute* 0.7. In row 1 it sees *schlafen die Kuh*: let both have 0.5 there. Will the program crash? Which of
+# the four continuations is now the likeliest?
 #
 # <details><summary>Make a guess, then unfold: the tree with mixed-up caches</summary>
 
@@ -262,13 +259,13 @@ show(beam_pictures.confused(), "20_confused",
 
 # %% [markdown]
 # It doesn't crash. The largest number in step 3 is now 0.36 · 0.7 = 0.252, where 0.072 would be right. So the program
-# goes on with *heute*, although the question never said *today*.
+# goes on with *heute*.
 #
 # </details>
 #
-# Would you notice? On 40 long sentences, BLEU is 21.0 with this mistake and 20.5 without. So BLEU doesn't show it. This
-# test does: run *one* forward pass over each finished sentence, and compare its log P with the search's. Of 39 finished
-# sentences, 34 differ ([lab notes 20, experiment 3](lab/20_beam_search.py#experiment-3-the-caches-stay-in-their-rows)).
+# BLEU doesn't show it: on 40 long sentences it is 21.0 with this mistake and 20.5 without. This test does: run *one*
+# forward pass over each finished sentence, and compare its log P with the search's. Of 39 finished sentences, 34 differ
+# ([lab notes 20, experiment 3](lab/20_beam_search.py#experiment-3-the-caches-stay-in-their-rows)).
 #
 # ## Does it matter?
 #
@@ -349,8 +346,8 @@ table(["", "what it does", "the four probabilities"],
 # %% [markdown]
 # With top-p, two pieces aren't enough: 0.5 + 0.3 = 0.8. What is kept is divided by its sum.
 #
-# Here variety costs quality. On 100 test sentences, sampling has a BLEU of 69, with top-p 0.9 it has 95, and a beam of
-# 4 has 98 ([lab notes 20, experiment 4](lab/20_beam_search.py#experiment-4-sampling)).
+# On 100 test sentences, sampling has a BLEU of 69, with top-p 0.9 it has 95, and a beam of 4 has 98 ([lab notes 20,
+# experiment 4](lab/20_beam_search.py#experiment-4-sampling)).
 #
 # ## Paper and code
 #
@@ -359,11 +356,11 @@ table(["", "what it does", "the four probabilities"],
 #
 # ## What to remember
 #
-# A piece that looks best now can lead to a less likely sentence, though on easy text it's rare. Beam search keeps $K$
-# beginnings, and all their continuations compete. When a hypothesis changes its row, its cache moves with it. The
-# likeliest sentence may be too short, so we divide log P by a length penalty.
+# A piece that looks best now can lead to a less likely sentence. Beam search keeps $K$ beginnings, and all their
+# continuations compete. When a hypothesis changes its row, its cache moves with it. The likeliest sentence may be too
+# short, so we divide log P by a length penalty.
 #
-# **Yours:** `beam_search`, `translate`, and the hunts `greedy_trap` and `bad_beam` (a search with three bugs) ·
-# `scratchformer learn check beam_search translate`
+# **Yours:** `beam_search`, `translate`, and the hunts `greedy_trap` and `bad_beam` · `scratchformer learn check
+# beam_search translate`
 #
 # **Next:** [21 · BLEU and its error bars](21_bleu_and_averaging.py)
