@@ -3,9 +3,8 @@
 #
 # **All parts of lessons 01 to 12 pass their checks. Are they wired together correctly?**
 #
-# *Needs lessons [04](04_soft_lookup.py), [06](06_masks.py) and [07](07_many_heads.py) (attention),
-# [08](08_embeddings.py) and [09](09_positions.py) (embeddings, positions), [11](11_feed_forward.py) and
-# [12](12_residual_norm_dropout.py) · you will put the parts together, test the whole, and train a model of your own.*
+# *Needs lessons [04](04_soft_lookup.py), [06](06_masks.py) to [09](09_positions.py), [11](11_feed_forward.py) and
+# [12](12_residual_norm_dropout.py) · you will build, test and train the whole model.*
 
 # %% Imports
 import math
@@ -21,9 +20,9 @@ from support.drawing import Drawing, number
 from support.lesson import quote, recorded, same, show, table, varying
 
 # %% [markdown]
-# From lessons 01 to 12 you have every part of the paper's model, and each has passed its check. Here are two models,
-# built from these parts, that should learn to translate 207 short sentences like "The bear is old." We compare the
-# gradient of each with finite differences, train each for 200 steps, and let it translate two sentences of its training.
+# Here are two models, built from these parts, that should translate 207 short sentences like "The bear is old." We
+# compare their gradients with finite differences, train them for 200 steps, and let them translate two of the
+# sentences:
 
 # %% Checking and training both
 NOT_READ = {"decode": (
@@ -117,19 +116,18 @@ for i in 6, 5:
             f"second: {written['second'][i]}")
 
 # %% [markdown]
-# Both gradients are right, and no program ends with an error. But the second model writes one and the same sentence.
-# What could be wrong?
+# Both gradients are right, and nothing fails. But the second model always writes the same sentence. What could be
+# wrong?
 #
 # <details><summary>Make a guess, then unfold</summary>
 #
 # Its decoder doesn't read the source. Cross-attention should read the memory, but here it reads `x` once more. Its
-# backward was changed, too, so the gradient is right: it is the gradient of a model that can't see the source. Such a
-# model must write the same for every source.
+# backward was changed, too, so the gradient is right: it is that of a model that can't see the source.
 #
 # </details>
 #
 # A *gradient* check compares backward with forward. It can't tell whether *forward* is the model that we wanted. So
-# let's see that model, build it, and look for tests that find such mistakes **before** training.
+# let's see that model, build it, and find tests for such mistakes **before** training.
 #
 # ## The picture
 #
@@ -272,15 +270,14 @@ show(whole(), "13_architecture",
      "sublayer a blue road leads to its Add & Norm. Right, the decoder: the ids of s "
      "Der Bär ist (1, 4), word + position (1, 4, 32), then two layers of causal "
      "self-attention with weights (1, 4, 4, 4), cross-attention with weights (1, 4, 4, "
-     "6), and feed-forward. A thick amber arrow brings the memory to cross-attention, a "
-     "table of squares; the darkest square is that of ist and old. On top, the product "
-     "with E gives logits (1, 4, 330), and the most probable next words are Der, Bär, "
-     "ist, alt; alt has probability 1.00. A dashed line takes alt back to the target "
-     "below.",
-     caption="One sentence in both stacks, from below to above. A cell shows the first "
-     "of a word's 32 numbers. The thicker a thread between two words, or the darker a "
-     "square in cross-attention, the larger the weight (layer 2, mean of the heads). "
-     "Blue is the road of lesson 12 around each sublayer, drawn for one word.")
+     "6), and feed-forward. A thick amber arrow brings the memory to cross-attention. "
+     "It is a table of squares, and the darkest is that of ist and old. On top, the "
+     "product with E gives logits (1, 4, 330), and the most probable next words are "
+     "Der, Bär, ist, alt; alt has probability 1.00. A dashed line takes alt back to "
+     "the target below.",
+     caption="From below to above. A cell shows the first of a word's 32 numbers. "
+     "Thicker threads and darker squares are larger weights (layer 2, mean of the "
+     "heads). Blue is the road of lesson 12, drawn for one word.")
 
 # %% [markdown]
 # 1. **Ids.** The source, with `</s>` at its end, becomes 6 ids.
@@ -288,20 +285,19 @@ show(whole(), "13_architecture",
 # 3. **`encode`.** In each layer, every source word looks at all of them, with 4 heads. Then the feed-forward network
 #    (FFN) changes each word by itself. The output of the last layer is the **memory**.
 # 4. **`decode`** embeds what is written so far. In each layer, every word looks at itself and at earlier words.
-# 5. **Cross-attention.** The 4 target words ask (queries), and the 6 words of the memory are asked (keys and values). So
-#    its weights are (1, 4, 4, 6): sentences, heads, queries, keys. In layer 2, *ist* takes 0.75 from *old*.
+# 5. **Cross-attention.** The 4 target words ask (queries), the 6 words of the memory are asked (keys and values). So
+#    its weights are (1, 4, 4, 6): sentences, heads, queries, keys. Here *ist* takes 0.75 from *old*.
 # 6. **Logits,** the scores for the next word, are the products of $x$ with all rows of $E$. Every position predicts the
 #    word after it.
-# 7. **The next step.** Append *alt*, and decode again, until `</s>` is written. The memory stays.
+# 7. **Next,** append *alt*, and decode again, until `</s>` is written.
 #
-# Every layer returns the shape that it got, so you can stack many. All three kinds of attention are one function. They
-# differ in who asks whom, and in the mask.
+# All three attentions are one function. They differ in who asks whom, and in the mask.
 #
 # ## By hand
 #
-# What is new is the thick arrow: several layers read one memory. Let's follow it with a pencil. The memory has two
-# words, $m_a = (1, -1)$ and $m_b = (1, 1)$. The decoder has two layers, and each only adds its cross-attention to the
-# state $x$, one number. $W_Q$, $W_O$ and $\sqrt{d_k}$ are all 1, so $x$ is itself the query. We start at $x_0 = 1$.
+# What is new is the thick arrow: several layers read one memory. Let the memory have two words, $m_a = (1, -1)$ and
+# $m_b = (1, 1)$. The decoder has two layers, and each only adds its cross-attention to the state $x$, one number.
+# $W_Q$, $W_O$ and $\sqrt{d_k}$ are all 1, so $x$ is itself the query. We start at $x_0 = 1$.
 
 # %% Drawing the memory in two layers
 LAYERS = [dict(W_K=(2, 0), W_V=(1, 1)), dict(W_K=(1, 0), W_V=(0, 2))]
@@ -374,9 +370,9 @@ show(two_layers(backward=False), "13_memory",
      "columns of a layer are the words a and b.")
 
 # %% [markdown]
-# **Layer 1** has $W_K = (2, 0)^T$, a column: the key of a word is 2 times its first number. Both keys are 2. Query times key is $1 \cdot 2 = 2$ for both words, so the weights are 0.5 and 0.5. With
-# $W_V = (1, 1)^T$ the values are $1 - 1 = 0$ and $1 + 1 = 2$. The blend is 0.5 · 0 + 0.5 · 2 = 1, and it is added:
-# $x_1 = 1 + 1 = 2$.
+# **Layer 1** has $W_K = (2, 0)^T$, a column: the key of a word is 2 times its first number. Both keys are 2. Query
+# times key is $1 \cdot 2 = 2$ for both words, so the weights are 0.5 and 0.5. With $W_V = (1, 1)^T$ the values are
+# $1 - 1 = 0$ and $1 + 1 = 2$. The blend is 0.5 · 0 + 0.5 · 2 = 1, and it is added: $x_1 = 1 + 1 = 2$.
 #
 # **Layer 2** has $W_K = (1, 0)^T$ and $W_V = (0, 2)^T$. Cover it in figure 2, and calculate it.
 #
@@ -389,9 +385,9 @@ show(two_layers(backward=False), "13_memory",
 #
 # ## In general
 #
-# We write $A(x \mid y)$ for multi-head attention with queries from $x$, and keys and values from $y$. Around each
-# sublayer $f$ is the box of lesson 12, $\mathrm{box}_f(x, \dots) = \mathrm{LayerNorm}(x + f(x, \dots))$, here without
-# dropout. So an encoder layer turns the states $x$ of the source into
+# Let $A(x \mid y)$ be multi-head attention with queries from $x$, and keys and values from $y$. Around each sublayer
+# $f$ is the box of lesson 12, $\mathrm{box}_f(x, \dots) = \mathrm{LayerNorm}(x + f(x, \dots))$, here without dropout.
+# So an encoder layer turns the states $x$ of the source into
 #
 # $$x' = \mathrm{box}_{A}(x \mid x) \qquad x'' = \mathrm{box}_{FFN}(x')$$
 #
@@ -401,18 +397,17 @@ show(two_layers(backward=False), "13_memory",
 # x''' = \mathrm{box}_{FFN}(x'')$$
 #
 # The first of these three has the causal mask. Padding of the source is masked in the encoder and in cross-attention.
-# (Padding of the target stands behind the words, where the causal mask hides it.)
+# (The causal mask hides that of the target, which stands behind the words.)
 #
-# **How many parameters does the model have?** An attention has four matrices with $d_{model}^2$ numbers each, and a
-# feed-forward network has two matrices and two biases. A LayerNorm, one per sublayer, has $\gamma$ and $\beta$. An
-# encoder layer and a decoder layer together have 3 attentions, 2 feed-forward networks, and so 5 sublayers. $E$ counts
-# once, although both embeddings and the logits use it. With $N$ layers on each side that is
+# **How many parameters?** An encoder and a decoder layer together have 3 attentions (four matrices each), 2
+# feed-forward networks (two matrices, two biases), and 5 norms ($\gamma$ and $\beta$). $E$ counts once. With $N$ layers
+# on each side that is
 #
 # $$V d_{model} + N \left( 3 \cdot 4 d_{model}^2 + 2 (2 d_{model} d_{ff} + d_{ff} + d_{model}) + 5 \cdot 2 d_{model}
 # \right)$$
 #
-# With $V = 5$, $d_{model} = 2$, $d_{ff} = 4$ and $N = 1$, it is 10 + 48 + 44 + 20 = **122**. The paper's base model, with
-# $V = 37{,}000$, has 63.0 million.
+# With $V = 5$, $d_{model} = 2$, $d_{ff} = 4$ and $N = 1$, it is 10 + 48 + 44 + 20 = **122**. The paper's base model
+# ($V = 37{,}000$) has 63.0 million.
 #
 # ## Backward
 #
@@ -428,7 +423,7 @@ show(two_layers(backward=True), "13_memory_backward",
      "where training moves a number: against its gradient.")
 
 # %% [markdown]
-# The first number of *a* should grow, the other three should shrink. Here is why.
+# The first number of *a* should grow, the other three should shrink.
 #
 # **Layer 2.** The gradient of $x_2$ is 1. Each word of the memory reaches $x_2$ in two ways.
 #
@@ -437,13 +432,13 @@ show(two_layers(backward=True), "13_memory_backward",
 #
 # *As a key.* By lesson 04, the gradient of a score is weight × (offer − average). The offers are the values −2 and 2,
 # and their average is 0. That gives −1 and +1. A score is query × key, and the query is 2, so the keys get −2 and +2. A
-# key is the first number of the word. So the words get **(−2, 0)** and **(2, 0)**.
+# key is the first number of the word: **(−2, 0)** and **(2, 0)**.
 #
-# Together, the share of layer 2 is (−2, 1) for word a and (2, 1) for word b.
+# Together, the share of layer 2 is (−2, 1) for a and (2, 1) for b.
 #
 # And $x_1$? It gets 1 by the way around the layer. It is also the query (blue), and a query gets the sum of score
-# gradient × key (lesson 04): $-1 \cdot 1 + 1 \cdot 1$. That is 0, because both keys are equal. So layer 1 starts with 1,
-# too. Calculate its share.
+# gradient × key (lesson 04): $-1 \cdot 1 + 1 \cdot 1$. That is 0, because both keys are equal. So layer 1 starts with
+# 1, too. Calculate its share.
 #
 # <details><summary>The share of layer 1, and the sum</summary>
 #
@@ -455,8 +450,7 @@ show(two_layers(backward=True), "13_memory_backward",
 #
 # </details>
 #
-# **The rule.** The memory goes into the keys and values of every layer, so its gradient is the sum of what comes back
-# from all:
+# **The rule.** Every layer reads the memory, so the gradient of the memory is the sum of what comes back from all:
 #
 # $$dM = \sum_{n=1}^{N} \left( dK_n W_{K,n}^T + dV_n W_{V,n}^T \right)$$
 #
@@ -493,20 +487,18 @@ same("dM, the sum of both shares", sum(shares), [[-2.5, 1.5], [3.5, 1.5]])
 # ## Your turn
 #
 # - `new_model` makes all weights. $W_Q$, $W_K$ and $W_V$ are $(d_{model}, h, d_{model} / h)$, and $W_O$ is
-#   $(h, d_{model} / h, d_{model})$. **The start:** $E$ and all $W$ are random normal numbers with standard deviation
-#   $1/\sqrt{d_{model}}$, only $W_2$ has $1/\sqrt{d_{ff}}$. So a sum of that many products is about as large as the
-#   numbers that go in. Biases and $\beta$ start at 0, $\gamma$ at 1. An encoder layer is a list of two dictionaries, for
-#   attention and feed-forward, each with its $\gamma$ and $\beta$. A decoder layer has a third, for cross-attention,
-#   between them. Each weight is one object that is found in two places: `weights["encoder.0.attention.W_Q"]` is
-#   `encoder[0][0]["W_Q"]`. (The stub lists names, and what belongs to a weight.)
-# - `encode` makes the memory. The mask of the source has the shape (b, 1, 1, s), so that all heads and all queries
-#   share it. In self-attention, $x$ enters twice: as `x` and as `memory`. So its gradient is `dx + dmemory`. At its end,
-#   backward calls that of `embed`, and returns nothing.
-# - `decode` makes the last $x$. It gets `source`, too, for the mask. Its causal mask is (t, t). Backward calls that of
-#   `embed`, and returns the sum `dmemory`.
+#   $(h, d_{model} / h, d_{model})$. $E$ and all $W$ are random normal numbers with standard deviation
+#   $1/\sqrt{d_{model}}$, only $W_2$ has $1/\sqrt{d_{ff}}$. Biases and $\beta$ start at 0, $\gamma$ at 1. An encoder
+#   layer is a list of two dictionaries, for attention and feed-forward, each with its $\gamma$ and $\beta$. A decoder
+#   layer has a third, for cross-attention, between them. Each weight is one object with two places:
+#   `weights["encoder.0.attention.W_Q"]` is `encoder[0][0]["W_Q"]`.
+# - `encode` makes the memory. The mask of the source is (b, 1, 1, s), for all heads and queries. In self-attention, $x$
+#   enters twice, as `x` and as `memory`. So its gradient is `dx + dmemory`.
+# - `decode` makes the last $x$, with a causal mask (t, t), and the source's mask for the memory. Its backward returns
+#   the sum `dmemory`. (That of `encode` returns nothing. Both end with the backward of `embed`.)
 #
-# A sublayer with its box is one call of `add_and_norm`, and gives you one `backward`. Keep these in a list, and call
-# them from the last to the first. Then run `scratchformer learn check new_model encode decode`. Ours:
+# Each call of `add_and_norm` gives you a `backward`. Keep these in a list, and call them from the last to the first.
+# Then run `scratchformer learn check new_model encode decode`. Ours:
 
 # %%
 quote("new_model", "encode", "decode")
@@ -516,12 +508,11 @@ quote("new_model", "encode", "decode")
 #
 # Here are three tests that need no training.
 #
-# - **The gradient:** lesson 01 moved one number at a time. Here all weights move a small step in a random direction, and
-#   as far the other way. The difference of the losses, divided by the distance, must be the sum of gradient times
-#   direction over all weights. (In six directions, and not at the start, where $\gamma = 1$.)
+# - **The gradient:** move all weights a small step in a random direction, and as far the other way. The difference of
+#   the losses, divided by the distance, must be the sum of gradient times direction, over all weights. (Take several
+#   directions, and weights with $\gamma \neq 1$.)
 # - **The flow:** change one word, and see which positions move. A source word must move memory and logits at every
-#   position. A target word must move the logits at its own position and later, and no others. When we append padding,
-#   nothing may move.
+#   position; a target word, only the logits from its own position on. Padding that we append must move nothing.
 # - **The weights:** their number must equal our count, and each array must get a gradient that isn't all 0.
 
 # %%
@@ -574,8 +565,8 @@ def count(V, d_model, d_ff, h, N):              # the number of heads changes no
 # 3. The decoder has no causal mask.
 # 4. The encoder *has* a causal mask.
 # 5. The padding of the source is not masked.
-# 6. `new_model` makes *one* layer, and puts it $N$ times into the list.
-# 7. In each decoder layer, cross-attention comes *before* self-attention.
+# 6. `new_model` puts *one* layer $N$ times into the list.
+# 7. Each decoder layer has cross-attention *before* self-attention.
 # 8. One decoder layer of three doesn't read the memory.
 #
 # Which test finds which? And which faults does none of them find?
@@ -608,7 +599,8 @@ FAULTS = {
          "dx, dshare = cross_backward(dx); dmemory = dmemory + dshare"))},
     "8 memory, 1 of 3 layers": {"decode": (
         ("x, memory, mask, **cross", "x, *read(len(backwards)), **cross"),
-        ("mask, backwards =", "read = lambda n: (x, past) if n == 1 else (memory, mask)\n"
+        ("mask, backwards =",
+         "read = lambda n: (x, past) if n == 1 else (memory, mask)\n"
          "    mask, backwards ="),
         ("for self_backward, cross_backward, ffn_backward in reversed(backwards)",
          "for n, (self_backward, cross_backward, ffn_backward) in "
@@ -620,10 +612,10 @@ TESTS = gradient_is_right, flow_is_right, weights_are_right
 found = [[not test(variant(**edits)) for test in TESTS] for edits in FAULTS.values()]
 assert np.array_equal(found, [[0, 0, 0], [1, 0, 0], [0, 1, 1], [0, 1, 0], [0, 1, 0],
                               [0, 1, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]])
-no_positions = variant(embed=(("+= positional_encoding", "+= 0 * positional_encoding"),))
+no_positions = variant(embed=(("x += positional", "x += 0 * positional"),))
 assert all(test(no_positions) for test in TESTS)
 table(["fault", "gradient", "flow", "weights"],
-      [[fault, *("finds it" if each else "–" for each in row)]
+      [[fault, *("found" if each else "–" for each in row)]
        for fault, row in zip(FAULTS, found)])
 
 # %% The logits of models 7 and 8 are others
@@ -642,9 +634,9 @@ for fault in list(FAULTS)[-2:]:
 # sees too much or too little, unless other layers make up for it (8). The **weights** find those that share weights (6)
 # or don't use them (2).
 #
-# **Faults 7 and 8 pass all three,** and so does a model without positions. What finds 7 and 8? Give a right model the
-# same weights and the same words, and compare the numbers: the logits differ. `learn check` does this with your
-# functions and ours. (For missing positions you will think of a fourth test, in the hunt below.)
+# **Faults 7 and 8 pass all three.** What finds them? Give a right model the same weights and words: its logits are
+# other numbers. `learn check` compares your functions with ours in this way. (A model without positions passes, too.
+# For that, you write a test in the hunt below.)
 #
 # </details>
 #
@@ -653,16 +645,13 @@ for fault in list(FAULTS)[-2:]:
 # ## Today
 #
 # Most language models of 2026 are **decoder-only**: the right stack of figure 1 without cross-attention. The same
-# causal layers read the prompt and write the answer. Encoders live on where the whole input is known first, as in
-# Whisper and NLLB.
+# causal layers read the prompt and write the answer. Encoders live on, for example in Whisper.
 #
 # ## Paper and code
 #
-# In the paper, §3.1 has the layers, §3.2.3 who asks whom, §3.4 the one matrix $E$. PyTorch's `nn.Transformer(d_model,
-# nhead)` is the two framed stacks of figure 1, with biases in attention, too, and one more LayerNorm after each stack.
-# By default it has 6 + 6 layers, $d_{ff} = 2048$, and dropout 0.1. One
-# [test](../tests/oracle/test_whole_model.py) compares the library's [model](../scratchformer/nn/transformer.py) with
-# PyTorch, [another](../tests/lessons/test_the_file.py) compares our `transformer.py` with the library.
+# §3.1, §3.2.3, §3.4. PyTorch's `nn.Transformer(d_model, nhead)` is the two framed stacks of figure 1, with biases in
+# attention, and a LayerNorm after each stack. In the library: [nn/transformer.py](../scratchformer/nn/transformer.py),
+# [tested against PyTorch](../tests/oracle/test_whole_model.py).
 #
 # ## Your own model trains
 #
@@ -681,25 +670,24 @@ print(f"ours: {whole['train']['cpu_seconds']:.0f} s of one core, "
       f"BLEU {whole['bleu']['test']:.0f} on the test sentences")
 
 # %% [markdown]
-# (BLEU, up to 100, measures translations, [lesson 21](21_bleu_and_averaging.py); here of one run on our small made-up
+# (BLEU, up to 100, measures translations, [lesson 21](21_bleu_and_averaging.py); here of one run on our made-up
 # corpus.) Dropout, loss, optimizer, batches and search are still ours, until lessons 14 to 20.
 #
 # ## What to remember
 #
 # The encoder turns the source into the memory, and every decoder layer reads it. So the gradient of the memory is the
 # sum of all layers' shares. Checks of the parts can't see a wrong connection. Test the whole: its gradient, flow and
-# weights. What these miss, a comparison with the numbers of a right model finds.
+# weights. Faults that pass show in a comparison with the numbers of a right model.
 #
 # **Check yourself.** Somebody sets `dmemory` to zero. Which parameters still learn?
 #
 # <details><summary>Answer</summary>
 #
-# Those of the decoder, and $E$ from two of its three uses. The decoder learns to read what a random encoder makes of
-# the words.
+# Those of the decoder, and $E$ from two of its three uses. The encoder's stay random.
 #
 # </details>
 #
-# **Yours:** `new_model`, `encode`, `decode`, and the hunt `wire` (what is missing in a model? Test positions with a row
-# of equal words: the causal mask, too, shows the order of different ones) · `scratchformer learn check wire`
+# **Yours:** `new_model`, `encode`, `decode`, and the hunt `wire`: what is missing in a model? (Test positions with a
+# row of equal words, because the causal mask shows the order of different ones.) · `scratchformer learn check wire`
 #
-# **Next:** [14 · The loss, and label smoothing](14_label_smoothing.py). The model trains. But on which loss?
+# **Next:** [14 · The loss, and label smoothing](14_label_smoothing.py)

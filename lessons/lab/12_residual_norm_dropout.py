@@ -53,7 +53,8 @@ steps = [sum(1 for _ in train(Classifier("residual only", 48, seed), 3e-5, seed,
          for seed in (0, 1, 2)]
 measure("rate 3e-5: seeds of three without an overflow",
         sum(n == 400 for n in steps), 0, 2)
-#
+
+# %% [markdown]
 # ## Without gamma and beta
 #
 # A small translator (the file, $D = 32$, one layer each in encoder and decoder) learns to translate short sentences for
