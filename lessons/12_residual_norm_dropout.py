@@ -20,8 +20,7 @@ from support.stacks import sentences
 # %% [markdown]
 # Lesson 01 sorted sentences, as bags of words, into 22 kinds. Two linear maps, one after the other, learn to put three
 # in four new sentences right. Now put feed-forward networks (lesson 11) between the two maps. Each is called a
-# **sublayer**. They could simply hand on what they read. But here is the result after 400 steps of plain gradient
-# descent:
+# **sublayer**. They could simply hand on what they read. But after 400 steps of plain gradient descent:
 
 # %% The shares of new sentences
 RESULTS = {(row["way"], row["depth"]): row for row in recorded("stacks")["results"]}
@@ -43,7 +42,7 @@ table(["between the two linear maps", "new sentences put right"],
        ["(always the most common kind in training)", f"{guessed:.2f}"]])
 
 # %% [markdown]
-# (0.44 and 0.22 with a better start, as you will see.) The paper's model has thirty sublayers, and it learns. How?
+# (0.44 and 0.22 with a better start.) The paper's model has thirty sublayers, and it learns. How?
 #
 # ## The picture
 #
@@ -206,8 +205,8 @@ show(box_picture(backward=False), "12_norm",
 # is 0. In the file all rows are computed at once: $z$ is (B, T, D), $s$ is (B, T, 1), $\gamma$ and $\beta$ are (D,).
 #
 # **Why scale and shift again?** Now all *rows* have the same size. Where a column should be larger, $\gamma_j$ can
-# stretch it in all rows, and $\beta_j$ can shift it. In one small translator, they lowered the loss from 0.66 to 0.55
-# ([lab notes 12](lab/12_residual_norm_dropout.py#without-gamma-and-beta)).
+# stretch it, and $\beta_j$ can shift it. In one small translator, they lowered the loss from 0.66 to 0.55 ([lab notes
+# 12](lab/12_residual_norm_dropout.py#without-gamma-and-beta)).
 #
 # **Your turn.** Write `layer_norm(x, gamma, beta)` and `add_and_norm(P_drop, sublayer, x, *others, gamma, beta,
 # **weights)` in `transformer.py`, first their forward halves. The $z$ of this page is the `x` of `layer_norm`, and the
@@ -233,9 +232,8 @@ show(box_picture(backward=True), "12_norm_backward",
      "number: against its gradient.")
 
 # %% [markdown]
-# So $dz = (+0.25, -0.25, 0, 0)$. Training lowers the first number and raises the second. Why does it leave the 5s
-# alone? Raise the first 5 to 5.1, for instance. The mean grows to 3.025, so the first deviation is −2.025. But the
-# standard deviation grows, too, to 2.025. So $n_1$ is still −1.00.
+# So $dz = (+0.25, -0.25, 0, 0)$. Why does training leave the 5s alone? Raise the first 5 to 5.1. The mean grows to
+# 3.025, so the first deviation is −2.025. But the standard deviation grows, too, to 2.025. So $n_1$ is still −1.00.
 #
 # </details>
 #
@@ -245,7 +243,7 @@ show(box_picture(backward=True), "12_norm_backward",
 #   have no part along $n$: take it out of $dn$. This part (the *projection* of $dn$ on $n$) is
 #   $\mathrm{mean}_j(dn_j n_j) \cdot n$, here −1/4 · (−1, −1, 1, 1). What is left is (0.75, −0.25, 0.25, 0.25). (Indeed
 #   its product with $n$ is −0.75 + 0.25 + 0.25 + 0.25 = 0.) Divide by 2, as forward did: (0.375, −0.125, 0.125, 0.125).
-# - **The mean.** A shift of $z$ changes nothing either. So take out the mean, 0.125: (0.25, −0.25, 0, 0).
+# - **The mean.** A shift of $z$ changes nothing either. So take out the mean, 0.125, from each: (0.25, −0.25, 0, 0).
 # - **The sum.** $z = x + u$, so $dz$ goes to both. Along the road it reaches $x$ as it is. The sublayer's backward
 #   turns it into a second share of $dx$.
 #
@@ -467,8 +465,8 @@ table(["a box computes", "gradient, input : end", "put right, 12", "put right, 4
 # </details>
 #
 # In this task, the stacks of 48 that did well had all three: a road, updates that are small beside the sum on it, and a
-# norm. (No attention, no warm-up, two starts without a road. All rates and seeds: [lab notes
-# 12](lab/12_residual_norm_dropout.py#all-rates-and-seeds). Warm-up: [lesson 15](15_adam_and_warmup.py).)
+# norm. (No attention, no [warm-up](15_adam_and_warmup.py), two starts without a road. All rates and seeds: [lab notes
+# 12](lab/12_residual_norm_dropout.py#all-rates-and-seeds).)
 #
 # **Today.** Many large models, such as [Llama](https://arxiv.org/abs/2302.13971), are pre-LN, which can train without a
 # warm-up ([Xiong et al. 2020](https://arxiv.org/abs/2002.04745)). Llama's norm is **RMSNorm** ([Zhang and Sennrich
@@ -478,16 +476,16 @@ table(["a box computes", "gradient, input : end", "put right, 12", "put right, 4
 # ## Paper and code
 #
 # - §3.1, without a formula for LayerNorm.
-# - PyTorch: `F.layer_norm(z, [D], gamma, beta, eps=1e-6)` (compared above; its default is $\varepsilon = 10^{-5}$).
+# - PyTorch: `F.layer_norm(z, [D], gamma, beta, eps=1e-6)` (its default is $\varepsilon = 10^{-5}$).
 # - In the library: `layer_norm` in [nn/ops.py](../scratchformer/nn/ops.py), `PostNorm` and `PreNorm` in
 #   [nn/residual.py](../scratchformer/nn/residual.py).
 #
 # ## What to remember
 #
-# A residual connection carries the input, and the gradient, around a sublayer. The sublayer only adds what it has to
-# say. Because every sublayer adds, the paper normalizes every sum: LayerNorm brings each row to mean 0 and standard
-# deviation 1. On the way back it takes out the two directions that it ignores, shift and stretch, and divides by the
-# standard deviation.
+# A residual connection carries the input, and the gradient, around a sublayer, which only adds its update. Because
+# every sublayer adds, the paper normalizes every sum: LayerNorm brings each row to mean 0 and standard deviation 1. On
+# the way back it takes out the two directions that it ignores, shift and stretch, and divides by the standard
+# deviation.
 #
 # **Three questions.**
 #

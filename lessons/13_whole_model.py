@@ -397,7 +397,7 @@ show(two_layers(backward=False), "13_memory",
 # x''' = \mathrm{box}_{FFN}(x'')$$
 #
 # The first of these three has the causal mask. Padding of the source is masked in the encoder and in cross-attention.
-# (The causal mask hides that of the target, which stands behind the words.)
+# (Padding of the target stands behind its words, so the causal mask hides it.)
 #
 # **How many parameters?** An encoder and a decoder layer together have 3 attentions (four matrices each), 2
 # feed-forward networks (two matrices, two biases), and 5 norms ($\gamma$ and $\beta$). $E$ counts once. With $N$ layers
@@ -506,11 +506,11 @@ quote("new_model", "encode", "decode")
 # %% [markdown]
 # ## Which test finds it?
 #
-# Here are three tests that need no training.
+# Three tests need no training:
 #
 # - **The gradient:** move all weights a small step in a random direction, and as far the other way. The difference of
-#   the losses, divided by the distance, must be the sum of gradient times direction, over all weights. (Take several
-#   directions, and weights with $\gamma \neq 1$.)
+#   the losses, divided by the distance, must be the sum of gradient times direction, over all weights. (In several
+#   directions, with $\gamma \neq 1$.)
 # - **The flow:** change one word, and see which positions move. A source word must move memory and logits at every
 #   position; a target word, only the logits from its own position on. Padding that we append must move nothing.
 # - **The weights:** their number must equal our count, and each array must get a gradient that isn't all 0.
@@ -635,8 +635,8 @@ for fault in list(FAULTS)[-2:]:
 # or don't use them (2).
 #
 # **Faults 7 and 8 pass all three.** What finds them? Give a right model the same weights and words: its logits are
-# other numbers. `learn check` compares your functions with ours in this way. (A model without positions passes, too.
-# For that, you write a test in the hunt below.)
+# other numbers. So `learn check` compares your functions with ours. (A model without positions passes, too. For that,
+# you write a test in the hunt below.)
 #
 # </details>
 #
@@ -683,7 +683,7 @@ print(f"ours: {whole['train']['cpu_seconds']:.0f} s of one core, "
 #
 # <details><summary>Answer</summary>
 #
-# Those of the decoder, and $E$ from two of its three uses. The encoder's stay random.
+# Those of the decoder, and $E$ from two of its three uses. The encoder's weights stay random.
 #
 # </details>
 #

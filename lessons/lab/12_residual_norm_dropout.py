@@ -18,7 +18,7 @@ from support.stacks import Classifier, train
 # %% [markdown]
 # ## All rates and seeds
 #
-# The sentences of lesson 01 as bags of words, 22 constructions. Between two linear maps stand 12 or 48 feed-forward
+# The sentences of lesson 01 as bags of words, 22 kinds. Between two linear maps stand 12 or 48 feed-forward
 # networks of width 32, in five kinds of boxes. (*Bare* is the sublayer alone, *residual only* is "Add alone".) Weights
 # start by Glorot's rule (uniform within $\pm \sqrt{6 / (n_{in} + n_{out})}$), biases at 0; *larger* $W_2$ is multiplied
 # by √2, *smaller* $W_2$ divided by the square root of the number of boxes. Plain gradient descent on 64 sentences a
