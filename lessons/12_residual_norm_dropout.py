@@ -452,7 +452,7 @@ table(["a box computes", "gradient, input : end", "put right, 12", "put right, 4
        for name, (_, words, _) in WAYS.items()])
 
 # %% [markdown]
-# (b), after these 400 steps.
+# (b).
 #
 # - **f(x):** the gradient vanishes. With the larger start it vanishes less, and the stack learns a little more.
 # - **Add alone:** the gradient explodes, and so do the outputs, to a size of 10,000 or so. The small start prevents

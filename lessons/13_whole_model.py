@@ -649,9 +649,10 @@ for fault in list(FAULTS)[-2:]:
 #
 # ## Paper and code
 #
-# §3.1, §3.2.3, §3.4. PyTorch's `nn.Transformer(d_model, nhead)` is the two framed stacks of figure 1, with biases in
-# attention, and a LayerNorm after each stack. In the library: [nn/transformer.py](../scratchformer/nn/transformer.py),
-# [tested against PyTorch](../tests/oracle/test_whole_model.py).
+# The paper: §3.1, §3.2.3, §3.4. PyTorch's `nn.Transformer(d_model, nhead)` is the two framed stacks of figure 1, with
+# biases in attention, and a LayerNorm after each stack. In the library:
+# [nn/transformer.py](../scratchformer/nn/transformer.py), [tested against
+# PyTorch](../tests/oracle/test_whole_model.py).
 #
 # ## Your own model trains
 #
