@@ -10,18 +10,18 @@
 from types import SimpleNamespace
 
 import numpy as np
-from transformer import linear
+from transformer import BOS, EOS, PAD, linear, loss_of, new_model
 
 from support.constructions import as_counts, labelled, train
 from support.drawing import Drawing
-from support.lesson import quote, same, show, table
+from support.lesson import quote, show, table
 from support.numeric import numeric_gradient
 
 # %% [markdown]
 # Here are three training runs of the same small network. It counts how often each of 762 words occurs in an English
-# sentence, and says what kind of sentence it is: a question, a passive, a date, and so on, 22 kinds in all. All runs
-# learn from the same 500 sentences. Training needs the **gradient**: how fast the loss grows if a weight grows. In run
-# B, one line of the code for it is wrong, and in run C another one.
+# sentence, and says of which kind the sentence is: question, passive, date and so on, 22 in all. All runs learn from
+# the same 500 sentences. Training needs the **gradient**: how fast the loss grows if a weight grows. In run B, one line
+# of the code for it is wrong, and in run C another one.
 
 # %% Three runs
 sentences = as_counts(labelled("val"), labelled("test"))
@@ -49,8 +49,8 @@ assert 0.17 < right[0] - right[1] < 0.18 and 0.02 < right[0] - right[2] < 0.025
 #
 # ## The picture
 #
-# Let's make the network so small that we can draw it. It counts only two words, *was* and *the*, and chooses between
-# three kinds of sentences. Our sentence, "The letter was written by the teacher", has one *was* and two *the*, and is a
+# Let's make the network so small that we can draw it. It counts two words, *was* and *the*, and chooses between three
+# kinds of sentences. Our sentence, "The letter was written by the teacher", has one *was* and two *the*, and is a
 # passive.
 
 # %% The drawing
@@ -132,8 +132,7 @@ show(network(), "01_forward",
      "bar, 1/8, 2/8 and 5/8. Arrows lead from the exponentials to their sum, 8, and "
      "two into the loss: ln 8 from the sum, and − ln 2 from the logit of passive, "
      "which is the right class. The loss is 1.386.",
-     caption="Forward, from left to right: two counts become one number, the loss. "
-     "Dashed wires have the weight 0.")
+     caption="Forward, from left to right. Dashed wires have the weight 0.")
 
 # %% [markdown]
 # A wire multiplies what it carries by its **weight**, the blue number. A box adds up what arrives and its own **bias**
@@ -142,22 +141,22 @@ show(network(), "01_forward",
 #
 # ## Forward, by hand
 #
-# The logit of *passive* is 1 · 1 + 2 · 0 − 0.307 = 0.693 = ln 2. Find the other two. (We chose the biases, ln 2 − 1 and
-# ln 5 − 2, so that the rest is easy.)
+# The logit of *passive* is 1 · 1 + 2 · 0 − 0.307 = 0.693 = ln 2. Find the other two. (The biases are ln 2 − 1 and ln 5
+# − 2, to make the rest easy.)
 #
 # The exponentials are 1, 2 and 5, and their sum is 8. So p = (1/8, 2/8, 5/8). The network thinks that our passive is a
 # date.
 #
-# The loss is the negative logarithm of the right class's probability. This is called **cross-entropy**. Since ln(2/8) =
-# ln 2 − ln 8, it has two parts, with an arrow for each:
+# The loss, **cross-entropy**, is the negative logarithm of the right class's probability. Since ln(2/8) = ln 2 − ln 8,
+# it has two parts, with an arrow for each:
 #
 # L = −ln(2/8) = **ln 8 − ln 2** = 1.386
 #
-# In code, for B sentences at once (a **batch**), with I counts and J logits each. Each row of q has a 1 at the right
-# class. The loss of a batch is the sum over its sentences; training later divides by their number.
+# In code, for J classes and B sentences at once, a **batch**. Its loss is the sum over its sentences; training later
+# divides by their number.
 
 # %%
-def loss_of_logits(y, q):                       # y and q (B, J)
+def loss_of_logits(y, q):                       # y, q (B, J); q: 1 at the right class
     e = np.exp(y)                               # y must be small: lesson 14
     p = e / e.sum(axis=1, keepdims=True)        # each row adds up to 1
     return -(q * np.log(p)).sum(), p            # L, p (B, J)
@@ -179,13 +178,13 @@ print("8 p =", 8 * p.round(12), "  L =", L.round(3))
 # is the number's **gradient**, the derivative of the loss with respect to it. For an array y, the array dy = ∂L/∂y has
 # all its gradients, in the shape of y.
 #
-# To find a gradient, give the number a tiny nudge δ and follow the nudge to the loss. The **chain rule** has two parts:
+# Give the number a tiny nudge δ, and follow it to the loss. The **chain rule** has two parts:
 #
 # - Each step on the way multiplies the nudge by the step's slope. A wire with weight 2 turns δ into 2δ.
 # - If a number feeds several wires, each wire passes the nudge on. At the loss, the effects add up.
 #
 # **Backpropagation** starts at the loss and goes left. Each step reuses the gradients to its right, so one pass finds
-# all of them.
+# all.
 #
 # **The logits.** In L = ln 8 − ln 2, the 8 is the sum. Let the logit of *date* grow by δ. Its exponential, 5, grows by
 # 5δ, because e^y is its own derivative. So the sum, 8, grows by 5δ as well. The derivative of ln s is 1/s, so ln 8
@@ -203,7 +202,7 @@ print("8 p =", 8 * p.round(12), "  L =", L.round(3))
 # before you look at figure 2.
 #
 # **The inputs.** The count of *was* feeds three wires, and the effects add up: 2 · 1/8 + 1 · (−6/8) + 0 · 5/8 = −4/8.
-# For *the* you get −1/8 + 0 + 5/8 = 4/8.
+# For *the*: −1/8 + 0 + 5/8 = 4/8.
 
 # %% The drawing, all the way back
 show(network(backward=True), "01_backward",
@@ -217,21 +216,20 @@ show(network(backward=True), "01_backward",
 # %% [markdown]
 # ## In general
 #
-# The sentences of a batch share W and b. Take a second one, "Where is the teacher?": no *was*, one *the*. Check that p
-# is (1/8, 2/8, 5/8) again. The right class is *question*, so dy = (−7/8, 2/8, 5/8). Both sentences use the weight from
-# *the* to *passive*, and the effects add up: 2 · (−6/8) + 1 · 2/8 = −10/8.
+# Sentences of a batch share W and b. Take a second one, "Where is the teacher?": no *was*, one *the*. Each logit is 1
+# less. Check that p is (1/8, 2/8, 5/8) again. The right class is *question*, so dy = (−7/8, 2/8, 5/8). Both sentences
+# use the weight from *the* to *passive*, and the effects add up: 2 · (−6/8) + 1 · 2/8 = −10/8.
 #
-# In code, this happens for all weights and sentences at once. Write forward with letters: $y_{nj} = \sum_i x_{ni}
-# W_{ij}$ means "for sentence n and class j, multiply x[n, i] by W[i, j], and add up over i". NumPy takes the letters as
-# they are: `np.einsum("ni,ij->nj", x, W)` is x @ W.
+# For all weights and sentences at once, write forward with letters: $y_{nj} = \sum_i x_{ni} W_{ij}$ means "for sentence
+# n and class j, multiply x[n, i] by W[i, j], and add up over i". NumPy takes the letters as they are:
+# `np.einsum("ni,ij->nj", x, W)` is x @ W.
 #
 # Now go back. In sentence n, x[n, i] goes into the weight W[i, j], and dy[n, j] comes back. Their product, added up
 # over all sentences, is dW[i, j]. And dx[n, i] adds up the routes through all classes j.
 #
-# **Your turn.** Write dW and dx with letters, on paper. Then write `linear` in `my_transformer/transformer.py`
-# (`scratchformer learn start` makes it). It gets the letters of forward, "ni,ij->nj" or any others, so make those of dW
-# and dx out of them. `W.data` is the weight, and dW is added to `W.grad`. `yield` hands out y, and later receives dy.
-# Biases are added elsewhere. Run `scratchformer learn check linear`. Stuck? `scratchformer learn hint linear`.
+# **Your turn.** Write `linear` in `my_transformer/transformer.py` (`scratchformer learn start` makes it). It gets the
+# letters of forward, "ni,ij->nj" or any others, so make those of dW and dx out of them. `W.data` is the weight, and dW
+# is added to `W.grad`. `yield` hands out y, and later receives dy. Run `scratchformer learn check linear`.
 
 # %%
 quote("linear")
@@ -257,6 +255,7 @@ L, p = loss_of_logits(y + b, q)
 dy = p - q
 dx = backward(dy)                               # this adds to W.grad, too
 
+# take away 0.1, the learning rate, times the gradient
 after, p_after = loss_of_logits(x @ (W.data - 0.1 * W.grad) + b - 0.1 * dy[0], q)
 print(f"L {L:.3f} -> {after:.3f}, p of passive {p[0, 1]:.0%} -> {p_after[0, 1]:.0%}")
 
@@ -271,8 +270,6 @@ assert np.allclose(8 * two_dy, [[1, -6, 5], [-7, 2, 5]])
 assert np.allclose([8 * two.grad[1, 1], 8 * two_dy.sum(axis=0)[1]], [-10, -4])
 
 # %% [markdown]
-# The 0.1 is the **learning rate**: the step took away 0.1 times the gradient from each weight and bias.
-#
 # ## Two layers
 #
 # The counts can't change, so why dx? In a deep network, the input of one layer is the output of the layer before. Let's
@@ -324,13 +321,12 @@ show(one_layer_more(), "01_deeper",
      "of it; times 0.5 it is u = 1, and h = 1. The network of figure 1 makes the loss "
      "1.386 of both. Backward: −4/8 and +4/8 come to the two h, 0 and +4/8 to the two "
      "u, 0 and +1 to the two weights, and +2/8 to the input.",
-     caption="One more layer, forward in blue and backward in magenta. Nothing goes "
-     "back along the crossed arrows.")
+     caption="One more layer. Nothing goes back along the crossed arrows.")
 
 # %% [markdown]
-# So h = (0, 1). These are the counts of the second sentence, so p = (1/8, 2/8, 5/8). Let the right class be *passive*.
-# Then dy is that of figure 2, and −4/8 and 4/8 come back to h. At u = −2 the slope of ReLU is 0: this route is cut. At
-# u = 1 the slope is 1, so this u gets 4/8. For the weights before, du takes the place of dy: 2 · 0 = 0 and 2 · 4/8 = 1.
+# So h = (0, 1), and p = (1/8, 2/8, 5/8) as for the second sentence. Let the right class be *passive*. Then −4/8 and 4/8
+# come back to h, as in figure 2. At u = −2 the slope of ReLU is 0: this route is cut. At u = 1 the slope is 1, so this
+# u gets 4/8. For the weights before, du takes the place of dy: 2 · 0 = 0 and 2 · 4/8 = 1.
 
 # %% The two layers
 W_1, W_2 = weight(np.array([[-1, 0.5]])), weight(W.data)
@@ -361,25 +357,30 @@ for nudge in 0.1, 0.00001:
 table(["δ", "loss at weight δ", "loss at weight −δ", "difference / 2δ"], rows)
 
 # %% [markdown]
-# This is a **central difference**. With the small δ, all digits are right. (Which δ is best? [Lab notes 01, experiment
-# 2](lab/01_backprop.py#experiment-2-which-step).) But it takes two forward passes for *every* weight. So we don't train
-# with it, we only check.
+# This is a **central difference**. With the small δ, all digits are right. (Others: [lab notes 01, experiment
+# 2](lab/01_backprop.py#experiment-2-which-step).) But it takes two forward passes for *every* weight, so we don't train
+# with it.
 #
 # **Your turn.** Write `check` in `transformer.py`: this test for all weights of a tiny Transformer. Its parts come in
-# later lessons, and what you haven't written is ours. You need three facts (or come back after [lesson
-# 14](14_label_smoothing.py)):
-#
-# - `model = new_model(V=9, d_model=4, d_ff=8, h=2, N=2, dtype="float64")` makes the model. The default, float32, has
-#   too few digits for small differences.
-# - `model.weights` is a dictionary of weights w. Some start at exactly 1 or 0, which hides mistakes. So add random
-#   numbers to each `w.data`.
-# - `loss, backward = loss_of(source, target, model)`, then `backward(1.0)` fills each `w.grad`. A sentence is a row of
-#   ids (3 to 8), then `EOS`; a target begins with `BOS`. Fill up a shorter row of both arrays with `PAD`, because
-#   mistakes hide there, too.
-#
-# Move each number up and down by `step` (our δ), and put it back. The **relative error** of a weight is the largest
-# difference between `w.grad` and the central differences, divided by the largest of these. Assert that each is below
-# 10⁻⁶. Run `scratchformer learn check check`.
+# later lessons; until you write them, they are ours. (You can also do this after [lesson 14](14_label_smoothing.py).)
+# These lines show what you need:
+
+# %%
+# float32, the default, has too few digits for small differences
+model = new_model(V=9, d_model=4, d_ff=8, h=2, N=2, dtype="float64")
+rng = np.random.default_rng(0)
+for w in model.weights.values():                # some start at exactly 1 or 0,
+    w.data += rng.normal(size=w.data.shape)     # where mistakes can hide
+
+source = np.array([[3, 4, 5, EOS], [6, EOS, PAD, PAD]])     # ids of words; padded,
+target = np.array([[BOS, 7, 4, EOS], [BOS, 8, EOS, PAD]])   # since mistakes hide there
+loss, backward = loss_of(source, target, model)
+backward(1.0)                                   # fills w.grad of every weight w
+
+# %% [markdown]
+# Now move each number of each weight up and down by `step` (our δ), and put it back. The **relative error** of a weight
+# is the largest difference between `w.grad` and the central differences, divided by the largest of these. Assert that
+# each is below 10⁻⁶. Run `scratchformer learn check check`.
 
 # %%
 quote("check")
@@ -414,22 +415,17 @@ for name, (dy_of, db_of) in GRADIENTS.items():
     dy = dy_of(p, q)
     errors[name] = max(relative_error(x.T @ dy, numeric_dW),
                        relative_error(db_of(dy), numeric_db))
+assert errors["run A"] < 1e-9
 assert [round(errors[name], 1) for name in ("run B", "run C")] == [1.1, 0.8]
 
 # %% [markdown]
 # <details><summary>Make a guess, then unfold: what the check says</summary>
-
-# %% The check of run A
-dy = p - q
-same("run A, dW and db: backward and central differences",
-     np.vstack([x.T @ dy, sum_of_rows(dy)]), np.vstack([numeric_dW, numeric_db]), 1e-8)
-
-# %% [markdown]
-# Both, without any training: the relative error of B is 1.1, that of C is 0.8.
 #
-# The results don't show the bug of C: this network hardly needs its biases. Without any, it is as good as run C ([lab
-# notes 01, experiment 1](lab/01_backprop.py#experiment-1-four-gradients-on-five-training-sets)). Where biases matter,
-# the same bug could cost more.
+# Both: their relative errors are 1.1 and 0.8. (That of A is below 10⁻⁹.)
+#
+# The results hardly show the bug of C, because this network hardly needs its biases: without any, it is as good as run
+# C ([experiment 1](lab/01_backprop.py#experiment-1-three-gradients-on-five-training-sets)). Where biases matter, the
+# bug could cost more.
 #
 # </details>
 #
@@ -439,10 +435,10 @@ same("run A, dW and db: backward and central differences",
 #
 # ## Paper and code
 #
-# The paper's linear maps stand in equation 2 and §3.2.2. In PyTorch, `F.cross_entropy(x @ W + b, t,
-# reduction="sum").backward()` fills `W.grad` by **automatic differentiation**: it runs the backwards of all recorded
-# steps in reverse order, as you did. `torch.autograd.gradcheck` is its check. In the library: `linear_backward` and
-# `cross_entropy` in [nn/ops.py](../scratchformer/nn/ops.py).
+# In PyTorch, `F.cross_entropy(x @ W + b, t, reduction="sum").backward()` fills `W.grad` by **automatic
+# differentiation**: it runs the backwards of all recorded steps in reverse order. Its check is
+# `torch.autograd.gradcheck`. In the library: `linear_backward` and `cross_entropy` in
+# [nn/ops.py](../scratchformer/nn/ops.py).
 #
 # ## What to remember
 #
@@ -455,6 +451,7 @@ same("run A, dW and db: backward and central differences",
 # 1. Three classes have p = (0.2, 0.3, 0.5), and the first is right. What is dy?
 # 2. A weight of 7 carries the input 3, and −0.2 comes back to its output. What is its gradient, and what does its input
 #    get through this wire?
+#
 # <details><summary>Answers</summary>
 #
 # 1: (−0.8, 0.3, 0.5). 2: 3 · (−0.2) = −0.6, and 7 · (−0.2) = −1.4.
@@ -463,5 +460,4 @@ same("run A, dW and db: backward and central differences",
 #
 # **Yours:** `linear`, `check` · `scratchformer learn check linear check`
 #
-# **Next:** [lesson 04](04_soft_lookup.py), attention. With more time, [lesson 02](02_recurrence.py) first shows
-# networks that read a sentence word by word.
+# **Next:** [lesson 04](04_soft_lookup.py), attention. (Side trip before it: [lesson 02](02_recurrence.py).)
