@@ -119,7 +119,7 @@ show(
 #
 # **Attention** finds weights, and averages with them. Say *weil* looks at two English tokens, *tired* and *street*. It
 # asks with a vector, its **query**, here (1, 2). Each of the two has a **key**, which is compared with the query, and a
-# **value**, which *weil* can get. (Learned tables make all three. These numbers are made up.)
+# **value**, which is averaged. (Learned tables make all three. These numbers are made up.)
 #
 # | token | key | score: query · key | weight | value |
 # |---|---|---|---|---|
@@ -132,8 +132,7 @@ show(
 #
 # 3/4 · (4, 0) + 1/4 · (0, 8) = (3, 2)
 #
-# Attention adds this to the vector of *weil*. In another sentence, the weights are others ([lesson
-# 04](04_soft_lookup.py)).
+# Attention adds this to the vector of *weil*. Another sentence gets other weights ([lesson 04](04_soft_lookup.py)).
 #
 # **Now you.** Let the key of *street* be (0.69, 0). What are the weights, and what is the average?
 #
@@ -230,8 +229,8 @@ show(
 
 # %% [markdown]
 # In this last layer, *weil* looks mostly at *too* and *tired* (one of the two has the largest weight in [all 240 test
-# sentences](lab/00_whole_game.py#experiment-3-where-it-looks)), and hardly at *it* or a noun. Of the German it looks at
-# the two articles, *Das* and *die*. Remember this.
+# sentences of this kind](lab/00_whole_game.py#experiment-3-where-it-looks)), and hardly at *it* or a noun. Of the
+# German it looks at the two articles, *Das* and *die*. Remember this.
 #
 # To write a whole sentence, take the likeliest token, write it down, and ask again, until the answer is `</s>`:
 # **greedy search**.
@@ -377,7 +376,7 @@ for article in "Das", "Der", "Die":
 
 # %% [markdown]
 # The model copies the gender from the article, even from a wrong one: in 239 of 240 trials with our test sentences. And
-# if "it" is the second noun, it copies from the second article, in 226 of 228.
+# if "it" is the second noun, the model copies from the second article, in 226 of 228.
 #
 # Does it at least know that streets don't tire? Exchange the nouns:
 
@@ -393,7 +392,7 @@ print(translator.translate(["The street leaves the horse because it is too tired
 # times), and "too narrow" always of the second (149 times). For such words a simple rule is always right: **the first
 # noun by default; *narrow* switches to the second; the noun's article gives the gender.**
 #
-# Four adjectives, such as *big*, can mean either noun, and the verb decides. The model is right in 43 of 45 such test
+# Four adjectives, such as *big*, can mean either noun: the verb decides. The model is right in 43 of 45 such test
 # sentences, so it has learned a little more than our rule.
 #
 # A correct answer doesn't tell you *how* it was found. To find out, change one thing and watch the output.

@@ -362,8 +362,8 @@ table(["δ", "loss at weight δ", "loss at weight −δ", "difference / 2δ"], r
 # with it.
 #
 # **Your turn.** Write `check` in `transformer.py`: this test for all weights of a tiny Transformer. Its parts come in
-# later lessons; until you write them, they are ours. (You can also do this after [lesson 14](14_label_smoothing.py).)
-# These lines show what you need:
+# later lessons; until you write them, they are ours. (Or do this after [lesson 14](14_label_smoothing.py).) These lines
+# show what you need:
 
 # %%
 # float32, the default, has too few digits for small differences
@@ -378,9 +378,9 @@ loss, backward = loss_of(source, target, model)
 backward(1.0)                                   # fills w.grad of every weight w
 
 # %% [markdown]
-# Now move each number of each weight up and down by `step` (our δ), and put it back. The **relative error** of a weight
-# is the largest difference between `w.grad` and the central differences, divided by the largest of these. Assert that
-# each is below 10⁻⁶. Run `scratchformer learn check check`.
+# Move each number of each weight up and down by `step` (our δ), and put it back. The **relative error** of a weight is
+# the largest difference between `w.grad` and the central differences, divided by the largest of these. Assert that each
+# is below 10⁻⁶. (Ours also tests dropout, lesson 14.) Run `scratchformer learn check check`.
 
 # %%
 quote("check")
