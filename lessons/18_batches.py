@@ -293,8 +293,8 @@ table(["pairs in a batch", "at random: padding", "sorted: padding"],
 # - **What goes in:** steps of 64 pairs, and a small model of one layer. All trainings compute equally many positions,
 #   padding included: as many as 100 random steps need. So a training that saves padding takes more steps.
 # - **What is changed:** the pairs of a step. *Random*: 64 pairs at random. *Sorted*: a batch of `batches(pairs, 64)`.
-#   *Four parts*: four batches of `batches(pairs, 16)`, added up by `accumulate`. Their lengths differ. *Short to long* and
-#   *long to short*: the sorted batches, in that order.
+#   *Four parts*: four batches of `batches(pairs, 16)`, added up by `accumulate`. Their lengths differ. *Short to long*
+#   and *long to short*: the sorted batches, in that order.
 # - **What is measured:** the loss in 500 new pairs, for the shortest, the middle and the longest third (mean of three
 #   runs).
 #

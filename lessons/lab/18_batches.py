@@ -133,8 +133,8 @@ measure("never divided: the long third changes by, mean",
         long_third[never_divided].mean(), -0.03, 0.03)
 
 # %% [markdown]
-# In training, tokens of long sentences count less, and the long third is worse in every run. The control hardly moves it.
-# The effect is small, but no error message and no gradient check of one batch shows it.
+# In training, tokens of long sentences count less, and the long third is worse in every run. The control hardly moves
+# it. The effect is small, but no error message and no gradient check of one batch shows it.
 #
 # Bugs of others of this kind: `mean-of-means`, `short-sentences-first`, `partial-accumulation-divided-in-full` and
 # `remainder-dropped` in [the correctness report](../../docs/correctness.md).

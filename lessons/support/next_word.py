@@ -105,7 +105,7 @@ def share_repeated(texts: Sequence[Sequence[str]]) -> float:
 
 
 def share_followed(model: NextWord, read: Array) -> float:
-    """The next word of each guess is exchanged for the word there in another sentence. -> share of guesses that are it"""
+    """Exchange the next word of each guess for the word there in another sentence. -> share of guesses that are it"""
     followed: list[bool] = []
     for t in range(read.shape[1] - 1):
         other = read.copy()
