@@ -211,7 +211,7 @@ def test_the_nearest_noun_and_its_gender():
     """dog, m; goat, f; horse, n; aunt, f: aunt and goat are near each other; dog is nearest to horse."""
     genders, vectors = Genders(["dog", "goat", "horse", "aunt"]), np.array([[1, 0], [0, 1], [9, 2], [1, 7]])
     assert genders.of.tolist() == ["m", "f", "n", "f"] and genders.nearest(vectors)[:, 0].tolist() == [2, 3, 0, 1]
-    assert genders.agreement(vectors) == 0.5 <= genders.highest_exchanged(vectors) + 0.5
+    assert genders.agreement(vectors) == genders.same_kind(vectors) == 0.5 <= genders.highest_exchanged(vectors) + 0.5
     assert (genders.plane(vectors)[2] > 0).all() and Genders.known(["the", "goat"]) == ["goat"]
 
 
