@@ -348,7 +348,7 @@ show(drawing, "08_nouns",
      "German translation. Both axes have the same scale.")
 
 # %% [markdown]
-# One noun lies in no group: *tea*, *der Tee*. It never occurs in the training text.
+# One noun lies in no group: *tea*, *der Tee*. It isn't in the training text.
 #
 # **Today.** Small models still share one matrix (SmolLM2-135M, Gemma); many large ones have two (Llama 3 8B). Most have
 # dropped the factor √D; Gemma keeps it. The **logit lens** (nostalgebraist 2020) uses $E$ to look *inside* a model:
@@ -382,7 +382,7 @@ show(drawing, "08_nouns",
 #
 # <details><summary>Answers</summary>
 #
-# 1. 18.9 million, and 56.8 million. The whole base model has 63 million (65 in the paper's table).
+# 1. 18.9 million, and 56.8 million. The whole base model has 63 million (65 in the paper).
 # 2. 2 · (1, 2, 0, 0) = (2, 4, 0, 0). `E.grad[ids] += …` would add only (0, 4, 0, 0).
 # 3. 0.01 · $y$ = (0.01, 0.01, −0.01, 0.01). Each word is scored, so each row gets a gradient.
 #

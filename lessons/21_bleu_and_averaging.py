@@ -94,8 +94,8 @@ show(ngrams_picture(SHEEP, REFERENCE), "21_ngrams",
 #     7/8 · 5/7 · 4/6 · 3/5 = 420/1680 = 1/4
 #
 # The square root of 1/4 is 1/2. The square root of that is 0.707, so this sentence has 70.7 BLEU. One wrong word of
-# eight costs 29 points. Now you: our model really wrote *Am Sonntag wird mein Bruder **seinem** Autos folgen.* The
-# reference has *seinen*. What is its BLEU?
+# eight costs 29 points. Now you: our model wrote *Am Sonntag wird mein Bruder **seinem** Autos folgen.* The reference
+# has *seinen*. What is its BLEU?
 #
 # <details><summary>Calculate, then unfold</summary>
 #
@@ -106,7 +106,7 @@ show(ngrams_picture(SHEEP, REFERENCE), "21_ngrams",
 #
 # ### Two translators that cheat
 #
-# Precisions alone can be fooled. Take the reference with the horse again.
+# Precisions alone can be fooled.
 #
 # **Stop early.** A translator writes *Der alte Mann sieht*, and stops. Every n-gram is right, so all four precisions
 # are 1. BLEU would be 100 for half a sentence! So BLEU is multiplied by a **brevity penalty**. With $c$ words written,
@@ -297,10 +297,10 @@ right = [sum(x == z and x != y for x, y, z in zip(*pair, german))
 varying(f"right where the other is wrong: greedy {right[0]}, beam {right[1]}")
 
 # %% [markdown]
-# For the first three: the mean of five checkpoints is better than the last weights, and each of the three intervals is
-# far from zero. ([Lab notes 21](lab/21_bleu_and_averaging.py#experiment-2-the-mean-of-the-last-checkpoints) say why a
-# mean helps.) Between the mean and the falling rate, this BLEU doesn't decide. The loss does: the mean's is lower in
-# all three. With 300 such controls, 0 was outside in 5 %.
+# For the first three: the mean of five checkpoints is better than the last weights, and each interval is far from zero.
+# ([Lab notes 21](lab/21_bleu_and_averaging.py#experiment-2-the-mean-of-the-last-checkpoints) say why a mean helps.)
+# Between the mean and the falling rate, this BLEU doesn't decide. The loss does: the mean's is lower in all three.
+# (With 300 such controls, 0 was outside in 5 %.)
 #
 # And beam search? 0 is inside. Of the five sentences that differ, beam 4 has one right (*schlafen die Kühe*, greedy
 # *schläft die Kühe*), greedy search has another (*arbeiteten*, beam *arbeitete*), and three are wrong in both.
@@ -321,14 +321,13 @@ varying(f"right where the other is wrong: greedy {right[0]}, beam {right[1]}")
 #
 # ## Today
 #
-# BLEU is still reported, so that results can be compared. But people agree more with **COMET** (Rei et al., 2020), a
-# network that was trained on human ratings. The best judges are still people who mark errors (Freitag et al., 2022,
-# *Stop Using BLEU*). Another danger is **contamination**: a test set on the web may be in the training text.
+# BLEU is still reported. But people agree more with **COMET** (Rei et al., 2020), a network trained on human ratings.
+# The best judges are still people who mark errors (Freitag et al., 2022, *Stop Using BLEU*). Another danger is
+# **contamination**: a test set on the web may be in the training text.
 #
 # ## Paper and code
 #
-# - BLEU is by Papineni et al. (2002). The paper has 27.3 (base) and 28.4 (big) for English to German (Table 2), without
-#   intervals.
+# - BLEU is by Papineni et al. (2002). The paper has 27.3 (base) and 28.4 (big) for English to German (Table 2).
 # - Tokens and quotes of the reference change BLEU by a point or more: [one
 #   model](https://github.com/tensorflow/tensor2tensor/issues/317) had 29.02 by the paper's script and 27.52 by
 #   sacreBLEU. So give sacreBLEU's *signature*, too (Post, 2018).
