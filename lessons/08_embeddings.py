@@ -31,7 +31,7 @@ table(["noun", "nearest nouns"],
        for word in ("dog", "goat", "horse", "king", "queen")])
 
 # %% [markdown]
-# Nobody told the model what a goat is. Still you might expect *sheep* or *cow* beside it. What do a goat, a journey, a
+# Nobody told the model what a goat is. You might expect *sheep* or *cow* beside it. What do a goat, a journey, a
 # duck and a library have in common? First: how does a word get its vector?
 #
 # ## The picture
@@ -388,7 +388,7 @@ show(drawing, "08_nouns",
 #
 # </details>
 #
-# **Yours:** `embed`, and the hunt `lost_repeats` (test `embed`) ·
+# **Yours:** `embed`, and the hunt `lost_repeats` (write its test) ·
 # `scratchformer learn check embed`
 #
 # **Next:** [09 · Where am I? Sinusoidal positions](09_positions.py). `embed` adds the vector of a position. What does
