@@ -19,7 +19,8 @@ from scratchformer.tasks.start import begin, resume
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory
 from support.lesson import QUICK, ROOT, measure, recorded, table, varying
-from support.short_run import ShortRun, lines
+from support.short_run import ShortRun, gradient_length, lines
+from transformer import adam, loss_of
 
 # %% [markdown]
 # ## Experiment 1: what the source is worth
@@ -47,32 +48,47 @@ measure("step 80: no source − right pairs", early["no source"] - early["right 
 #
 # ## Experiment 2: one gradient 100 times as long
 #
-# The lesson's run to step 400, seeds 0, 1 and 2. From there it goes on three times with the same batches: as it is,
-# with a gradient in step 401 that is multiplied by 100, and with the same gradient and a limit of 2 (the control).
+# The lesson's run to step 400, seeds 0, 1 and 2. From there it goes on four times with the same batches: as it is; with a
+# gradient in step 401 that is multiplied by 100; with the same gradient and a limit of 2; and with the long gradient in
+# Adam's v only, as if m had never seen it.
 
 # %%
+def go_on(run, last, long_at=0, limit=np.inf, v_only=False):
+    for step, (source, target) in zip(range(len(run.log) + 1, last + 1), run.batches):
+        loss, backward = loss_of(source, target, run.model, eps_ls=0.0)
+        backward(1.0)
+        long = 100 if step == long_at else 1
+        times = long * min(1, limit / (long * gradient_length(run.model)))
+        run.note(loss, target)
+        for w in run.model.weights.values():
+            if long > 1 and v_only:  # adam then makes 0.98 v + 0.02 (100 g)^2
+                w.v += 0.02 / 0.98 * (times**2 - 1) * w.grad**2
+            else:
+                w.grad *= times
+        adam(run.model, step)
+
+
 AT, SEEDS = (30, (0,)) if QUICK else (400, (0, 1, 2))
+WAYS = {"plain": {}, "long": {"long_at": AT + 1},
+        "long, limit 2": {"long_at": AT + 1, "limit": 2},
+        "long in v only": {"long_at": AT + 1, "v_only": True}}
 found = {}
 for seed in SEEDS:
-    plain = ShortRun(seed=seed)
-    plain.train_until(AT)
-    branches = {"plain": plain.branch(), "long": plain.branch(spike=AT + 1),
-                "long, limit 2": plain.branch(spike=AT + 1, clip=2)}
+    start = ShortRun(seed=seed)
+    go_on(start, AT)
+    found.setdefault(("plain", 0), []).append(start.loss_on("val"))
+    branches = {name: start.branch() for name in WAYS}
     for name, run in branches.items():
-        for later in 20, 100:
-            run.train_until(AT + later)
-            found.setdefault((name, later), []).append(run.validation_loss())
+        for later in 10, 20, 100:
+            go_on(run, AT + later, **WAYS[name])
+            found.setdefault((name, later), []).append(run.loss_on("val"))
 for (name, later), values in found.items():
     varying(f"{name}, {later} steps later: loss on new sentences "
             + ", ".join(f"{value:.2f}" for value in values))
 mean = {key: np.mean(values) for key, values in found.items()}
 if not QUICK:
-    measure("20 steps later: long − plain", mean["long", 20] - mean["plain", 20],
-            0.5, 2)
-    measure("100 steps later: long − plain", mean["long", 100] - mean["plain", 100],
-            0.15, 0.8)
-    measure("100 steps later: long, limit 2 − plain",
-            mean["long, limit 2", 100] - mean["plain", 100], -0.2, 0.12)
+    for name, later, *band in BANDS:
+        measure(f"{later} steps later: {name} − plain", mean[name, later] - mean["plain", later], *band)
 
 # %% [markdown]
 # **Long sentences.** At the weights of the last plain run, training pairs by the number of words to predict, 64 each:
