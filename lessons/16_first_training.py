@@ -3,8 +3,8 @@
 #
 # **Your Transformer learns, but less well than it should. What is wrong with it?**
 #
-# *Needs [lesson 06](06_masks.py) (masks, the shift), [lesson 13](13_whole_model.py) (the whole model) and [lesson
-# 15](15_adam_and_warmup.py) (Adam) · you will hunt a bug from its symptom to its line.*
+# *Needs [lesson 06](06_masks.py), [lesson 13](13_whole_model.py) and [lesson 15](15_adam_and_warmup.py) · you will hunt
+# a bug from its symptom to its line.*
 
 # %% Imports
 import math
@@ -52,8 +52,8 @@ def train(file, model, batches, steps, enough=0.0):
 
 
 # %% [markdown]
-# `file` is `transformer.py`, or a copy of it with a bug. Here are four of them, A to D. One is correct. They start with
-# the same weights and see the same words, 32 in a step:
+# `file` is `transformer.py`, or a copy with a bug. Here are four, A to D. One is correct. They start with the same
+# weights and see the same words, 32 in a step:
 
 # %% Training four models
 FOUR = {"A": "softmax / batch", "B": "no causal mask", "C": None,
@@ -123,8 +123,7 @@ table(["model", "bug", "last loss", "words written right"], rows)
 # | embedding too large | $E$ starts with standard deviation 1, not $1 / \sqrt{d_{model}}$ |
 # | scaled by d_model | scores are divided by $\sqrt{d_{model}}$, not by $\sqrt{d_k}$, forward and backward |
 #
-# And these are the checks, the cheapest first. Each one runs a part of the program, and compares the result with
-# something that we know without it:
+# And these are the checks, the cheapest first. Each compares a result with something that we know without the program:
 
 # %% The drawing of the checks
 PARTS = ["start\nvalues", "batch", "forward", "loss", "backward", "Adam",
@@ -176,9 +175,9 @@ show(checks_picture(), "16_checks",
 # 2.40. But they aren't equal. Two things move the first loss:
 #
 # **The logits scatter.** The loss is $\ln \sum e^z$ minus the logit of the right answer. Say half of the logits are +1
-# and half are −1. Then the right answer has 0 on average. But $e^1 = 2.72$ and $e^{-1} = 0.37$ have the mean 1.54, and
-# not 1. So the loss is $\ln (11 \cdot 1.54) - 0 = \ln 11 + 0.43$. In general, logits of a small variance $\sigma^2$ add
-# about $\sigma^2 / 2$. After LayerNorm, a state has $d_{model}$ numbers of variance 1, so a logit has
+# and half are −1, so the right answer has 0 on average. But $e^1 = 2.72$ and $e^{-1} = 0.37$ have the mean 1.54, and
+# not 1. So the loss is $\ln (11 \cdot 1.54) - 0 = \ln 11 + 0.43$. In general, logits of variance $\sigma^2$, if it
+# isn't large, add about $\sigma^2 / 2$. After LayerNorm, a state has $d_{model}$ numbers of variance 1, so a logit has
 #
 # $$\sigma^2 = d_{model} \cdot \mathrm{Var}(E)$$
 #
@@ -198,7 +197,7 @@ show(checks_picture(), "16_checks",
 
 # %% The first loss of ten new models
 def first_loss(file, batch):
-    """loss − ln V; probability of the symbol that was read last; means of ten models"""
+    """loss − ln V; probability of the symbol read last; means of ten models"""
     found = []
     for seed in range(10):
         model = new_model(file, seed)
@@ -223,13 +222,12 @@ table(["model", "first loss − ln 11, by hand", "measured"],
 print(f"the correct model gives {repeated:.0%} to the symbol that it has just read")
 
 # %% [markdown]
-# With 0.44 instead of ½, it would be 0.5 + 0.48 = 0.98 and −1.58. And 32 isn't a small variance, so the rule says too
+# With 0.44 instead of ½, we get 0.5 + 0.48 = 0.98 and −1.58. And a variance of 32 is large, so there the rule says too
 # much.
 #
 # </details>
 #
-# **Far above $\ln V$**, the logits are too large. **Below**, the model knows something about the answer that it can't
-# have learned yet.
+# **Below $\ln V$**, a new model knows something about the answer that it can't have learned yet.
 #
 # ## Backward: from the symptom to the line
 #
@@ -340,13 +338,10 @@ table(["softmax of model", "gradient of score 1", "gradient of score 2"], rows)
 # **Your turn.** Write a softmax that is wrong and still passes its gradient check: the hunt `right_gradient`.
 #
 # ## Does it matter?
-#
-# Now every check meets every bug.
-#
 # - **What goes in:** the eight bugs, and the correct file as a control: no check may object to it.
 # - **What is measured:** whether a check objects. *One batch*: eight words must be memorised, to a loss below 0.03,
-#   within 200 steps. (Ten correct models needed 103 to 130.) *Fresh words*: after 200 steps, 85 % of the symbols of kept
-#   words must be guessed right. (Ten correct models: 87 to 92 %.)
+#   within 200 steps. (Ten correct models needed 103 to 130.) *Fresh words*: after 200 steps, 85 % of the symbols of
+#   kept words must be guessed right. (Ten correct models: 87 to 92 %.)
 # - *Writing* compares two ways to answer. To *guess* a symbol, a model reads the right symbols before it, as in
 #   training. To *write*, it reads its own. While all its symbols are right, it reads the same. So, good or bad, it must
 #   get the same words right.
@@ -419,8 +414,9 @@ show(figure, "16_hunt",
      "the gradient that isn't cleared and to the large embedding; fresh words to both "
      "and to softmax divided by the batch; writing to the unshifted target and the "
      "missing causal mask.",
-     caption="Bold on orange: the check objects. Columns: loss − ln V; relative error; "
-     "change of a logit, twice; error; steps; share of symbols; difference of shares.")
+     caption="Bold on orange: the check objects. Columns: loss − ln V; relative "
+     "error; change of a logit, twice; error; steps; share of symbols; difference of "
+     "shares.")
 
 # %% [markdown]
 # (a): no check finds more than three of the eight bugs, but every bug is found by at least one. *Scaled by d_model* is
@@ -447,15 +443,14 @@ show(figure, "16_hunt",
 # ## Today
 #
 # In 2026 frameworks derive backward by themselves, so *repeats overwrite* and *softmax / batch* are rare. The other six
-# can still happen: masks, shifts, start values and the clearing of gradients are written by hand. Where the loss of a
-# large training jumps, people go back to a checkpoint and skip the batches around the jump.
+# can still happen: masks, shifts, start values and the clearing of gradients are written by hand.
 #
 # ## Paper and code
 #
-# The paper doesn't say how its code was tested. We train without its label smoothing and dropout, so that losses can be
-# compared with known numbers. PyTorch has `torch.autograd.gradcheck(function, inputs)`, our library `scratchformer
-# doctor` ([diagnosis.py](../scratchformer/doctor/diagnosis.py)). Karpathy's *A Recipe for Training Neural Networks*
-# (2019) goes on from a correct model to a good one.
+# We train without the paper's label smoothing and dropout, so that losses can be compared with known numbers. PyTorch
+# has `torch.autograd.gradcheck(function, inputs)`, our library `scratchformer doctor`
+# ([diagnosis.py](../scratchformer/doctor/diagnosis.py)). Karpathy's *A Recipe for Training Neural Networks* (2019) goes
+# on from a correct model to a good one.
 #
 # ## What to remember
 #
@@ -464,15 +459,14 @@ show(figure, "16_hunt",
 #
 # **Check yourself.**
 #
-# 1. A new model has $V = 1{,}600$ pieces and the usual start. Which first loss do you expect? Which one if the loss
-#    divides by twice as many words as there are?
+# 1. A new model has $V = 1{,}600$ pieces and the usual start. Which first loss do you expect?
 # 2. Model A has batches of 32 sentences. What fraction of the right gradient does $W_Q$ of cross-attention get? Why
 #    does Adam hide that?
 # 3. Dropout stays on where it should be off. What is the cheapest way to notice it?
 #
 # <details><summary>Answers</summary>
-# 1. $\ln 1600 + 0.5$, about **7.9**. (Among so many pieces, the last one gets little.) Half of that is far *below*
-#    $\ln V$.
+#
+# 1. $\ln 1600 + 0.5$, about **7.9**. (Among so many pieces, the one just read gets little.)
 # 2. **1/32** of it. Adam divides by the size of the gradient, so a factor that is always the same has no effect
 #    ([lesson 15](15_adam_and_warmup.py)). But the layers below get a *sum* of right and wrong parts, and no division
 #    mends a sum.
@@ -480,6 +474,7 @@ show(figure, "16_hunt",
 #
 # </details>
 #
-# **Yours:** the hunts `right_gradient` and `too_good` (find its three bugs) · `scratchformer learn check right_gradient
-# too_good` **Next:** a language has more words than a matrix should have rows. [Lesson 17](17_byte_pairs.py) cuts them
-# into pieces.
+# **Yours:** the hunts `right_gradient` and `too_good` (find its three bugs) · `scratchformer learn check
+# right_gradient too_good`
+#
+# **Next:** a language has more words than a matrix should have rows. [Lesson 17](17_byte_pairs.py) cuts them into pieces.

@@ -3,12 +3,13 @@
 #
 # **The loss falls. How do we know that it will become a translator, and what do the jumps mean?**
 #
-# *Needs [lesson 13](13_whole_model.py) (the whole model), [lesson 14](14_label_smoothing.py) (the loss), [lesson
-# 15](15_adam_and_warmup.py) (Adam) and [lesson 18](18_batches.py) (batches) · you will write the training loop, watch
-# one sentence through 750 steps, and find the batch behind a jump.*
+# *Needs [lesson 13](13_whole_model.py), [lesson 14](14_label_smoothing.py), [lesson 15](15_adam_and_warmup.py) and
+# [lesson 18](18_batches.py) · you will write the training loop, watch one sentence through 750 steps, and find the
+# batch behind a jump.*
 
 # %% Imports
 import math
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from scratchformer.experiments.figures import ACCENT, DARK
 from support import short_run
 from support.drawing import Drawing
-from support.lesson import QUICK, measure, quote, recorded, show, table, varying
+from support.lesson import QUICK, measure, quote, recorded, show, varying
 from support.short_run import LOOKS, STEPS, ShortRun
 from transformer import adam, loss_of
 
@@ -40,19 +41,19 @@ def train(run, steps):
 
 run = ShortRun()
 train(run, STEPS)
-print(f"loss of step 1: {run.log[0].loss:.2f} nats per word")
-print(f"step  loss: old  new  {short_run.ENGLISH}")
-for step, old, new, german in run.looks:
-    varying(f"{step:4}       {old:.2f} {new:.2f}  {german}")
+varying(f"loss of step 1: {run.log[0].loss:.2f} nats per word")
+print(f"step  training  validation   {short_run.ENGLISH}")
+for step, training, validation, german in run.looks:
+    varying(f"{step:4}      {training:.2f}        {validation:.2f}   {german}")
 
 # %% [markdown]
-# *Old* is the **training loss**, on 500 pairs that the model trains on. *New* is the **validation loss**, on 500 pairs
-# that it never reads, nor does it read our sentence. (`eps_ls=0.0` turns label smoothing off on this page. So all its
-# losses can be compared.)
+# The **training loss** is measured on 500 pairs that the model trains on, the **validation loss** on 500 that it never
+# reads. It never reads our sentence about the horse either. (`eps_ls=0.0` turns label smoothing off, so that all losses
+# on this page can be compared.)
 #
-# The vocabulary has 2,218 entries. To guess evenly among them costs ln 2,218 = 7.7 nats ([lesson
-# 16](16_first_training.py) says why a new model is worse). After 100 steps, both losses are below 5. But what the model
-# writes has nothing to do with the horse. What did it learn in these steps, and how could we tell from the loss?
+# To guess evenly among the 2,218 entries of the vocabulary costs ln 2,218 = 7.7 nats. After 100 steps, both losses are
+# below 5. But what the model writes has nothing to do with a horse. What did it learn in these steps, and how could we
+# tell from the loss?
 #
 # ## The picture
 #
@@ -95,7 +96,7 @@ show(loop_picture(), "19_loop",
 #
 # ## By hand: which checkpoints are averaged?
 #
-# A run has 750 steps, so ours keeps a copy every 750 / 30 = 25 steps. The last five come after the steps 650, 675, 700,
+# Our run has 750 steps, so it keeps a copy every 750 / 30 = 25 steps. The last five come after the steps 650, 675, 700,
 # 725 and 750. Say one weight is 0.50, 0.54, 0.46, 0.52 and 0.48 there. Its mean is 2.50 / 5 = 0.50. Each batch pushes
 # the weight a little up or down, and the mean takes out most of these pushes. In our run:
 
@@ -106,15 +107,13 @@ varying(f"of the mean of five:         {mean.loss_on('val'):.2f}")
 varying(f"it translates: {mean.translate(short_run.ENGLISH)}")
 
 # %% [markdown]
-# The mean translates the sentence without a mistake. (Here, *it* is the street, so *sie* is right.)
+# The mean of five translates the sentence without a mistake. (*It* is the street here, so *sie* is right.)
 #
-# Now you: the command `scratchformer learn train` takes 1,500 steps of 96 pairs. How many epochs are that, and which of
-# its checkpoints are averaged?
+# Now you: `scratchformer learn train` takes 1,500 steps. Which of its checkpoints are averaged?
 #
 # <details><summary>Calculate, then unfold</summary>
 #
-# 20,000 / 96 = 208.3, so an epoch has 209 batches, and the last one has only 32 pairs. 1,500 / 209 = 7.2 epochs. The
-# checkpoints come every 50 steps, and the last five are 1,300, 1,350, 1,400, 1,450 and 1,500.
+# One comes every 1,500 / 30 = 50 steps. The last five are 1,300, 1,350, 1,400, 1,450 and 1,500.
 #
 # </details>
 #
@@ -125,13 +124,13 @@ varying(f"it translates: {mean.translate(short_run.ENGLISH)}")
 # `</s>`. Then come the steps. Four things are easy to get wrong:
 #
 # 1. **Count from 1.** The rate of [lesson 15](15_adam_and_warmup.py) divides by $\sqrt{step}$.
-# 2. **`backward(1.0)`**, because the derivative of the loss with respect to itself is 1.
-# 3. **Clear the gradients** in each step. `backward` adds to them, and `adam` clears them.
+# 2. **Call `backward(1.0)`.** The derivative of the loss with respect to itself is 1.
+# 3. **Clear the gradients.** `backward` adds to them. Here `adam` clears them.
 # 4. **Copy the weights.** `adam` changes its arrays in place. Without `.copy()`, all checkpoints are the same array,
 #    with the newest weights.
 #
 # **Your turn.** Write `train` in `transformer.py`, and run `scratchformer learn check train`. It gets the number of
-# steps, the size of a batch and the dropout rate. It reads `train.en` and `train.de` from `CORPUS`, and saves the words
+# steps, the size of a batch and the dropout rate. It reads `train.en` and `train.de` in `CORPUS`, and saves the words
 # and the mean of the last five checkpoints in `WEIGHTS`. Then `scratchformer learn train` trains the model with your
 # functions.
 
@@ -176,10 +175,10 @@ show(growing({"one sentence, all steps": run}), "19_sentence",
      "model. Dark means that the model expects this word.")
 
 # %% [markdown]
-# The model first learns the frame of such sentences: the end, the full stop, *weil … zu*. These words come often, and
-# they follow from the German before them. Next come the article and the street, and last the horse, the verb and the
-# adjective. *sie* never settles. In German, *it* is *sie* for the street, and *es* for the horse, so the model would
-# have to know that the street is dark. Up to step 750 it changes its mind again and again.
+# The model first learns the frame of such sentences: the end, the full stop, *weil … zu*. Next come the article and the
+# street, and last the horse, the verb and the adjective. *sie* never settles. In German, *it* is *sie* for the street
+# and *es* for the horse, so the model would have to know that the street is dark. Up to step 750 it changes its mind
+# again and again.
 #
 # </details>
 #
@@ -231,10 +230,10 @@ show(growing({name: runs[name] for name in ("right pairs", "shuffled sources")})
      "follow from other German words.")
 
 # %% [markdown]
-# Answer (b). The last row says why: trained with shuffled sources, the model does no better with the right ones. It
-# ignores its source. And up to step 100, the three losses are close together. So *that* is what the model learned in
-# its first steps: German. Only from then on does the source count. In figure 3, *Das*, *Pferd*, *verlässt*, *Straße*
-# and *dunkel* stay pale without it.
+# Answer (b). The last ✓ shows why: the model that was trained with shuffled sources does no better with the right ones.
+# It ignores its source. And up to step 100, the three losses are nearly equal. So *that* is what the model learned in
+# its first steps: German. Only then does the source begin to count. Without it, *Das*, *Pferd*, *verlässt*, *Straße*
+# and *dunkel* stay pale in figure 3.
 #
 # At the end, the source is worth 2.4 − 0.6 = 1.8 nats per word, for this model and these sentences. In **perplexity**,
 # $e^{\text{loss}}$, the model hesitates among eleven words without it, and among two with it. The same three trainings
@@ -243,13 +242,10 @@ show(growing({name: runs[name] for name in ("right pairs", "shuffled sources")})
 #
 # </details>
 #
-# This is a test for your own data, too. If your loss stays near that of a language model, check whether the lines of
-# the two files belong together.
-#
 # ## Backward: the jumps, and clipping
 #
-# Now look at the loss of every single step, and at the gradient that came back. Its **length** is the root of the sum
-# of all 373,888 squares.
+# Now look at the loss of every step, and at the gradient that came back. Its **length** is the root of the sum of all
+# 373,888 squares.
 
 # %% The figure
 steps = np.arange(1, STEPS + 1)
@@ -280,13 +276,12 @@ if not QUICK:
             int(np.isin(highest, long).sum()), 4, 5)
 
 # %% [markdown]
-# Many people lower the learning rate when they see such jumps. First look at what the model read. A batch holds
-# sentences of about the same length, and in nearly all batches that is 5 to 15 words, `</s>` included. The five highest
-# jumps come from the few batches of the longest sentences, with 16 to 26 words. Length alone isn't the cause: sentences
-# of 15 words are as easy as those of 7 ([lab notes
-# 19](lab/19_train_a_translator.py#experiment-2-one-gradient-100-times-as-long)). We think that long ones are hard
-# because they are rare, and so are their last positions ([lesson 10](10_longer.py)). The loss comes back in the next
-# step, so the jumps are no reason to change this run.
+# Many people lower the learning rate when they see such jumps. First look at what the model read. In nearly all
+# batches, sentences have 5 to 15 words, `</s>` included. The five highest jumps come from the few batches of the
+# longest sentences, with 16 to 26 words. Length alone isn't the cause: sentences of 15 words are as easy as those of 7
+# ([lab notes 19](lab/19_train_a_translator.py#experiment-2-one-gradient-100-times-as-long)). We think that long ones
+# are hard because they are rare, and so are their last positions ([lesson 10](10_longer.py)). The loss comes back in
+# the next step, so the jumps are no reason to change this run.
 #
 # The peaks of the *gradient* are mostly other steps. Can one such step harm the run? Take a single weight whose
 # gradient has always been 1. Then Adam's averages are $m = 1$ and $v = 1$, and it moves by $m / \sqrt{v} = 1$ times the
@@ -313,12 +308,16 @@ if not QUICK:
 # $$g \leftarrow g \cdot \min\left(1, \frac{c}{\lVert g \rVert}\right)$$
 #
 # By hand: the gradient (3, 4) has the length 5. With $c = 1$ it becomes (0.6, 0.8): the same direction, a fifth of the
-# length. In the loop, this stands between `backward` and `adam`:
-#
-#     length = np.sqrt(sum((w.grad**2).sum() for w in model.weights.values()))
-#     for w in model.weights.values():
-#         w.grad *= min(1, limit / length)
-#
+# length. In the loop, it is called between `backward` and `adam`:
+
+# %%
+def clip(model, limit):
+    length = np.sqrt(sum((w.grad**2).sum() for w in model.weights.values()))
+    for w in model.weights.values():
+        w.grad *= min(1, limit / length)
+
+
+# %% [markdown]
 # In our run, a gradient is about 1.7 long, and none is longer than 6. Let's plant a longer one. We stop three runs at
 # step 400, where the validation loss is 1.80 on average, and make the gradient of step 401 a hundred times as long:
 #
@@ -333,7 +332,7 @@ if not QUICK:
 # even further. (Early in training they do, too: [lab notes
 # 19](lab/19_train_a_translator.py#experiment-2-one-gradient-100-times-as-long).)
 
-# %% Checking the table
+# %% Checking the table and the example
 def move_after(peak, later):
     m, v = 1.0, 1.0
     for g in [peak] + [1.0] * later:
@@ -345,16 +344,19 @@ for peak, moves in (100, [0.77, 0.35, 0.12]), (-100, [-0.64, -0.20, 0.11]):
     assert [round(move_after(peak, later), 2) for later in (0, 10, 50)] == moves
 assert move_after(-100, 21) < 0 < move_after(-100, 22)
 
+weight = SimpleNamespace(grad=np.array([3.0, 4.0]))
+clip(SimpleNamespace(weights={"w": weight}), 1)
+assert np.allclose(weight.grad, [0.6, 0.8])
+
 # %% [markdown]
 # ## Stop and resume
 #
-# Runs get interrupted. A resumed run is the *same* run only if the checkpoint holds everything that the next step reads
-# and that earlier steps have changed:
+# A resumed run is the *same* run only if the checkpoint holds everything that the next step reads and that earlier
+# steps have changed:
 #
 # - the weights, Adam's $m$ and $v$, and the number of the step, all as copies;
-# - the state of the random numbers, for dropout masks and batches;
-# - the order of the pairs in this epoch, and the place in it. It is drawn once per epoch, so after a stop in the middle,
-#   the random state alone would draw another order.
+# - the order of the pairs in this epoch, and the place in it;
+# - the state of the random numbers, for the next epoch's order and the dropout masks.
 #
 # If something is forgotten, nothing crashes. Only a comparison with a run that was never stopped shows it, bit by bit
 # ([lab notes 19](lab/19_train_a_translator.py#experiment-3-stopped-and-resumed)). The hunt `resume` asks you for that
@@ -363,38 +365,36 @@ assert move_after(-100, 21) < 0 < move_after(-100, 22)
 # ## Today
 #
 # A run of 2026 has the same loop. Its gradient is nearly always clipped, usually to a length of 1. The optimizer is
-# AdamW ([lesson 15](15_adam_and_warmup.py)), and the rate falls to nearly 0 at the end of a plan. Then a mean of
-# checkpoints has little left to improve ([lab notes
-# 21](lab/21_bleu_and_averaging.py#experiment-2-the-mean-of-the-last-checkpoints)). Numbers are kept in 16 bits where
-# that is enough. A large text is read about once. In a small text, the training loss may go on falling while the
-# validation loss rises. This is **overfitting**: then take the weights with the lowest validation loss.
+# AdamW ([lesson 15](15_adam_and_warmup.py)), and the rate falls to nearly 0 at the end. Then a mean of checkpoints has
+# little left to improve ([lab notes 21](lab/21_bleu_and_averaging.py#experiment-2-the-mean-of-the-last-checkpoints)). A
+# large text is read about once. In a small text, the training loss may go on falling while the validation loss rises.
+# This is **overfitting**: take the weights with the lowest validation loss.
 #
 # ## Paper and code
 #
 # Section 5 of [the paper](https://arxiv.org/abs/1706.03762) describes the training. It doesn't mention clipping, and
-# `transformer.py` doesn't clip. PyTorch has one line for it, between `loss.backward()` and `optimizer.step()`:
-# `torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)`. In the library, the loop is `train` in
-# [training/loop.py](../scratchformer/training/loop.py), and `scratchformer train tiny` runs it. On the captions of
-# [Multi30k](https://github.com/multi30k/dataset), one run reached 39.5 BLEU on the test set of 2016. Undisturbed, it
-# would take about 77 minutes on a CPU ([lab notes 19](lab/19_train_a_translator.py#experiment-4-real-text)).
+# `transformer.py` doesn't clip. In PyTorch it is `torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)`. The
+# library's loop is `train` in [training/loop.py](../scratchformer/training/loop.py). On the captions of
+# [Multi30k](https://github.com/multi30k/dataset), one run reached 39.5 BLEU on the test set of 2016, in about 77
+# minutes (estimated: [lab notes 19](lab/19_train_a_translator.py#experiment-4-real-text)).
 #
 # ## What to remember
 #
 # Each step goes forward, backward, and then moves all weights. At first the loss falls because the model learns the
 # target language. To know that it translates, compare its loss with that of a model without a source. When the loss
-# jumps, first look at the batch. A single huge gradient stays in Adam's averages: all weights move the way of one batch
-# for many steps, and then in small steps. Clipping prevents both.
+# jumps, first look at the batch. A single huge gradient stays in Adam's averages for many steps. Clipping prevents
+# that.
 #
 # **Test yourself.**
 #
-# 1. A run has 600 steps and 30 checkpoints. Which are the last five?
+# 1. 1,500 steps read 96 of 20,000 pairs each. How many epochs is that?
 # 2. The gradient is (6, 8), the limit 5. What is it after clipping?
 # 3. Your loss on new sentences stays at 2.4 nats, and that of a language model on the same German is 2.4. What do you
 #    check first?
 #
 # <details><summary>Answers</summary>
 #
-# 1. One comes every 20 steps: 520, 540, 560, 580 and 600.
+# 1. 20,000 / 96 = 208.3, so an epoch has 209 batches. 1,500 / 209 = 7.2 epochs.
 # 2. Its length is 10, so it is halved: (3, 4).
 # 3. Whether line 1 of the source file belongs to line 1 of the target file, and so on. The model ignores its source.
 #

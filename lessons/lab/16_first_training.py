@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Lab notes 16 · The first training, and how to debug it
 #
-# The controls behind [lesson 16](../16_first_training.py): models A and C with other seeds, why a new model repeats what
-# it has read, how many mutants pass every gradient check, and a model without its source.
+# The controls behind [lesson 16](../16_first_training.py): models A and C with other seeds, why a new model repeats
+# what it has read, how many mutants pass every gradient check, and a model without its source.
 
 # %% Imports
 import course  # noqa: F401  finds lessons/support
@@ -107,7 +107,8 @@ for name, own, *bands in (("E", False, 0.6, 1.2, 0.35, 0.6),
 # ## Experiment 2: a hundred bugs
 #
 # Adam and everything outside `nn/` have no gradient check, so a mutant there has no chance to be noticed. That is why
-# they are counted apart. (These are shares of a collection. They say nothing about how often people make which mistake.)
+# they are counted apart. (These are shares of a collection. They say nothing about how often people make which
+# mistake.)
 
 # %% Which mutants do gradient checks notice?
 noticed = json.loads((ROOT / "benchmarks/results/mutants.json").read_text("utf-8"))

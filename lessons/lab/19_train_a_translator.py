@@ -19,7 +19,7 @@ from scratchformer.tasks.start import begin, resume
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory
 from support.lesson import QUICK, ROOT, measure, recorded, table, varying
-from support.short_run import ShortRun, gradient_length, lines
+from support.short_run import ShortRun, clip, lines
 from transformer import adam, loss_of
 
 # %% [markdown]
@@ -58,14 +58,13 @@ def go_on(run, last, first=0, long=False, limit=np.inf, v_only=False):
     for step, (source, target) in zip(range(len(run.log) + 1, last + 1), run.batches):
         loss, backward = loss_of(source, target, run.model, eps_ls=0.0)
         backward(1.0)
-        factor = 100 if long and step == first else 1
-        times = factor * min(1, limit / (factor * gradient_length(run.model)))
         run.note(loss, target)
         for w in run.model.weights.values():
-            if factor > 1 and v_only:  # adam then makes 0.98 v + 0.02 (100 g)^2
-                w.v += 0.02 / 0.98 * (times**2 - 1) * w.grad**2
-            else:
-                w.grad *= times
+            if long and step == first and v_only:  # adam makes 0.98 v + 0.02 (100 g)^2
+                w.v += 0.02 / 0.98 * (100**2 - 1) * w.grad**2
+            elif long and step == first:
+                w.grad *= 100
+        clip(run.model, limit)
         adam(run.model, step)
 
 

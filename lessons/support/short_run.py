@@ -174,3 +174,10 @@ def lines(name: str) -> list[str]:
 
 def gradient_length(model: Any) -> float:
     return float(np.sqrt(sum((w.grad**2).sum() for w in model.weights.values())))
+
+
+def clip(model: Any, limit: float) -> None:
+    """Scale the gradient of all weights to the length `limit` if it is longer."""
+    length = gradient_length(model)
+    for w in model.weights.values():
+        w.grad *= min(1, limit / length)
