@@ -52,7 +52,7 @@ def train(file, model, batches, steps, enough=0.0):
 
 
 # %% [markdown]
-# `file` is `transformer.py`, or a copy with a bug. Here are four, A to D. One is correct. They start with the same
+# `file` is `transformer.py`, or a copy with a bug. Here are four, A to D. They start with the same
 # weights and see the same words, 32 in a step:
 
 # %% Training four models
@@ -84,7 +84,7 @@ show(figure, "16_four_losses",
      caption="Three of these four models have a bug. Which one is correct?")
 
 # %% [markdown]
-# Then each model writes 200 of the kept words by itself, symbol by symbol.
+# Then each model writes 200 of the kept words by itself.
 #
 # <details><summary>Make a guess, then unfold: which model is correct?</summary>
 
@@ -99,18 +99,17 @@ for letter, bug in FOUR.items():
 table(["model", "bug", "last loss", "words written right"], rows)
 
 # %% [markdown]
-# D has by far the best loss and writes hardly a word: its decoder reads the very symbol that it should predict, and
-# copies it. (The hunt `too_good` is about such losses.) B looks ahead in training, and can't when it writes. C is
-# correct. A learns, only less well, in three of three runs ([lab notes
-# 16](lab/16_first_training.py#the-lessons-models-with-other-seeds)).
+# D has by far the best loss and writes no word right: its decoder reads the very symbol that it should predict. (The
+# hunt `too_good` is about such losses.) B looks ahead in training, and can't when it writes. C is correct. A learns,
+# only less well, in three of three runs ([lab notes 16](lab/16_first_training.py#the-lessons-models-with-other-seeds)).
 #
 # </details>
 #
-# So how far a loss falls tells us little. Let's ask better questions, and find A's bug with them.
+# So how far a loss falls tells us little. Let's find A's bug with better questions.
 #
 # ## The picture: eight bugs, eight checks
 #
-# Each of these eight bugs changes a few characters of `transformer.py`:
+# Each changes a few characters of `transformer.py`:
 #
 # | bug | what is wrong |
 # |---|---|
@@ -123,7 +122,7 @@ table(["model", "bug", "last loss", "words written right"], rows)
 # | embedding too large | $E$ starts with standard deviation 1, not $1 / \sqrt{d_{model}}$ |
 # | scaled by d_model | scores are divided by $\sqrt{d_{model}}$, not by $\sqrt{d_k}$, forward and backward |
 #
-# And these are the checks, the cheapest first. Each compares a result with something that we know without the program:
+# And these are the checks, the cheapest first. Each compares a result with something known without the program:
 
 # %% The drawing of the checks
 PARTS = ["start\nvalues", "batch", "forward", "loss", "backward", "Adam",
@@ -186,7 +185,7 @@ show(checks_picture(), "16_checks",
 # **The model repeats what it has just read.** The vector of the last symbol travels along the residual connections to
 # the output. There it meets its own row of $E$, because $E$ is also the output matrix ([lesson 08](08_embeddings.py);
 # control: [lab notes 16](lab/16_first_training.py#experiment-1-the-first-loss)). Say that this symbol gets ½, and the
-# 10 others share the rest. Then the right answer, one of the others, gets 1/20. The loss is $\ln 20 = 3.00$, which is
+# 10 others share the rest. Then the right answer, one of these, gets 1/20. The loss is $\ln 20 = 3.00$, which is
 # 0.60 above $\ln 11$. Together, the two add about 0.5 + 0.6.
 #
 # Your turn: what is the first loss if the symbol that was just read *is* the answer, as in model D?
@@ -217,13 +216,12 @@ large, _ = first_loss(planted("embedding too large"), first_batch)
 assert 0.6 < correct < 1.2 and -1.9 < shifted < -1.1 and large > 8
 table(["model", "first loss − ln 11, by hand", "measured"],
       [["correct", "0.5 + 0.6 = +1.1", f"{correct:+.2f}"],
-       ["target not shifted", "-1.70", f"{shifted:+.2f}"],
+       ["target not shifted", "−1.70", f"{shifted:+.2f}"],
        ["embedding too large", "32 / 2 = +16", f"{large:+.2f}"]])
 print(f"the correct model gives {repeated:.0%} to the symbol that it has just read")
 
 # %% [markdown]
-# With 0.44 instead of ½, we get 0.5 + 0.48 = 0.98 and −1.58. And a variance of 32 is large, so there the rule says too
-# much.
+# With 0.44 instead of ½, we get 0.5 + 0.48 = 0.98 and −1.58. A variance of 32 is too large for the rule.
 #
 # </details>
 #
@@ -231,8 +229,8 @@ print(f"the correct model gives {repeated:.0%} to the symbol that it has just re
 #
 # ## Backward: from the symptom to the line
 #
-# Let's find the bug of model A as if we didn't know it. Its first loss is fine. Next comes the gradient check of
-# [lesson 01](01_backprop.py).
+# Let's find A's bug as if we didn't know it. Its first loss is fine, so next comes the gradient check of [lesson
+# 01](01_backprop.py).
 #
 # **Which weight?** We move one weight array at a time in a random direction. How steeply does the loss change? We
 # calculate this slope from the gradient, and measure it from two losses. We begin at the loss and go backward.
@@ -303,8 +301,8 @@ for n in 1, 2, 4:
 table(["sentences", "slope of W_Q: from backward / measured"], rows)
 
 # %% [markdown]
-# With one sentence everything is right. With two, the gradient is half of what it should be, and with four a quarter.
-# So something divides by the number of sentences.
+# With two sentences, the gradient is half of what it should be, and with four a quarter. So something divides by the
+# number of sentences.
 #
 # **Which line?** The frame of figure 3 has no weights, so we check its functions alone, with two sentences. Take
 # `softmax`, with the weights ½ and ½ and the offers 0 and 2. Their average is 1. By hand, the scores get ½ · (0 − 1) =
@@ -338,6 +336,7 @@ table(["softmax of model", "gradient of score 1", "gradient of score 2"], rows)
 # **Your turn.** Write a softmax that is wrong and still passes its gradient check: the hunt `right_gradient`.
 #
 # ## Does it matter?
+#
 # - **What goes in:** the eight bugs, and the correct file as a control: no check may object to it.
 # - **What is measured:** whether a check objects. *One batch*: eight words must be memorised, to a loss below 0.03,
 #   within 200 steps. (Ten correct models needed 103 to 130.) *Fresh words*: after 200 steps, 85 % of the symbols of
@@ -420,8 +419,8 @@ show(figure, "16_hunt",
 
 # %% [markdown]
 # (a): no check finds more than three of the eight bugs, but every bug is found by at least one. *Scaled by d_model* is
-# found only by writing the definition once more. "Overfit one batch" is the best known of these checks. Yet six of the
-# eight bugs memorise the batch about as fast as the correct model.
+# found only by writing the definition once more. Even "overfit one batch", the best known check, misses six: they
+# memorise the batch about as fast as the correct model.
 #
 # </details>
 # ## The list
@@ -474,7 +473,7 @@ show(figure, "16_hunt",
 #
 # </details>
 #
-# **Yours:** the hunts `right_gradient` and `too_good` (find its three bugs) · `scratchformer learn check
-# right_gradient too_good`
+# **Yours:** the hunts `right_gradient` and `too_good` · `scratchformer learn check right_gradient too_good`
 #
-# **Next:** a language has more words than a matrix should have rows. [Lesson 17](17_byte_pairs.py) cuts them into pieces.
+# **Next:** a language has more words than a matrix should have rows. [Lesson 17](17_byte_pairs.py) cuts them into
+# pieces.
