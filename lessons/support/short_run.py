@@ -58,7 +58,7 @@ class Step(NamedTuple):
 
 
 class ShortRun:
-    """What a training loop needs, and notes of its steps.
+    """Give a training loop what it needs, and note its steps.
 
     version  which sources the German sentences get
 
