@@ -52,8 +52,8 @@ def train(file, model, batches, steps, enough=0.0):
 
 
 # %% [markdown]
-# `file` is `transformer.py`, or a copy with a bug. Here are four, A to D. They start with the same
-# weights and see the same words, 32 in a step:
+# `file` is `transformer.py`, or a copy with a bug. Here are four, A to D. They start with the same weights and see the
+# same words, 32 in a step:
 
 # %% Training four models
 FOUR = {"A": "softmax / batch", "B": "no causal mask", "C": None,
@@ -185,8 +185,8 @@ show(checks_picture(), "16_checks",
 # **The model repeats what it has just read.** The vector of the last symbol travels along the residual connections to
 # the output. There it meets its own row of $E$, because $E$ is also the output matrix ([lesson 08](08_embeddings.py);
 # control: [lab notes 16](lab/16_first_training.py#experiment-1-the-first-loss)). Say that this symbol gets ½, and the
-# 10 others share the rest. Then the right answer, one of these, gets 1/20. The loss is $\ln 20 = 3.00$, which is
-# 0.60 above $\ln 11$. Together, the two add about 0.5 + 0.6.
+# 10 others share the rest. Then the right answer, one of these, gets 1/20. The loss is $\ln 20 = 3.00$, which is 0.60
+# above $\ln 11$. Together, the two add about 0.5 + 0.6.
 #
 # Your turn: what is the first loss if the symbol that was just read *is* the answer, as in model D?
 #
@@ -423,6 +423,7 @@ show(figure, "16_hunt",
 # memorise the batch about as fast as the correct model.
 #
 # </details>
+#
 # ## The list
 #
 # | symptom | look here first | what to do |

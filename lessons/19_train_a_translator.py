@@ -13,18 +13,18 @@ from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
+from transformer import adam, loss_of
 
 from scratchformer.experiments.figures import ACCENT, DARK
 from support import short_run
 from support.drawing import Drawing
 from support.lesson import QUICK, measure, quote, recorded, show, varying
 from support.short_run import LOOKS, STEPS, ShortRun
-from transformer import adam, loss_of
 
 # %% [markdown]
-# You have a model, a loss, Adam and batches. Let's put them together and train. The model is the one of
-# `transformer.py`, with 373,888 weights. The text is our corpus of 20,000 pairs of sentences, 32 pairs in a step. Here
-# is the loop, and what comes out:
+# Let's put model, loss, Adam and batches together and train. The model is the one of `transformer.py`, with 373,888
+# weights. The text is our corpus of 20,000 pairs of sentences, 32 pairs in a step. Here is the loop, and what comes
+# out:
 
 # %%
 def train(run, steps):
@@ -87,8 +87,7 @@ show(loop_picture(), "19_loop",
      "many weights, and the next step begins. A dashed arrow leaves from adam: about "
      "30 times in a run the weights are copied, and the mean of the last five copies "
      "is saved.",
-     caption="A step goes once around the loop. The dashed arrow is taken about 30 "
-     "times in the whole run.")
+     caption="A step goes once around the loop.")
 
 # %% [markdown]
 # A copy of the weights is a **checkpoint**. At the end, the paper takes the mean of the last five, weight by weight,
@@ -107,7 +106,7 @@ varying(f"of the mean of five:         {mean.loss_on('val'):.2f}")
 varying(f"it translates: {mean.translate(short_run.ENGLISH)}")
 
 # %% [markdown]
-# The mean of five translates the sentence without a mistake. (*It* is the street here, so *sie* is right.)
+# The mean of five translates the sentence without a mistake.
 #
 # Now you: `scratchformer learn train` takes 1,500 steps. Which of its checkpoints are averaged?
 #
@@ -121,7 +120,7 @@ varying(f"it translates: {mean.translate(short_run.ENGLISH)}")
 #
 # Before the loop, the text becomes numbers. The vocabulary is `<pad>`, `</s>`, `<s>`, and then all English and German
 # words of the training text in alphabetical order. A source is its ids and `</s>`. A target is `<s>`, its ids and
-# `</s>`. Then come the steps. Four things are easy to get wrong:
+# `</s>`. Four things are easy to get wrong:
 #
 # 1. **Count from 1.** The rate of [lesson 15](15_adam_and_warmup.py) divides by $\sqrt{step}$.
 # 2. **Call `backward(1.0)`.** The derivative of the loss with respect to itself is 1.
@@ -129,10 +128,9 @@ varying(f"it translates: {mean.translate(short_run.ENGLISH)}")
 # 4. **Copy the weights.** `adam` changes its arrays in place. Without `.copy()`, all checkpoints are the same array,
 #    with the newest weights.
 #
-# **Your turn.** Write `train` in `transformer.py`, and run `scratchformer learn check train`. It gets the number of
-# steps, the size of a batch and the dropout rate. It reads `train.en` and `train.de` in `CORPUS`, and saves the words
-# and the mean of the last five checkpoints in `WEIGHTS`. Then `scratchformer learn train` trains the model with your
-# functions.
+# **Your turn.** Write `train` in `transformer.py`, and run `scratchformer learn check train`. It reads `train.en` and
+# `train.de` in `CORPUS`, and saves the words and the mean of the last five checkpoints in `WEIGHTS`. Then
+# `scratchformer learn train` trains the model with your functions.
 
 # %%
 quote("train")
@@ -175,15 +173,14 @@ show(growing({"one sentence, all steps": run}), "19_sentence",
      "model. Dark means that the model expects this word.")
 
 # %% [markdown]
-# The model first learns the frame of such sentences: the end, the full stop, *weil … zu*. Next come the article and the
+# The model first learns the frame of such sentences: the end, the full stop, *weil … zu*. Next come *Das* and the
 # street, and last the horse, the verb and the adjective. *sie* never settles. In German, *it* is *sie* for the street
-# and *es* for the horse, so the model would have to know that the street is dark. Up to step 750 it changes its mind
-# again and again.
+# and *es* for the horse, so the model would have to know that the street is dark.
 #
 # </details>
 #
-# Your own run will be longer. The recorded run of `transformer.py train` took 107 seconds of CPU time, and got every
-# sentence of `test_coreference` right, this one among them.
+# A recorded run of `transformer.py train`, with 1,500 steps of 96 pairs, took 107 seconds of CPU time. It got every
+# sentence of `test_coreference` right.
 
 # %% The recorded run
 full = recorded("one_file")["results"]
@@ -194,15 +191,15 @@ assert round(full["train"]["cpu_seconds"]) == 107
 # ## Does it matter? Take the source away
 #
 # Some German words can be guessed from the German words before them. So how much does the model get from the English
-# sentence? Let's take it away.
+# sentence?
 #
 # - **What goes in:** the same German sentences, the same model, the same loop.
 # - **What is changed:** either every German sentence gets the English of another pair (*shuffled*), or it gets an empty
 #   one (*no source*). A model without a source is a **language model**: it continues German text.
 # - **What is measured:** the validation loss. The new sentences are shuffled or empty, too.
 #
-# Shuffled sources are wrong sources. Will their loss end (a) above that of no source, (b) at the same level, or (c)
-# below, because some words fit by chance?
+# Will the loss of shuffled sources end (a) above that of no source, (b) at the same level, or (c) below, because some
+# words fit by chance?
 #
 # <details><summary>Make a guess, then unfold: three trainings</summary>
 
@@ -319,13 +316,13 @@ def clip(model, limit):
 
 # %% [markdown]
 # In our run, a gradient is about 1.7 long, and none is longer than 6. Let's plant a longer one. We stop three runs at
-# step 400, where the validation loss is 1.80 on average, and make the gradient of step 401 a hundred times as long:
+# step 400, where the mean validation loss is 1.80, and make the gradient of step 401 a hundred times as long:
 #
 # | step 401 | loss 10 steps later | 100 steps later |
 # |---|---|---|
 # | as it is | 1.71 | 1.32 |
 # | 100 times as long | **3.92** | **1.59** |
-# | 100 times as long, limit 6 | 1.68 | 1.19 |
+# | 100 times as long, limit 6 | 1.89 | 1.27 |
 # | 100 times as long in $v$ only | 1.58 | 1.00 |
 #
 # So here the harm comes from $m$. In the last row only $v$ saw the peak, and the small steps did no harm: the loss fell
@@ -366,37 +363,36 @@ assert np.allclose(weight.grad, [0.6, 0.8])
 #
 # A run of 2026 has the same loop. Its gradient is nearly always clipped, usually to a length of 1. The optimizer is
 # AdamW ([lesson 15](15_adam_and_warmup.py)), and the rate falls to nearly 0 at the end. Then a mean of checkpoints has
-# little left to improve ([lab notes 21](lab/21_bleu_and_averaging.py#experiment-2-the-mean-of-the-last-checkpoints)). A
-# large text is read about once. In a small text, the training loss may go on falling while the validation loss rises.
-# This is **overfitting**: take the weights with the lowest validation loss.
+# little left to improve ([lab notes 21](lab/21_bleu_and_averaging.py#experiment-2-the-mean-of-the-last-checkpoints)).
+# In a small text, the training loss may go on falling while the validation loss rises. This is **overfitting**: take
+# the weights with the lowest validation loss.
 #
 # ## Paper and code
 #
-# Section 5 of [the paper](https://arxiv.org/abs/1706.03762) describes the training. It doesn't mention clipping, and
-# `transformer.py` doesn't clip. In PyTorch it is `torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)`. The
-# library's loop is `train` in [training/loop.py](../scratchformer/training/loop.py). On the captions of
-# [Multi30k](https://github.com/multi30k/dataset), one run reached 39.5 BLEU on the test set of 2016, in about 77
-# minutes (estimated: [lab notes 19](lab/19_train_a_translator.py#experiment-4-real-text)).
+# [The paper](https://arxiv.org/abs/1706.03762) (section 5) doesn't mention clipping, and `transformer.py` doesn't clip.
+# In PyTorch it is `torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)`. The library's loop is `train` in
+# [training/loop.py](../scratchformer/training/loop.py). On the captions of
+# [Multi30k](https://github.com/multi30k/dataset), one run reached 39.5 BLEU on the test set of 2016 ([lesson
+# 21](21_bleu_and_averaging.py) explains BLEU), in about 77 minutes (estimated: [lab notes
+# 19](lab/19_train_a_translator.py#experiment-4-real-text)).
 #
 # ## What to remember
 #
-# Each step goes forward, backward, and then moves all weights. At first the loss falls because the model learns the
-# target language. To know that it translates, compare its loss with that of a model without a source. When the loss
-# jumps, first look at the batch. A single huge gradient stays in Adam's averages for many steps. Clipping prevents
-# that.
+# At first the loss falls because the model learns the target language. To know that it translates, compare its loss
+# with that of a model without a source. When the loss jumps, first look at the batch. A single huge gradient stays in
+# Adam's averages for many steps. Clipping prevents that.
 #
 # **Test yourself.**
 #
 # 1. 1,500 steps read 96 of 20,000 pairs each. How many epochs is that?
 # 2. The gradient is (6, 8), the limit 5. What is it after clipping?
-# 3. Your loss on new sentences stays at 2.4 nats, and that of a language model on the same German is 2.4. What do you
-#    check first?
+# 3. Your validation loss stays at 2.4, like that of a language model on the same German. What do you check first?
 #
 # <details><summary>Answers</summary>
 #
 # 1. 20,000 / 96 = 208.3, so an epoch has 209 batches. 1,500 / 209 = 7.2 epochs.
 # 2. Its length is 10, so it is halved: (3, 4).
-# 3. Whether line 1 of the source file belongs to line 1 of the target file, and so on. The model ignores its source.
+# 3. Whether the lines of the two files belong together. The model ignores its source.
 #
 # </details>
 #

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from transformer import adam, loss_of
 
 from scratchformer import config as configs
 from scratchformer.nn.sizes import parameter_counts
@@ -20,7 +21,6 @@ from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory
 from support.lesson import QUICK, ROOT, measure, recorded, table, varying
 from support.short_run import ShortRun, clip, lines
-from transformer import adam, loss_of
 
 # %% [markdown]
 # ## Experiment 1: what the source is worth
