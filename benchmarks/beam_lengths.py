@@ -1,6 +1,6 @@
 """Lengths of the translations of larger beams: do all shrink, or do a few collapse?
 
-    python benchmarks/beam_lengths.py SOURCE REFERENCE RUN [RUN ...] [--name NAME] [--quick] [--out DIR]
+    python benchmarks/beam_lengths.py SOURCE REFERENCE RUN [RUN ...] [--quick] [--out DIR]
 
 Without arguments, the shipped model (data/tiny_model) on the bundled long sentences. README.md here says how the
 recorded runs were trained. Only numbers are written, no text: BLEU can be computed from them, not a sentence.
@@ -105,7 +105,6 @@ def log_p_of_empty(translator: Translator, source_ids: np.ndarray) -> np.ndarray
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="SOURCE REFERENCE RUN ...")
-    parser.add_argument("--name", default="beam_lengths", help="of the result (default: %(default)s)")
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -114,7 +113,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     count = QUICK if arguments.quick else len(pairs.source)
     results = [measured(run, pairs.source[:count], pairs.target[:count]) for run in runs]
     seeds = [result["config"]["training"]["seed"] for result in results]
-    return {"name": arguments.name, "seeds": seeds, "sentences": count, "results": results}
+    return {"seeds": seeds, "sentences": count, "results": results}
 
 
 if __name__ == "__main__":

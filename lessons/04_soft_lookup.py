@@ -24,7 +24,7 @@ from support.numeric import numeric_gradient
 # Let a question be a vector, and give each word a vector as its key. The answer is the word whose
 # key has the largest dot product with the question. Now change one number of the question by 0.001. The best key
 # stays the best, so the answer doesn't change. We tried it 1,600 times, and it never did ([lab notes
-# 04](lab/04_soft_lookup.py#from-the-average-to-the-dictionary)). After a larger step another key may win, but then the
+# 04](lab/04_soft_lookup.py#a-dictionary-has-no-slope)). After a larger step another key may win, but then the
 # answer jumps. So the gradient is zero nearly everywhere, and neither questions nor keys
 # ever learn.
 #
@@ -115,11 +115,11 @@ show(lookup_picture(backward=False), "04_lookup",
 # by the sum. Our scores are the logarithms of 1, 2 and 5, so this is easy. These weights are not learned: each question
 # gets new ones.
 #
-# | word | score z | e to the z | weight w | value |
-# |---|---|---|---|---|
-# | the | 0 | 1 | 1/8 | (1, 0) |
-# | street | ln 2 = 0.693 | 2 | 2/8 | (0, 1) |
-# | animal | ln 5 = 1.609 | 5 | **5/8** | (2, 2) |
+# | word | score z | e to the z | weight w |
+# |---|---|---|---|
+# | the | 0 | 1 | 1/8 |
+# | street | ln 2 = 0.693 | 2 | 2/8 |
+# | animal | ln 5 = 1.609 | 5 | **5/8** |
 #
 # **Step 3, blend.** Multiply every value by its weight, and add: 1/8 · (1, 0) + 2/8 · (0, 1) + 5/8 · (2, 2) = **(1.375,
 # 1.5)**.
@@ -240,9 +240,8 @@ show(matrices_picture(), "04_matrices",
 #
 # ## Backward
 #
-# Let the first number of the answer, 1.375, take the place of the loss. We want it to grow: which score must grow?
-#
-# <details><summary>Make a guess, then unfold: the same lookup, backward</summary>
+# Let the first number of the answer, 1.375, take the place of the loss. We want it to grow: which score must grow? Make
+# a guess before you look at figure 4.
 
 # %% The drawing, backward
 show(lookup_picture(backward=True), "04_lookup_backward",
@@ -265,8 +264,6 @@ show(lookup_picture(backward=True), "04_lookup_backward",
 # | the | 1/8 | 1 − 1.375 | −0.047 |
 # | street | 2/8 | 0 − 1.375 | −0.344 |
 # | animal | 5/8 | 2 − 1.375 | +0.391 |
-#
-# </details>
 #
 # So the gradient of a score is **weight × (offer − average)**. In training, a gradient $dy$ comes back, with a number
 # for each number of the answer. The offer of a word is then the dot product of $dy$ with its value. Above, $dy$ was (1,

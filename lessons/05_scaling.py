@@ -261,9 +261,7 @@ show(
 # | animal | 5/8 · (0 − 2/8) | −5/32 = −0.156 |
 #
 # So the score of *street* gets a push up, and the other two get a push down. How strong is the push on *street* without
-# the division?
-#
-# <details><summary>Make a guess, then unfold: the same picture, backward</summary>
+# the division? Make a guess before you look at figure 3.
 
 # %% Drawing the gradients
 show(
@@ -282,8 +280,6 @@ show(
 # With the division the push on the score is 0.188. The score is the dot product divided by 8, so the push on the dot
 # product is only an eighth: 0.188 / 8 = 0.023. But that is still 36 times 0.00065, because the weight of *street* is
 # 382 times as large. (If the dot products are small anyway, the division only makes the pushes weaker.)
-#
-# </details>
 #
 # The gradient of a score has its weight as a factor, and here no offer is above 1. **So a word with almost no weight
 # gets almost no push, however right it is.**
@@ -385,7 +381,7 @@ table(["model", "loss", "lowest to highest"], rows)
 # that neither has any push. The divided model then ends at 1.72, so its pushes gain 0.60. The undivided one ends at
 # 2.37, so its pushes make it *worse*, by 0.40. And with no push in either model, a gap of 0.65 is left. So a missing
 # push is only a part of the harm. Large first scores harm in another way, too; we don't know in which ([lab notes 05,
-# experiment 3](lab/05_scaling.py#experiment-3-a-transformer-with-and-without)).
+# experiment 2](lab/05_scaling.py#experiment-2-a-transformer-with-and-without)).
 #
 # ## Paper and code
 #

@@ -133,7 +133,7 @@ show(mask_pictures.by_hand(), "06_by_hand",
 # **Why not set the weight to 0 after softmax?** Without $-\infty$, the sum of row *animal* is 1 + 2 + 5 + 12 = 20. Set
 # its last weight to 0, and 1/20, 2/20 and 5/20 are left. The 20 still contains the 12 of *slept*. If the score of
 # *slept* rises, the 20 rises, and the weights of *the* and *animal* fall. So the future changes the past ([lab notes
-# 06, experiment 6](lab/06_masks.py#experiment-6-zero-after-softmax)).
+# 06, experiment 5](lab/06_masks.py#experiment-5-zero-after-softmax)).
 #
 # ## In general
 #

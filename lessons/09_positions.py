@@ -9,8 +9,10 @@
 # %% Imports
 import math
 
+import matplotlib.pyplot as plt
 import numpy as np
 
+from scratchformer.experiments.figures import COLOUR_MAP
 from scratchformer.nn.layers import LearnedPositions, sinusoids
 from support import position_pictures as pictures
 from support.lesson import quote, same, show, table
@@ -184,11 +186,23 @@ for sentence, vector in zip(pictures.SENTENCES, compared(p)["dog"]):
 # %%
 quote("positional_encoding")
 
+# %% The heat map
+figure, axes = plt.subplots(figsize=(6, 2.6), layout="constrained")
+image = axes.imshow(sinusoids(0, 60, 64), COLOUR_MAP, aspect="auto", vmin=-1, vmax=1)
+axes.set(xlabel="heights and widths of 32 hands, in turn", ylabel="position")
+figure.colorbar(image, ax=axes)
+show(figure, "09_heat_map",
+     alt="A heat map of the position vectors of 60 positions, a row for each, with 64 "
+     "numbers between -1 and 1. From top to bottom the colours of the first columns "
+     "alternate every few rows, those of the next ones more and more slowly, and the "
+     "right third stays as it is in the first row: heights near 0, widths near 1.",
+     caption="Sixty position vectors of 64 numbers, a row for each. Fast hands stand "
+     "on the left; the slowest, on the right, hardly turn.")
+
 # %% [markdown]
 # In $k$ words hand $i$ turns by $\omega_i k$, and the dot product
 # adds up the cosines: $PE(0) \cdot PE(k) = \sum_i \cos(\omega_i k)$. With 256 hands this sum falls from 256 at distance
-# 0 to 174 at 10 ([lab notes 09, a heat map](lab/09_positions.py#dot-products-at-the-papers-speeds)). With our two it
-# goes up and down: in figure 3, position 6 scores more than 4.
+# 0 to 174 at 10. With our two it goes up and down: in figure 3, position 6 scores more than 4.
 #
 # The step by $k$ words turns hand $i$ from some angle $a$ to $a + b$, with $b = \omega_i k$. The
 # formulas of $\sin(a + b)$ and $\cos(a + b)$, one in each column, are
@@ -214,6 +228,7 @@ def shift(k, d_model):
 
 # %% The check
 PE = sinusoids(0, 1000, 512)                       # (1000, 512), the library's
+assert [round(float(PE[0] @ PE[k])) for k in (0, 10)] == [256, 174]
 same("PE(pos) M_-3 and PE(pos − 3), pos = 3 to 999", PE[3:] @ shift(-3, 512), PE[:-3],
      1e-10)
 assert np.allclose(shift(-3, 512), library_shift_matrix(-3, 512), rtol=0, atol=1e-12)
@@ -228,9 +243,7 @@ assert np.allclose(shift(-3, 512), library_shift_matrix(-3, 512), rtol=0, atol=1
 # the word unchanged.** Sinusoids aren't trained and need no gradient.
 #
 # The paper also tried **learned positions**: a trained table $P$ with a row for each position. The two sentences
-# share the row of position 1. What is its gradient?
-#
-# <details><summary>Make a guess, then unfold: the gradient of a row</summary>
+# share the row of position 1. What is its gradient? Make a guess before you look at figure 6.
 
 # %% The drawing, backward
 show(pictures.sums(backward=True), "09_sums_backward",
@@ -243,8 +256,6 @@ show(pictures.sums(backward=True), "09_sums_backward",
 
 # %% [markdown]
 # Row 1 has two ways to the loss, one through each sentence. The chain rule adds them up.
-#
-# </details>
 #
 # In general, $dx = dy$, and row $t$ gets the sum over all sentences, $dP_t = \sum_b dy_{bt}$.
 
@@ -296,8 +307,7 @@ TABLES = {"sinusoids": [(0.85, 1), (0.85, 1), (0.2, 0.6)],
           "four speeds, shuffled": [(0.85, 1), (0, 0.25), (0, 0.25)]}
 rows = []
 for name, bands in TABLES.items():
-    runs = np.array([to_the_left(name, seed)[1:] for seed in range(3)])    # (3, 3)
-    shares = runs.mean(axis=0)
+    shares = np.mean([to_the_left(name, seed).right for seed in range(3)], axis=0)
     for share, (lo, hi) in zip(shares, bands):
         assert lo <= share <= hi, (name, share, lo, hi)
     rows.append([name, *(f"{share:.0%}" for share in shares)])
@@ -317,7 +327,7 @@ table(["table", "asked in training", "never asked: single",
 #
 # We trained with Adam, so the formula holds only roughly: with *big steps*, asked queries change by 5.8 on average and
 # never-asked ones by 1.0. Plain gradient descent finds and misses the same rotations.
-# ([Lab notes 09, experiment 2](lab/09_positions.py#experiment-2-three-words-to-the-left).)
+# ([Lab notes 09](lab/09_positions.py#three-words-to-the-left).)
 #
 # *Sinusoids* are right at single positions, but five in a row only in a third of the cases. We don't know why.
 #

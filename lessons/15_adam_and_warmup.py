@@ -147,7 +147,7 @@ table(["", "gradients", "their running average after 40 steps"],
 #
 # Figure 1 isn't a race, since we chose the rates. In a small Transformer, at the best of four rates, momentum ended at
 # a loss of 4.53 and Adam at 3.61 ([lab notes 15, experiment
-# 5](lab/15_adam_and_warmup.py#experiment-5-momentum-or-adam)).
+# 4](lab/15_adam_and_warmup.py#experiment-4-momentum-or-adam)).
 #
 # ## Two steps by hand
 #
@@ -471,7 +471,7 @@ table(["150 steps", "loss on new sentences, three runs"],
 #
 # **So why warm up at all?** Because the best of our longer runs with post-LN had one. After 600 steps at 0.003, the
 # loss was 2.25 with a warm-up and 2.51 without, on average, and lower with it in each run ([lab notes 15, experiment
-# 6](lab/15_adam_and_warmup.py#experiment-6-does-a-warm-up-help-at-every-learning-rate-and-do-runs-without-it-recover)).
+# 5](lab/15_adam_and_warmup.py#experiment-5-at-which-rates-does-a-warm-up-help)).
 #
 # ## Paper and code
 #

@@ -165,10 +165,10 @@ assert step_2[1].tolist() == [1, 0] and step_2[2].tolist() == [1, 0]
 # (5 and 6 are a convention of Wu et al., 2016.) Here are two translations of *The
 # cows sleep in the garden today* with $\alpha = 1$. We made up log P:
 #
-# | translation | $n$ | log P | penalty | score |
-# |---|---|---|---|---|
-# | die Kühe schlafen `</s>` | 4 | **−1.5** | 9/6 = 1.5 | −1.5 / 1.5 = −1 |
-# | die Kühe schlafen heute im Garten `</s>` | 7 | −1.7 | 12/6 = 2 | −1.7 / 2 = **−0.85** |
+# | translation | log P | penalty | score |
+# |---|---|---|---|
+# | die Kühe schlafen `</s>` | **−1.5** | (5 + 4) / 6 = 1.5 | −1.5 / 1.5 = −1 |
+# | die Kühe schlafen heute im Garten `</s>` | −1.7 | (5 + 7) / 6 = 2 | −1.7 / 2 = **−0.85** |
 #
 # By log P the short one wins, without the garden. By the score, the long one. With $\alpha = 0$ the
 # penalty is always 1, so nothing changes. *Attention Is All You Need* takes $\alpha = 0.6$: the scores are then −1.18
@@ -272,13 +272,12 @@ show(beam_pictures.confused(), "20_confused",
 # Would you notice? On 40 long sentences, BLEU is 21.0 with this mistake and 20.5 without. So BLEU doesn't show it. This
 # test does: run *one* forward pass over each finished sentence, and compare its log P with the search's. Of 39
 # finished sentences, 34 differ ([lab notes 20, experiment
-# 5](lab/20_beam_search.py#experiment-5-the-caches-stay-in-their-rows)).
+# 3](lab/20_beam_search.py#experiment-3-the-caches-stay-in-their-rows)).
 #
 # ## Does it matter?
 #
 # Rarely: for only 2 of 200 test sentences, a beam of 4 finds a likelier translation ([lab notes 20, experiment
-# 3](lab/20_beam_search.py#experiment-3-beam-penalty-and-quality)). On harder text, is a beam of 16 better than one of
-# 4?
+# 1](lab/20_beam_search.py#experiment-1-an-easy-text)). On harder text, is a beam of 16 better than one of 4?
 #
 # - **Text:** 1,000 test captions from Multi30k. We choose nothing by them.
 # - **Model:** a small one, trained once on 29,000 other captions.
@@ -289,7 +288,6 @@ show(beam_pictures.confused(), "20_confused",
 # <details><summary>Make a guess, then unfold: quality against beam size</summary>
 #
 # - *Empty* counts translations without a single word. In the row *repaired*, they are replaced by greedy search's.
-# - *Length* is that of the others: their pieces over greedy search's for the same captions.
 # - The last column says how sure the difference is, for this one training (lesson 21). If 0 lies in it, 1,000 captions
 #   can't tell.
 
@@ -300,26 +298,27 @@ drawn = bleu_by_hand.resamples(1000, 1000, np.random.default_rng(0))
 greedy = written[1, 0]
 
 
-def row(name, one, repaired=False):
+def row(name, one):
     """BLEU, and the 95 % interval of its difference from greedy search"""
     low, high = bleu_by_hand.difference_interval(greedy.table, one.table, drawn)
-    length = one.tokens[~one.empty].sum() / greedy.tokens[~one.empty].sum()
-    return [name, "" if repaired else f"−{-one.log_probability:.1f}", one.empty.sum(),
-            "" if repaired else f"{length:.2f}", f"{one.bleu:.1f}",
+    return [name, one.empty.sum(), f"{one.bleu:.1f}",
             f"{low:+.1f} to {high:+.1f}".replace("-", "−")]
 
 
-table(["search", "mean log P", "empty", "length", "BLEU", "BLEU − greedy's, 95 %"],
+table(["search", "empty", "BLEU", "BLEU − greedy's, 95 %"],
       [[*row("greedy", greedy)[:-1], ""],
        *(row(f"beam {K}", written[K, 0]) for K in (4, 16)),
-       row("beam 16, repaired", written[16, 0].where_empty(greedy), repaired=True),
+       row("beam 16, repaired", written[16, 0].where_empty(greedy)),
        *(row(f"beam {K}, α = 0.6", written[K, 0.6]) for K in (4, 16))])
 likelier = run["settings"][0]["empty_is_likelier"]
 measure("captions whose empty translation is likelier than greedy search's", likelier,
         546, 546)
+likely = [round(written[K, 0].log_probability, 1) for K in (1, 16)]
+assert likely == [-13.0, -7.3]
 
 # %% [markdown]
-# Without a penalty, a beam of 16 finds likelier sentences, but BLEU falls to 20.1. For 248 captions the search chose
+# Without a penalty, a beam of 16 finds likelier sentences: their mean log P is −7.3, and greedy search's is −13.0. But
+# BLEU falls to 20.1. For 248 captions the search chose
 # `</s>` as the first piece, so the translation is empty. The others have a fifth fewer pieces in all: 401 of the 752
 # are shorter. With the empty ones repaired, BLEU is 28.7 again. So nearly all of the loss
 # came from them.
@@ -328,7 +327,7 @@ measure("captions whose empty translation is likelier than greedy search's", lik
 # pays only once, for `</s>`. For 546 of the 1,000 captions it's the likelier one. Greedy search doesn't find it,
 # because `</s>` is never the likeliest *first* piece. A beam of 16 can, where `</s>` is among the 32 likeliest: for 626
 # captions. With a second model, trained once without label smoothing, it wrote only 1 empty translation ([lab notes 20,
-# experiment 4](lab/20_beam_search.py#experiment-4-do-all-shrink-or-do-some-collapse)).
+# experiment 2](lab/20_beam_search.py#experiment-2-do-all-shrink-or-do-some-collapse)).
 #
 # With $\alpha = 0.6$, BLEU is 29.3 for both beams: the penalty repairs the loss. Whether 16 is better than 4, these
 # captions can't tell (−0.4 to +0.5), nor whether a beam beats greedy search. With the second model, a beam of 4 does:
@@ -350,15 +349,15 @@ knobs = [
     ("top-k, k = 2", "keeps the k likeliest pieces", p * (np.arange(4) < 2)),
     ("top-p, p = 0.9", "keeps the likeliest pieces that it takes to reach the sum p",
      p * (np.cumsum(p) - p < 0.9))]                         # before it: not yet 0.9
-table(["", "what it does", "1st piece", "2nd", "3rd", "4th"],
-      [[name, does, *(f"{each:.3g}" for each in kept / kept.sum())]
+table(["", "what it does", "the four probabilities"],
+      [[name, does, "  ".join(f"{each:.2f}" for each in kept / kept.sum())]
        for name, does, kept in knobs])
 
 # %% [markdown]
 # With top-p, two pieces aren't enough: 0.5 + 0.3 = 0.8. What is kept is divided by its sum.
 #
 # Here variety costs quality. On 100 test sentences, sampling has a BLEU of 69, with top-p 0.9 it has 95, and a beam of
-# 4 has 98 ([lab notes 20, experiment 7](lab/20_beam_search.py#experiment-7-sampling-and-minimum-bayes-risk)).
+# 4 has 98 ([lab notes 20, experiment 4](lab/20_beam_search.py#experiment-4-sampling)).
 #
 # ## Paper and code
 #

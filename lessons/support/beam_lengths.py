@@ -30,11 +30,6 @@ class Written(NamedTuple):
         return float(bleu(self.table.sum(axis=0)))
 
     @property
-    def length_ratio(self) -> float:
-        """Words written over words of the references."""
-        return float(self.table[:, N].sum() / self.table[:, -1].sum())
-
-    @property
     def empty(self) -> np.ndarray:
         """(S,) bool"""
         return self.tokens == 1

@@ -1,4 +1,4 @@
-"""The pictures of lesson 06: who may look at what, a loop as a triangle, four words by hand, two kinds of mask, maps of
+"""The pictures of lesson 06: who may look at what, four words by hand, two kinds of mask, maps of
 attention weights.
 """
 
@@ -44,32 +44,6 @@ def shift() -> Drawing:
             else:
                 drawing.rectangle(x, y, 92, 32, "soft", 0.1, outline=s == t + 1)
                 drawing.text(x, y, "next word" if s == t + 1 else "later", "soft", 13)
-    return drawing
-
-
-def loop() -> Drawing:
-    """The mean of the first values, row by row, and the same as a product with a triangle."""
-    drawing = Drawing(700, 250)
-    means = [VALUES[: t + 1].mean() for t in range(4)]
-    drawing.text(110, 24, "a loop", bold=True)
-    drawing.text(430, 24, "one matrix product", bold=True)
-    for t, mean in enumerate(means):
-        y = 72 + 44 * t
-        for s, value in enumerate(VALUES):
-            if s <= t:
-                drawing.vector(30 + 42 * s, y, [value], "value", cell=36, height=32)
-            else:
-                drawing.rectangle(30 + 42 * s, y, 36, 32, "soft", 0.1, outline=False)
-        drawing.arrow((180, y), (214, y))
-        drawing.text(197, y - 11, "mean", "soft", 12)
-        drawing.text(232, y, mean, bold=True)
-    rows = [[fraction(1, t + 1) if s <= t else 0 for s in range(4)] for t in range(4)]
-    shades = [[1 / (t + 1) if s <= t else 0 for s in range(4)] for t in range(4)]
-    drawing.matrix(390, 138, rows, cell=50, height=44, shades=shades, below="weights (4, 4)")
-    drawing.text(508, 138, "·", size=22)
-    drawing.matrix(546, 138, VALUES[:, None].tolist(), "value", height=44, below="values (4, 1)")
-    drawing.text(590, 138, "=", size=20)
-    drawing.matrix(636, 138, [[mean] for mean in means], "value", height=44, below="results (4, 1)")
     return drawing
 
 

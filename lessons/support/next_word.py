@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -44,12 +43,6 @@ def shifted(some: Sequence[Sequence[str]]) -> tuple[Array, Array]:
     """-> what is read: <s> and the words; what has to be written: the words and </s>. (B, T) ids both, 0 at the end"""
     ids = [[ID_OF[word] for word in words] for words in some]
     return padded([[BOS, *row] for row in ids]), padded([[*row, EOS] for row in ids])
-
-
-def not_shifted(some: Sequence[Sequence[str]]) -> tuple[Array, Array]:
-    """-> the words and </s>, to be read and to be written."""
-    _, write = shifted(some)
-    return write, write
 
 
 class NextWord(Chain):
@@ -109,44 +102,6 @@ def continued(model: NextWord, begin: Sequence[str], at_most: int = 12) -> list[
 def share_repeated(texts: Sequence[Sequence[str]]) -> float:
     """Share of the words after the first of a text that repeat the word before them, 0 to 1"""
     return float(np.mean([a == b for text in texts for a, b in zip(text, text[1:])]))
-
-
-class AtACut(NamedTuple):
-    """Behaviour of a model at the last word of a cut sentence; means over all cuts.
-
-    repeats    how often its likeliest next word is that last word once more, 0 to 1
-    copies     how often it is the word put behind, 0 to 1
-    on_itself  the attention weight of the last word on itself
-    on_behind  the attention weight of the last word on the word put behind
-    """
-
-    repeats: float
-    copies: float
-    on_itself: float
-    on_behind: float
-
-
-def at_cuts(model: NextWord, read: Array, behind: Array | None = None) -> AtACut:
-    """Cut each sentence behind each of its words (not behind <s>), and put one word, or nothing, behind the cut.
-
-    read    (B, T) ids as `shifted` gives them
-    behind  (B, T) the word to put behind position t; where it is </s>, the cut is left out. None: nothing
-    """
-    found = []
-    for t in range(1, read.shape[1]):
-        rows = read[:, t] != PAD
-        if behind is not None:
-            rows &= behind[:, t] != EOS
-        if not rows.any():
-            continue
-        last, put = read[rows, t], None if behind is None else behind[rows, t]
-        ids = read[rows, : t + 1] if put is None else np.column_stack([read[rows, : t + 1], put])
-        logits, cache = model.forward(ids)
-        best, weights = logits[:, t].argmax(axis=-1), attention_weights(cache)[0][:, 0, t]
-        nothing = np.zeros(len(ids))
-        copies, on_behind = (nothing, nothing) if put is None else (best == put, weights[:, t + 1])
-        found.append(np.stack([best == last, copies, weights[:, t], on_behind]))
-    return AtACut(*np.concatenate(found, axis=1).mean(axis=1).tolist())
 
 
 class Hiding(Ops):

@@ -36,11 +36,6 @@ class Task(NamedTuple):
         return sorted({self.english[source[i]] for source, pairs in self.train for _, i in pairs})
 
     @property
-    def others(self) -> list[int]:
-        """All other English words of `train`."""
-        return sorted({self.english[word] for source, _ in self.train for word in source} - set(self.nouns))
-
-    @property
     def chance(self) -> float:
         """Probability that a guess among the nouns of a test sentence is right."""
         return float(np.mean([1 / len(pairs) for _, pairs in self.test for _ in pairs]))

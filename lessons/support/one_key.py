@@ -17,21 +17,13 @@ def softmax(z: Array) -> Array:
 
 
 def learn_to_look(
-    d_k: int,
-    factor: float,
-    rate: float,
-    start: float = 1,
-    on_log: bool = False,
-    unit_steps: bool = False,
-    seed: int = 0,
-    steps: int = STEPS,
+    d_k: int, factor: float, rate: float, start: float = 1, on_log: bool = False, seed: int = 0, steps: int = STEPS
 ) -> Array:
     """Each of QUERIES queries has KEYS random keys of its own, and takes `steps` gradient steps.
 
-    factor      the weights are softmax(factor * q k^T)
-    start       the standard deviation of the queries' numbers before the first step
-    on_log      the steps raise the logarithm of the wanted key's weight, and not the weight itself
-    unit_steps  every step of a query has the length `rate`, however small its gradient is
+    factor  the weights are softmax(factor * q k^T)
+    start   the standard deviation of the queries' numbers before the first step
+    on_log  the steps raise the logarithm of the wanted key's weight, and not the weight itself
 
     -> the weight that each query puts on the wanted key in the end (QUERIES,)
     """
@@ -44,11 +36,7 @@ def learn_to_look(
         # what each key offers: the wanted one 1, the others 0; so the average is the weight of the wanted one
         average = (weights * wanted).sum(axis=-1, keepdims=True)
         dz = wanted - weights if on_log else weights * (wanted - average)
-        dq = factor * dz @ keys
-        if unit_steps:
-            dq /= np.maximum(np.abs(dq).max(axis=-1, keepdims=True), 1e-300)  # or the squares are too small for float64
-            dq /= np.maximum(np.linalg.norm(dq, axis=-1, keepdims=True), 1e-300)
-        q += rate * dq
+        q += rate * factor * dz @ keys
     weights = softmax(factor * q @ keys.swapaxes(1, 2))
     return np.asarray((weights * wanted).sum(axis=(1, 2)))
 

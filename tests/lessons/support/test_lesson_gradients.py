@@ -7,16 +7,16 @@ from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import FeedForward, Linear, PositionalEncoding
 from scratchformer.nn.loss import batch_loss, cross_entropy
-from support import short_translation
 from support.agreement import Judge, sentences
 from support.length_batches import bundled, mean_gradient, small_model
 from support.next_word import NEW, NextWord, shifted
 from support.positions import Shifted
 from support.recall import SYMBOLS, AttentionReader, FirstSymbol
 from support.recurrent import LSTM, RNN, AdditiveAttention
-from support.reversal import DotAttention, EncoderDecoder, PlainMean, pairs
+from support.reversal import EncoderDecoder, PlainMean, pairs
 from support.stacks import WAYS, Block
-from support.to_the_left import Reader, Table
+from support.to_the_left import Reader
+from support.word_translator import LastState, Network
 
 random = np.random.default_rng(0)
 READ = shifted(NEW[:1])[0][:, :3]
@@ -30,17 +30,13 @@ def feed_forward(d_model):
     return FeedForward(d_model, 9, random, "float64")
 
 
-LOOKS = {kind: kind(4, 5, 6, random, "float64") for kind in (AdditiveAttention, PlainMean, DotAttention)}
+LOOKS = {kind: kind(4, 5, 6, random, "float64") for kind in (AdditiveAttention, PlainMean, LastState)}
 CASES = {
     "Judge": (Judge(0, lambda random: [feed_forward(12)]), sentences()[0][:6]),
     "AttentionReader": (AttentionReader(3, 5, random, "float64"), normal(2, 4, 3)),
     "Shifted": (Shifted(PositionalEncoding(0.3), 4), normal(3, 4, 8), 2),
     "NextWord": (NextWord(causal=True, seed=0, d_model=8, N=2), READ),
-    "Reader, positions alone ask": (
-        Reader(Table(normal(3, 4)), 5, 0, words_ask=False, d_model=4),
-        np.array([[1, 4, 2]]),
-    ),
-    "Reader": (Reader(Table(normal(3, 4)), 5, 0, d_model=4), np.array([[1, 4, 2]])),
+    "Reader": (Reader(normal(3, 4), 5, 0), np.array([[1, 4, 2]])),
     **{f"Block, {way}": (Block(way, feed_forward(6), 6, "float64"), normal(2, 3, 6)) for way in WAYS},
     **{kind.__name__: (look, normal(2, 3, 4), normal(2, 7, 5)) for kind, look in LOOKS.items()},
     **{
@@ -63,7 +59,6 @@ def test_backward_agrees_with_finite_differences(name):
     [
         dict(),
         dict(look=PlainMean),
-        dict(look=DotAttention, positions="ed"),
         dict(look=AdditiveAttention, encoder=Linear, decoder=Linear, positions="ed"),
         dict(look=AdditiveAttention, encoder=RNN, decoder=Linear, positions="d"),
     ],
@@ -80,17 +75,28 @@ def test_an_encoder_decoder_has_the_gradient_of_its_loss(options):
     require_slope(model, lambda: cross_entropy(model.forward(source, read)[0], target)[0], backward)
 
 
-def test_the_mean_gradients_of_short_trainings():
+def test_a_translator_of_words_has_the_gradient_of_its_loss():
+    model = Network(9, 8, AdditiveAttention, seed=0, d=6, dtype="float64")
+    source, read, target = (
+        np.array([[3, 4, 5], [6, 3, 8]]),
+        np.array([[1, 3, 3, 4], [1, 7, 0, 0]]),
+        np.array([[3, 3, 4, 2], [7, 2, 0, 0]]),
+    )
+
+    def backward():
+        scores, cache = model.forward(source, read)
+        assert model.backward(cross_entropy(scores, target)[2], cache) is None
+
+    require_slope(model, lambda: cross_entropy(model.forward(source, read)[0], target)[0], backward)
+
+
+def test_the_mean_gradient_of_a_short_training():
     pairs, model = bundled("val"), small_model(0, "float64")
     batch = pairs.batch(np.arange(4))
     require_slope(
         model,
         lambda: float(batch_loss(model, batch.inputs, batch.targets)[0]) / batch.n_target_tokens,
         lambda: mean_gradient(model, batch),
-    )
-    model, batch = short_translation.new_model(0, dtype="float64"), short_translation.random_batch(random)
-    require_slope(
-        model, lambda: short_translation.mean_loss(model, batch), lambda: short_translation.set_gradient(model, batch)
     )
 
 

@@ -10,7 +10,7 @@ from support import beam_pictures, mask_pictures, position_pictures, translator_
 from support.beam_pictures import BEST, CONFUSED, DROPPED, GREEDY, NEXT, PLACES, RANKS, probability
 
 DRAWINGS = [
-    *(mask_pictures.shift, mask_pictures.loop, mask_pictures.by_hand, mask_pictures.masks),
+    *(mask_pictures.shift, mask_pictures.by_hand, mask_pictures.masks),
     *(position_pictures.one_hand, position_pictures.two_hands, position_pictures.three_to_the_left),
     *(position_pictures.sums, beam_pictures.tree, beam_pictures.beam, beam_pictures.confused),
 ]
