@@ -39,7 +39,7 @@ def train(run, steps):
             run.look()                    # at two losses and a translation
 
 
-run = ShortRun()
+run = ShortRun()                      # a new model and our batches
 train(run, STEPS)
 varying(f"loss of step 1: {run.log[0].loss:.2f} nats per word")
 print(f"step  training  validation   {short_run.ENGLISH}")
@@ -229,8 +229,8 @@ show(growing({name: runs[name] for name in ("right pairs", "shuffled sources")})
 # %% [markdown]
 # Answer (b). The last ✓ shows why: the model that was trained with shuffled sources does no better with the right ones.
 # It ignores its source. And up to step 100, the three losses are nearly equal. So *that* is what the model learned in
-# its first steps: German. Only then does the source begin to count. Without it, *Das*, *Pferd*, *verlässt*, *Straße*
-# and *dunkel* stay pale in figure 3.
+# its first steps: German. Only then does the source begin to count. Without the English, *Das*, *Pferd*, *verlässt*,
+# *Straße* and *dunkel* stay pale in figure 3.
 #
 # At the end, the source is worth 2.4 − 0.6 = 1.8 nats per word, for this model and these sentences. In **perplexity**,
 # $e^{\text{loss}}$, the model hesitates among eleven words without it, and among two with it. The same three trainings
@@ -305,7 +305,7 @@ if not QUICK:
 # $$g \leftarrow g \cdot \min\left(1, \frac{c}{\lVert g \rVert}\right)$$
 #
 # By hand: the gradient (3, 4) has the length 5. With $c = 1$ it becomes (0.6, 0.8): the same direction, a fifth of the
-# length. In the loop, it is called between `backward` and `adam`:
+# length. Call it between `backward` and `adam`:
 
 # %%
 def clip(model, limit):
