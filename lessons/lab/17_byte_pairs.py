@@ -70,8 +70,8 @@ measure(f"of {len(text + new):,} sentences, changed by encoding and decoding", c
 measure("different pieces that the merges make", len(set(learned)), N_MERGES, N_MERGES)
 
 # %% [markdown]
-# The rule for ties changes many positions in the list, and the cut of few sentences. The library's rule has one part
-# more, for two pairs that would make the same piece; the lesson does without it, and its first 200 merges are the same.
+# The rule for ties changes many positions in the list, and the cut of few sentences. A third part of the rule, the
+# shorter left part first, decides between two pairs that would make the same piece.
 #
 # Decoding gives back every character, but spaces at either end are lost, and several in a row become one. The corpus
 # has neither. Many tokenizers also normalise characters: the single character U+FB01, a printer's joined *f* and *i*,
