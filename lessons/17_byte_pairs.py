@@ -24,8 +24,7 @@ from support.lesson import QUICK, ROOT, measure, quote, show, table
 # %% [markdown]
 # A model has one row of its embedding for each entry of a fixed list. Let the entries be words, and collect them from
 # the 20,000 training sentences of the bundled corpus. Then look up the words of 500 new sentences. (`words_of` cuts a
-# sentence. A run of letters is one word, and so is a run of other signs, such as the full stop. "▁" marks where a space
-# stood.)
+# sentence into runs of letters and runs of other signs. "▁" marks where a space stood.)
 
 # %% A list of words
 LANGUAGES = {"en": "English", "de": "German"}
@@ -47,20 +46,18 @@ print("".join(word if word in known else "▁<unk>"
               for word in words_of(unknown)).replace("▁", " ").strip())
 
 # %% [markdown]
-# For a word that isn't in the list the model sees `<unk>` (*unknown*), and it can never write that word. Eight is a
-# small number only because this corpus was generated from a small lexicon. Still, German writes a number as one word,
-# so its list of words is never complete. In real text, names and compounds are added every day.
+# For a word that isn't in the list the model sees `<unk>` (*unknown*), and it can never write that word. Eight is few,
+# because this corpus was generated from a small lexicon. In real text, names and compounds are added every day.
 #
 # Single characters can't fail like that, as long as each was seen. 60 of them, including the mark, are enough for both
 # languages. But then a sentence is about five times as long. Is there something in between?
 #
 # ## The picture
 #
-# **Byte-pair encoding** (BPE) starts with characters. It finds the two neighbours that occur together most often,
-# merges them into a new piece, and repeats that. Our list gets 4 special entries, such as `<unk>`, then the pieces of
-# 1,536 merges, and the 60 characters: together 1,600. The place in the list is the **id**.
-#
-# Here is an unknown word, 944, after more and more merges. It isn't in the training text, but its parts are.
+# **Byte-pair encoding** (BPE, [Sennrich et al. 2016](https://arxiv.org/abs/1508.07909)) starts with characters. It
+# finds the two neighbours that occur together most often, merges them into a new piece, and repeats that. Our list gets
+# 4 special entries, such as `<unk>`, then the pieces of 1,536 merges, and the 60 characters: together 1,600. The place
+# in the list is the **id**. Here is an unknown word, 944, after more and more merges.
 
 # %% Learning the merges, and one word in pieces
 N_MERGES = 1536
@@ -98,8 +95,8 @@ show(figure, "17_cut",
 # Let the text consist of four German words: *Hund* (dog) occurs 5 times, *hundert* (hundred) 3 times, *und* (and) 6
 # times and *rund* (round) twice. How often does *n d* occur? In every one of them, so 5 + 3 + 6 + 2 = 16 times. *u n*
 # occurs 16 times as well. Which of the two should be merged? We need a rule for ties: the pair that makes the shorter
-# piece, then the one whose piece comes earlier in the order of Unicode. That is *nd*. After this merge *Hund* is `▁ H u
-# nd`, and the pair *u nd* occurs 16 times. So the second merge makes *und*.
+# piece, then the one whose piece comes earlier in the order of Unicode. That is *nd*. After this merge *Hund* is
+# `▁ H u nd`, and the pair *u nd* occurs 16 times. So the second merge makes *und*.
 #
 # In general, a step counts all pairs of neighbours, in each word as often as the word occurs. It takes the most
 # frequent pair and makes it one piece in every word, from left to right. The list of these merges is all that is
@@ -168,10 +165,10 @@ measure(f"of {N_MERGES:,} merges: ours and sentencepiece agree", equal,
 # ## Bytes, and where to split first
 #
 # **Bytes.** What about a *character* that was never seen, such as the *ë* in *Zoë*? In this model it is `<unk>`. But a
-# computer stores text as bytes, in the code UTF-8: `Z` and `o` are one byte each, *ë* is the two bytes C3 AB, and an
-# emoji takes four. There are only 256 bytes. So start with bytes instead of characters. Then nothing is ever unknown,
-# in any script. This is **byte-level BPE**. Your functions can do it as they are, if each byte is written as one of 256
-# characters (the code latin-1 has one for each):
+# computer stores text as bytes, in the code UTF-8: `Z` and `o` are one byte each, and *ë* is the two bytes C3 AB. There
+# are only 256 bytes. So start with bytes instead of characters. Then nothing is ever unknown, in any script. This is
+# **byte-level BPE**. Your functions can do it as they are, if each byte is written as one of 256 characters (the code
+# latin-1 has one for each):
 
 # %%
 def as_bytes(word):
@@ -185,33 +182,38 @@ for word in "▁für", "▁Zoë":
     print(word, "is", [piece.encode("latin-1").hex(" ") for piece in pieces])
 
 # %% [markdown]
-# The mark "▁" is three bytes, E2 96 81, and was merged at once, because nearly every word has it. *ë* stays two
-# tokens, but it can be written.
+# *ë* stays two tokens, but it can be written. (The mark "▁" is the three bytes E2 96 81.)
 #
-# **Splitting first.** We counted pairs inside words only. What if whole sentences are counted, with spaces like any
-# other character? Here are 150 merges on 300 English sentences:
+# **Splitting first.** What if pairs are counted in whole sentences, with spaces like any other character? We tried 150
+# merges on 300 English sentences:
 
 # %%
 some_lines = train["en"][:300]
 whole = Counter(tuple("▁" + line.replace(" ", "▁")) for line in some_lines)
 apart = Counter(tuple(word) for line in some_lines for word in words_of(line))
 without, split = more.learn_merges(whole, 150), more.learn_merges(apart, 150)
-for text_ in "▁dog▁was", "▁dog.":
-    print("not split:", *more.bpe_encode(text_, without), sep="  ")
-for word in "▁dog", ".":
-    print("split first:", *more.bpe_encode(word, split), sep="  ")
+for letters in "▁dog▁was", "▁dog.":
+    print("not split:   ", *more.bpe_encode(letters, without))
+print("split first: ", *more.bpe_encode("▁dog", split))
+
+# %% How many pieces of each kind
+pieces = ["".join(pair) for pair in without]
+full_stop = [piece for piece in pieces if piece[-1] == "."]
+several = [piece for piece in pieces if len(piece.strip("▁").split("▁")) > 1]
+behind = [piece for piece in pieces if piece[-1] == "▁" and piece not in several]
+assert [*map(len, (behind, several, full_stop))] == [42, 14, 6]
+assert not any("▁" in (a + b)[1:] or "." in b for a, b in split)
 
 # %% [markdown]
 # Without splitting, *dog* is cut in one way before a space and in another before a full stop, and the model must learn
 # both. (Of the 150 pieces, 42 have swallowed the space behind a word, 14 hold parts of several words, such as
-# *did▁not▁*, and 6 end in a full stop. Split first: none.) So tokenizers split first, by a pattern: letters, digits and
-# other signs apart, the space in front of its word. Many also cut numbers into groups of at most three digits.
+# *did▁not▁*, and 6 end in a full stop. If words are split first, none does.) So tokenizers split first, by a pattern:
+# letters, digits and other signs apart, the space in front of its word.
 #
 # ## No gradient, and pieces that nobody uses
 #
 # Counts have no slope: if one grows a little, nothing changes, until it overtakes another. So the merges can't be
-# learned by gradient descent. They are counted before training and stay as they are. Is every one of the 1,536 pieces
-# used in the training text?
+# learned by gradient descent. Is every one of the 1,536 pieces used in the training text?
 #
 # <details><summary>Make a guess, then unfold: how many pieces are never used?</summary>
 
@@ -226,46 +228,41 @@ assert 0.2 < len(unused) / len(learned) < 0.25
 
 # %% [markdown]
 # Nearly a quarter is never used. Such a piece was frequent when it was made, and then later merges used up every one of
-# its occurrences. It's like scaffolding: needed to build, then useless. Its row of $E$ is never read in training. (It
-# is still one of the words that are scored, so it is pushed away from all answers: [lesson 08](08_embeddings.py).)
+# its occurrences. Its row of $E$ is never read in training. (But it is scored like all others, so it is pushed away
+# from every answer: [lesson 08](08_embeddings.py).)
 #
 # </details>
 #
-# If somebody writes a text in which such a piece does occur, the model reads a vector that it has never read before.
-# Large language models have this problem, too. In 2023, people found that GPT models couldn't repeat the piece "
-# SolidGoldMagikarp", the name of a user of an online forum ([Rumbelow and
+# If such a piece does occur in a new text, the model reads a vector that it has never read before. Large language
+# models have this problem, too. In 2023, GPT models couldn't repeat the piece *SolidGoldMagikarp* ([Rumbelow and
 # Watkins](https://www.lesswrong.com/posts/aPeJE8bSo6rAFoLqg/solidgoldmagikarp-plus-prompt-generation)). This **glitch
 # token** was frequent in the text from which the merges were learned, and, it seems, rare or absent in training.
 #
-# **How many merges?** You choose. With few, sentences are long: letters need three times the multiplications of 37,000
-# pieces. With many, the product with $E$ before the softmax is large: 30 % of all multiplications with 37,000. (Base
-# model, forward, each word one of the 37,000 pieces: [lab notes 17, experiment
-# 2](lab/17_byte_pairs.py#experiment-2-what-a-longer-sentence-costs-and-what-a-larger-vocabulary).) The paper has *one*
-# list for both languages, since both share the matrix $E$. A name is then cut alike on both sides. Two lists, with half
-# of the merges each, cut only 4 of 20 new names alike ([experiment
-# 3](lab/17_byte_pairs.py#experiment-3-one-vocabulary-for-two-languages)).
+# **How many merges?** You choose. Few make long sentences, many make the product with $E$ before the softmax large
+# ([lab notes 17, experiment
+# 2](lab/17_byte_pairs.py#experiment-2-what-a-longer-sentence-costs-and-what-a-larger-vocabulary) count both). The paper
+# has *one* list for both languages, since both share $E$. Two lists, with half of the merges each, cut only 4 of 20 new
+# names alike ([experiment 3](lab/17_byte_pairs.py#experiment-3-one-vocabulary-for-two-languages)).
 #
 # ## Does it matter? Comparing vocabularies
 #
-# Suppose one model reads letters and another one pieces, and we want to know which is better. Can we compare their
-# losses per token?
+# One model reads letters, another one pieces. Which is better? Can we compare their losses per token?
 #
-# - **What goes in:** 2,000 German sentences. The models only count: how often did this token follow the last few
-#   tokens, the context? (Long contexts are rare, so shorter ones are mixed in: [the
-#   formula](support/byte_pairs.py).)
+# - **What goes in:** 2,000 German sentences. The models only count how often a token followed the last few tokens, its
+#   context. (Long contexts are rare, so shorter ones are mixed in: [the formula](support/byte_pairs.py).)
 # - **What is changed:** the tokens are letters or pieces, and the context is 1 or 5 letters, or 1 or 2 pieces long.
 # - **What is measured:** the loss in 500 other sentences, in three runs.
 #
-# What two vocabularies have in common is the text. So add up the losses over the whole text, and divide by something
-# that doesn't depend on the vocabulary: characters. One bit is $\ln 2$ nats, so we get **bits per character**.
+# What two vocabularies have in common is the text. So add up the losses over the whole text, and divide by its number
+# of characters. One bit is $\ln 2$ nats, so we get **bits per character**.
 #
 # **Your turn.** Write bits per character as a formula. And which of the four models will be best, per token and per
 # character?
 #
 # <details><summary>Make a guess, then unfold</summary>
 #
-# $$\text{bits per character} = \frac{\text{sum of } -\ln p \text{ over all tokens}}{\ln 2 \cdot \text{number of
-# characters}}$$
+# $$\text{bits per character} = \frac{\text{sum of } -\ln p \text{ over all tokens}}{\ln 2 \cdot
+# \text{number of characters}}$$
 #
 # (The end of a line counts as one character.)
 
@@ -292,36 +289,32 @@ table(["model", "nats per token", "bits per character"],
 letters, one, two = (bits[key] for key in list(NAMES)[1:])
 measure("letters (5) − pieces (1), bits: smallest gap", (letters - one).max(),
         -0.05, -0.025)
+assert (letters - one).min() > -0.05
 measure("letters (5) − pieces (2), bits: mean", (letters - two).mean(), -0.015, 0.025)
 
 # %% [markdown]
 # Per token, both models of letters look better than both models of pieces. That comparison is meaningless, because a
-# piece has to pay for all of its letters at once. (Perplexity is $e$ to that loss and has the same fault.)
+# piece has to pay for all of its letters at once.
 #
 # Bits per character tell a different story. Letters with five letters of context beat pieces with *one* piece of
-# context, by 0.03 to 0.05 bits in the three runs. Against *two* pieces of context there is no clear difference. So the
-# first comparison measured the length of the context, too. Which tokens are better, these models don't tell. ([Lab
-# notes 17, experiment 4](lab/17_byte_pairs.py#experiment-4-letters-against-pieces): five runs, paired.)
+# context, by 0.03 to 0.05 bits. Against *two* pieces there is no clear difference. So the first comparison measured the
+# length of the context, too. Which tokens are better, these models don't tell ([lab notes 17, experiment
+# 4](lab/17_byte_pairs.py#experiment-4-letters-against-pieces)).
 #
 # </details>
 #
 # ## Today
 #
-# Many language models use byte-level BPE, with one large list for all languages and code (Llama 3: [128,000
-# pieces](https://arxiv.org/abs/2407.21783)), and split by a pattern first. **Special tokens**, such as the end of a
-# text or the start of an answer, get ids of their own. Typed text shouldn't be able to produce them, and the program
-# must see to that. And why do such models miscount the letters of a word? They read the *ids* of its pieces. No id says
-# which letters are inside; the model must have learned it from text that spells the word.
+# Many language models use byte-level BPE with one large list for all languages and code (Llama 3: [128,000
+# pieces](https://arxiv.org/abs/2407.21783)). **Special tokens**, such as the end of a text, get ids of their own; the
+# program must see to it that typed text can't produce them. And why do such models miscount the letters of a word? They
+# read the *ids* of its pieces. No id says which letters are inside.
 #
 # ## Paper and code
 #
-# - §5.1: English–German is encoded with byte-pair encoding and "a shared source-target vocabulary of about 37000
-#   tokens"; English–French has 32,000 word pieces, made by a related method (Wu et al., 2016).
-# - The method: Gage (1994) merges bytes of a file to compress it; [Sennrich, Haddow and
-#   Birch](https://arxiv.org/abs/1508.07909) (2016) merge characters within words.
-# - *Differs:* the public data of the paper's experiment was made with the program subword-nmt, on text that another
-#   program, Moses, had cut into words and signs ([the correctness report](../docs/correctness.md)). This library learns
-#   from plain text, so that decoding gives it back.
+# - §5.1: English–German has "a shared source-target vocabulary of about 37000 tokens", made by byte-pair encoding.
+# - Gage (1994) invented the method, to compress files. The public data of the paper's experiment was made with the
+#   program subword-nmt ([the correctness report](../docs/correctness.md)).
 # - In the library: `Tokenizer` in [text/tokenizer.py](../scratchformer/text/tokenizer.py).
 #
 # ## What to remember
