@@ -17,10 +17,9 @@ from support.lesson import quote, recorded, same, show, table
 from support.numeric import numeric_gradient
 
 # %% [markdown]
-# Take the sentences of lesson 01, as bags of words, each with one of 22 constructions to find. One linear map learns
-# that well. Now put feed-forward networks (lesson 11) between the words and the scores, one after the other. Each is
-# called a **sublayer**. The stack could simply pass on what it reads. Here is what 400 steps of plain gradient descent
-# make of it:
+# Take the sentences of lesson 01 as bags of words, with 22 constructions to tell apart. Two linear maps, one
+# after the other, can do it. Now put feed-forward networks (lesson 11) between the two. Each is called a **sublayer**.
+# They could simply hand on what they read. But here is what 400 steps of plain gradient descent make of them:
 
 # %% The shares of new sentences
 RESULTS = {(row["way"], row["depth"]): row for row in recorded("stacks")["results"]}
@@ -34,81 +33,101 @@ def right(way, depth):
     return f"{np.mean([run['curve'][-1][1] for run in runs]):.2f}"
 
 
-table(["between words and scores", "new sentences put right"],
+table(["between the two linear maps", "new sentences put right"],
       [["nothing", right("no stack", 0)], ["12 sublayers", right("bare", 12)],
        ["48 sublayers", right("bare", 48)],
        ["(always the most common construction)", "0.12"]])
 
 # %% [markdown]
-# The paper's model has thirty sublayers. What does it do about this?
+# The paper's model has thirty sublayers, and it learns. How?
 #
 # ## The picture
 #
 # Carry the input *around* the sublayer, and let the sublayer **add** what it has to say, its **update**. This is a
-# **residual connection** (He et al. 2015). But adding can make numbers grow. **Layer normalization**, LayerNorm for
-# short (Ba et al. 2016), gives a vector a fixed size. It can stand in two places:
+# **residual connection** (He et al. 2015): a road, with the sublayers as its side streets. But sums can grow. **Layer
+# normalization** (Ba et al. 2016), LayerNorm or "norm" for short, brings a vector to a fixed size. In the paper it
+# normalizes each sum (**post-LN**). In most later models it normalizes what a sublayer reads (**pre-LN**).
+#
+# Figure 1 shows this for a single number: every sublayer halves what it reads, and a norm makes it 1.
 
 # %% Drawing a road with side streets
-def road(drawing, y, way, words):
-    """Three sublayers as side streets of one road."""
-    drawing.text(14, y - 10, way, anchor="start", bold=True)
-    drawing.text(14, y + 11, words, "soft", 13, "start")
-    drawing.line([(118, y), (772, y)], "forward", 5)
-    drawing.polygon([(786, y), (770, y - 9), (770, y + 9)], "forward")
-    first = way == "pre-LN"
-    for i, name in enumerate(("attention", "feed-forward", "attention")):
-        x = 135 + 195 * i                                   # here a side street begins
-        box = drawing.box(x + (97 if first else 67), y + 62, name, width=96, height=32,
-                          size=14)
-        plus = (x + (163 if first else 133), y)
-        drawing.line([(x, y), (x, y + 62), box.left], "soft")
-        drawing.line([box.right, (plus[0], y + 62)], "soft")
-        drawing.arrow((plus[0], y + 62), (plus[0], y + 12))
+def road(drawing, y, way, words, sizes, parts, end):
+    """Three sublayers as side streets of one road, and what stands on the road."""
+    drawing.text(14, y - 72, way, anchor="start", bold=True)
+    drawing.text(14, y - 52, words, "soft", 13, "start")
+    drawing.line([(40, y), (650, y)], "forward", 5)
+    drawing.polygon([(664, y), (648, y - 9), (648, y + 9)], "forward")
+    first = way == "Pre-LN"
+    for i, (size, part) in enumerate(zip(sizes, parts)):
+        x = 62 + 175 * i                                # here a bar stands on the road
+        for height, role, filled in (size, "soft", 0.25), (part, "forward", 0.9):
+            drawing.rectangle(x, y - 3 - 13 * height, 22, 26 * height, role, filled,
+                              outline=False)
+        drawing.text(x + 17, y - 14, f"{size:.3g}", anchor="start")
+        if way == "Post-LN" and i:
+            fraction = ("2/3", "4/9", "8/27")[i - 1]
+            drawing.text(x, y - 42, f"input {fraction}", "forward", 13)
+        if i == 3:
+            break
+        at = x + (97 if first else 72)
+        box = drawing.box(at, y + 45, "÷ 2", width=40, height=26, size=14)
+        plus = x + (132 if first else 106), y
+        drawing.line([(x + 20, y), (x + 20, y + 45), box.left], "soft")
+        drawing.line([box.right, (plus[0], y + 45)], "soft")
+        drawing.arrow((plus[0], y + 45), (plus[0], y + 12))
         drawing.circle(*plus, 10, "paper", 1)
         drawing.circle(*plus, 10, "forward", words="+")
-        draw_norm(drawing, *((x + 26, y + 62) if first else (x + 164, y)))
-    if first:
-        draw_norm(drawing, 735, y)
+        if way != "Add":
+            draw_norm(drawing, *((x + 48, y + 45) if first else (x + 141, y)))
+    for row, line in enumerate(("after 48 boxes:", *end)):
+        look = "ink" if row else "soft"
+        drawing.text(684, y - 19 + 19 * row, line, look, 14, "start")
 
 
 def draw_norm(drawing, x, y):
-    drawing.rectangle(x, y, 42, 28, "paper", 1)
-    drawing.box(x, y, "norm", "plain", 42, 28, 13)
+    drawing.rectangle(x, y, 40, 26, "paper", 1)
+    drawing.box(x, y, "norm", "plain", 40, 26, 13)
 
 
-picture = Drawing(800, 250)
-road(picture, 45, "post-LN", "the paper")
-road(picture, 165, "pre-LN", "later models")
+picture = Drawing(800, 510)
+road(picture, 105, "Add", "no norm", 1.5 ** np.arange(4), np.ones(4),
+     ["280 million"])
+road(picture, 265, "Post-LN", "the paper: Add & Norm", np.ones(4),
+     1.5 ** -np.arange(4.0), ["1, and the input", "in it: 1 / 280 mill."])
+road(picture, 435, "Pre-LN", "later models", 1 + np.arange(4) / 2, np.ones(4),
+     ["25, and the input", "in it: 1"])
+assert round(1.5**48, -7) == 280e6 and 1 + 48 / 2 == 25
 show(picture, "12_road",
-     alt="Two roads from left to right, each with three side streets: attention, "
-     "feed-forward, attention. What a side street brings is added to the road at a "
-     "plus sign. Above, post-LN: a norm stands on the road after every plus. Below, "
-     "pre-LN: the norm stands at the entrance of each side street, and only one norm "
-     "stands on the road, at its end.",
-     caption="The way around is a road, and the sublayers are its side streets. "
-     "Post-LN normalizes every sum on the road, pre-LN only what enters a side street.")
+     alt="Three roads from left to right, each with three side streets that halve what "
+     "they read and add it to the road. Bars on the road show the sums. Add alone: 1, "
+     "1.5, 2.25, 3.38, and 280 million after 48 boxes. Post-LN, a norm on the road "
+     "after each plus: always 1, but the part of the input in it shrinks to two thirds "
+     "of itself with every box. Pre-LN, a norm at the entrance of each side street: 1, "
+     "1.5, 2, 2.5, and 25 after 48 boxes; the part of the input stays 1.",
+     caption="Bars are as high as the number on the road. Blue is the part of it that "
+     "comes from the input, past all sublayers.")
 
 # %% [markdown]
-# **The paper is post-LN** (§3.1): it normalizes the sum. **Pre-LN** normalizes what the sublayer reads. We call a
-# sublayer, together with its addition and its norm, a **box**. With $f$ for the sublayer, a box of the paper computes
+# A sublayer together with its addition and its norm is a **box**. Follow the three roads:
 #
-# $$u = f(x) \qquad z = x + u \qquad y = \mathrm{LayerNorm}(z)$$
+# - **Add alone.** Each box makes $x + x / 2 = 1.5 \, x$ of $x$. On the way back the gradient is multiplied by 1.5 in
+#   each box, too: it **explodes**. (Without a road, number and gradient are halved in each box: they **vanish**.)
+# - **Post-LN.** The norm divides by 1.5 again. So the road always carries 1, and every sublayer reads numbers of one
+#   size. The price: the part of the input shrinks, to 1/130 after 12 boxes.
+# - **Pre-LN.** Each sublayer reads 1 and adds 1/2. The sum grows, but slowly: in the 25, the input is still 1.
 #
-# (Dropout of $u$ is for lesson 14; here nothing is dropped.)
+# This is why "Add & Norm" follows *every* sublayer of the paper. With *Add*, the input and the gradient get past the
+# sublayer. And because every sublayer adds, every sum needs its *Norm*. (Pre-LN models have one more norm, at the end.)
 #
 # ## By hand
 #
-# **Adding.** Let $x$ be one number, and let every sublayer halve it: $f(x) = x / 2$. Twelve such sublayers make $x /
-# 4096$ out of $x$. Now add: each makes $x + x / 2 = 1.5 \, x$, and twelve of them make $130 \, x$. With 48 it is 280
-# million times $x$. The same factors multiply the gradient on its way back. So with this $f$ the gradient **vanishes**
-# without the road and **explodes** with it, because the larger the sum, the larger the next update. Both places of the
-# norm stop that. Post-LN brings every sum back to one size. In pre-LN each sublayer reads numbers of size 1, so its
-# update doesn't grow with the sum.
+# With $f$ for the sublayer, a box of the paper computes
 #
-# **LayerNorm.** Let a box read $x = (1, 0, 4, 3)$, and let its update be $u = (0, 1, 1, 2)$. The sum is $z = (1, 1, 5,
-# 5)$. Its mean is 3; subtract it: (−2, −2, 2, 2). The mean of the squares of these deviations, 4, is the **variance**
-# of $z$. Its root, 2, is the **standard deviation**. Divide by it: **n = (−1, −1, 1, 1)**, with mean 0 and standard
-# deviation 1.
+# $$u = f(x) \qquad z = x + u \qquad y = \mathrm{LayerNorm}(z)$$
+#
+# Let it read $x = (1, 0, 4, 3)$, and let the update be $u = (0, 1, 1, 2)$. The sum is $z = (1, 1, 5, 5)$. Its mean is
+# 3; subtract it: (−2, −2, 2, 2). The mean of the squares of these deviations, 4, is the **variance** of $z$. Its root,
+# 2, is the **standard deviation**. Divide by it: **n = (−1, −1, 1, 1)**, with mean 0 and standard deviation 1.
 
 # %% Drawing LayerNorm
 X, U = np.array([1.0, 0, 4, 3]), np.array([0.0, 1, 1, 2])
@@ -159,7 +178,7 @@ show(box_picture(backward=False), "12_norm",
      caption="One box: add, subtract the mean, divide by the standard deviation.")
 
 # %% [markdown]
-# Now your turn with the pencil: what is LayerNorm of (10, 10, 50, 50), and of (101, 101, 105, 105)?
+# With the pencil: what is LayerNorm of (10, 10, 50, 50), and of (101, 101, 105, 105)?
 #
 # <details><summary>Calculate, then unfold</summary>
 #
@@ -176,26 +195,26 @@ show(box_picture(backward=False), "12_norm",
 #
 # $$n_j = c_j / s \qquad y_j = \gamma_j n_j + \beta_j$$
 #
-# The means run over the $D$ numbers of the row. $s$ is the standard deviation; $\varepsilon = 10^{-6}$ is there for a
-# row of equal numbers, where $c$ is 0. In the file all rows are computed at once: $z$ is (B, T, D), $s$ is (B, T, 1),
-# $\gamma$ and $\beta$ are (D,).
+# The means run over the $D$ numbers of the row. $\varepsilon = 10^{-6}$ is there for a row of equal numbers, where $c$
+# is 0. In the file all rows are computed at once: $z$ is (B, T, D), $s$ is (B, T, 1), $\gamma$ and $\beta$ are (D,).
 #
-# **Why scale and shift again?** After the division all *rows* have the same size: the length of $n$ is $\sqrt{D}$,
-# whatever $z$ was. The model may want larger numbers, or some columns larger than others: $\gamma_j$ stretches column
-# $j$ in all rows alike. In a small translator the $\gamma$ of the last norm grew from 1 to about 1.6. Without $\gamma$
-# and $\beta$ its loss ended at 0.66 instead of 0.55 ([lab notes
-# 12](lab/12_residual_norm_dropout.py#without-gamma-and-beta)).
+# **Why scale and shift again?** Now all *rows* have the same size. Where a column should be larger, $\gamma_j$ can
+# stretch it in all rows, and $\beta_j$ can shift it. In one small translator, the loss ended at 0.55 with them, and at
+# 0.66 without ([lab notes 12](lab/12_residual_norm_dropout.py#without-gamma-and-beta)). Larger models can do without
+# (Xu et al. 2019).
 #
 # **Your turn.** Write `layer_norm(x, gamma, beta)` and `add_and_norm(P_drop, sublayer, x, *others, gamma, beta,
-# **weights)` in `transformer.py`, first their forward halves. `add_and_norm` calls `sublayer(x, *others, **weights)`,
-# which gives the update and a backward. Then come `keep = dropout(update, P_drop)`, `z = x + keep * update`, and
-# `layer_norm` of `z`. (`dropout` is ours until lesson 14.)
+# **weights)` in `transformer.py`, first their forward halves. `others` is empty for `feed_forward`; for attention it
+# holds the memory and the mask. `sublayer(x, *others, **weights)` gives the update and a backward. Then come `keep =
+# dropout(update, P_drop)` (ours until lesson 14), `z = x + keep * update`, and `layer_norm` of `z`.
 #
 # ## Backward
 #
 # In figure 2, let the loss grow with the first number of $n$ alone: $dn = (1, 0, 0, 0)$. Training wants to lower that
-# number. What will it do to the four numbers of $z = (1, 1, 5, 5)$: lower, raise or leave alone? Remember what
-# LayerNorm loses, and decide before you look.
+# number. What will it do to each number of $z = (1, 1, 5, 5)$: lower it, raise it, or leave it alone? Remember what
+# LayerNorm undoes.
+#
+# <details><summary>Make a guess, then unfold: the way back</summary>
 
 # %% Drawing the way back
 show(box_picture(backward=True), "12_norm_backward",
@@ -207,18 +226,23 @@ show(box_picture(backward=True), "12_norm_backward",
      "number: against its gradient.")
 
 # %% [markdown]
-# The result is $dz = (+0.25, -0.25, 0, 0)$. Training lowers the first number and raises the second. The other two get
-# *exactly* 0 here. Step by step:
+# So $dz = (+0.25, -0.25, 0, 0)$. Training lowers the first number and raises the second. Why *exactly* 0 for the 5s?
+# Raise the first 5 by a small step. Then the mean grows by 1/4 of the step, which lowers $n_1$ by 1/8 of it (we divide
+# by 2). But $s$ grows by 1/4 of the step, too. That brings $n_1 = -2/s$ nearer to 0, by 1/8 of the step. The two
+# cancel.
+#
+# </details>
+#
+# The same, step by step:
 #
 # - **The size.** If all numbers of $c$ = (−2, −2, 2, 2) are stretched alike, $n$ stays as it is. So the part of $dn$
-#   that points along $n$ has no effect, and it is taken out. This part is $n$ times $\sum_j dn_j n_j / \sum_j n_j n_j$.
-#   The lower sum is $D$, because the squares of $n$ have mean 1. So the factor is the *mean* of $dn_j n_j$, here −1/4,
-#   and the part is −1/4 · (−1, −1, 1, 1). What is left is (0.75, −0.25, 0.25, 0.25). Divide by 2, as forward did:
-#   (0.375, −0.125, 0.125, 0.125).
+#   that points along $n$ has no effect, and it is taken out. This part (the *projection* of $dn$ on $n$) is
+#   $\mathrm{mean}_j(dn_j n_j) \cdot n$, because the squares of $n$ have mean 1. Here it is −1/4 · (−1, −1, 1, 1). What
+#   is left of $dn$ is (0.75, −0.25, 0.25, 0.25). Divide by 2, as forward did: (0.375, −0.125, 0.125, 0.125).
 # - **The mean.** If all numbers of $z$ are shifted alike, $c$ stays as it is. So take out the mean, 0.125: (0.25,
 #   −0.25, 0, 0).
-# - **The sum.** $z = x + u$, so $dz$ goes to both. From $u$ it goes on through the sublayer, whose backward turns it
-#   into a second share of $dx$.
+# - **The sum.** $z = x + u$, so $dz$ goes to both. Along the road it reaches $x$ as it is. The sublayer's backward
+#   turns it into a second share of $dx$.
 #
 # **The rules in general.** $\gamma$ and $\beta$ are used in every row, so their gradients are sums over all rows:
 #
@@ -235,7 +259,8 @@ show(box_picture(backward=True), "12_norm_backward",
 # $$dc_i = \frac{dn_i}{s} + \sum_j dn_j \left( -\frac{n_j}{s} \right) \frac{n_i}{D} = \frac{1}{s} \left( dn_i - n_i \,
 # \mathrm{mean}_j(dn_j n_j) \right)$$
 #
-# Last the mean: $dz_i = dc_i + \sum_j dc_j \cdot (-1/D)$. Because $n$ has mean 0, both steps can be written as one:
+# Last the mean: $dz_i = dc_i - \mathrm{mean}(dc)$. And $\mathrm{mean}(dc) = \mathrm{mean}(dn) / s$, because the mean of
+# $n$ is zero. Together:
 #
 # $$dz_i = \frac{1}{s} \left( dn_i - \mathrm{mean}_j(dn_j) - n_i \, \mathrm{mean}_j(dn_j n_j) \right)$$
 #
@@ -248,14 +273,14 @@ show(box_picture(backward=True), "12_norm_backward",
 #
 # The mean is 4, and $s = \sqrt{5} = 2.236$, so $n$ = (−1.34, −0.45, 0.45, 1.34). The mean of $dn$ is 0.25, and the mean
 # of $dn_j n_j$ is 1.34 / 4 = 0.335. The brackets hold (0.2, −0.1, −0.4, 0.3). Divided by $s$: **dz = (0.089,
-# −0.045, −0.179, 0.134)**. Its sum is 0.
+# −0.045, −0.179, 0.134)**.
 #
 # </details>
 #
 # Now finish both functions. In `layer_norm` the sums over all rows run over the axes (0, 1). In `add_and_norm` the
-# sublayer's backward gets `keep * dz`, and returns a tuple: the gradient of its $x$, then those of `others`. Return
-# such a tuple, too: `(dx, *dothers)`, with the $dx$ of the last formula. Check with `scratchformer learn check
-# layer_norm add_and_norm`.
+# sublayer's backward gets `keep * dz`, and returns a tuple: `(dx,)` of `feed_forward`, `(dx, dmemory)` of attention. (A
+# mask has no gradient.) Return such a tuple, too, with the $dx$ of the last formula. Check with `scratchformer learn
+# check layer_norm add_and_norm`.
 
 # %%
 quote("layer_norm", "add_and_norm")
@@ -314,39 +339,34 @@ if torch:
     assert np.allclose(ours, theirs.detach()) and np.allclose(backward(dy), z.grad)
 
 # %% [markdown]
-# (The check uses a random $\gamma$. One public NumPy Transformer multiplies by $\gamma$ *after* the two means are taken
-# out, and with $\gamma = 1$ a check doesn't find that.)
+# (With $\gamma = 1$ the check wouldn't notice a $\gamma$ in the wrong place, so ours is random.)
 #
 # ## Does it matter?
 #
-# - **What goes in:** the task of the opening. $D = F = 32$.
-# - **What is changed:** what a box computes.
-# - **What is measured:** before training, a random gradient of length 1 is sent back through 48 boxes; how long is what
-#   arrives? After training with 12 and with 48 boxes, which share of new sentences is put right? (Best learning rate of
-#   those tried, mean of three runs.)
-# - **Control:** two rows have another start, too: $W_2$ times √2 for *bare*, and divided by the root of the
-#   number of boxes for *residual only*.
+# - **What goes in:** the task of the opening.
+# - **What is changed:** the box. There are five: nothing around the sublayer, $f(x)$; *norm alone*,
+#   $\mathrm{LN}(f(x))$; *Add alone*, $x + f(x)$; *the paper*, $\mathrm{LN}(x + f(x))$; *pre-LN*, $x +
+#   f(\mathrm{LN}(x))$.
+# - **Control:** two of them with a small start: $W_2$ is divided by the root of the number of boxes, so at first the
+#   updates are small beside the sum.
+# - **What is measured:** before training, the **cosine** of the outputs for two random inputs (1: they point the same
+#   way; 0: they have nothing in common). After training, the share of new sentences put right (best learning rate of
+#   those tried, mean of three runs).
 
 # %% Five kinds of boxes, from the functions of our file
 def box(way, x, weights, norm):
-    """-> y, and backward: dy -> dx"""
+    """The forward half alone -> y"""
     if way == "post-LN":                                     # the paper
-        y, back = transformer.add_and_norm(
-            0.0, transformer.feed_forward, x, **weights, **norm)
-        return y, lambda dy: back(dy)[0]
-    read, first = transformer.layer_norm(x, **norm) if way == "pre-LN" else (x, None)
-    u, back = transformer.feed_forward(read, **weights)
-    if way == "bare":
-        return u, lambda dy: back(dy)[0]
+        return transformer.add_and_norm(
+            0.0, transformer.feed_forward, x, **weights, **norm)[0]
+    read = transformer.layer_norm(x, **norm)[0] if way == "pre-LN" else x
+    u, _ = transformer.feed_forward(read, **weights)
     if way == "norm only":
-        y, last = transformer.layer_norm(u, **norm)
-        return y, lambda dy: back(last(dy))[0]
-    if way == "residual only":
-        return x + u, lambda dy: dy + back(dy)[0]
-    return x + u, lambda dy: dy + first(back(dy)[0])         # pre-LN
+        return transformer.layer_norm(u, **norm)[0]
+    return u if way == "bare" else x + u
 
 
-# %% Sending a gradient through 48 boxes
+# %% Passing inputs through 48 boxes
 def glorot(factor=1.0):
     """The start of the trained stacks: uniform within ±√(6 / (32 + 32))"""
     data = factor * random.uniform(-1, 1, (32, 32)) * (6 / 64) ** 0.5
@@ -358,96 +378,80 @@ def vector(value):
 
 
 def passage(way, factor=1.0, n=48):
-    """-> length of the gradient that arrives; two outputs' cosine; their size"""
-    x, dy = random.normal(size=(2, 8, 8, 32))
-    dy, backs, y = dy / np.linalg.norm(dy), [], x
+    """-> mean cosine of the outputs for 64 inputs; their size (root mean square)"""
+    y = random.normal(size=(8, 8, 32))
     for _ in range(n):
         weights = {"W_1": glorot(), "b_1": vector(0.0),
                    "W_2": glorot(factor), "b_2": vector(0.0)}
-        y, back = box(way, y, weights, {"gamma": vector(1.0), "beta": vector(0.0)})
-        backs.append(back)
-    size = np.sqrt((y**2).mean())
-    if way == "pre-LN":                                 # one more after the last box
-        y, back = transformer.layer_norm(y, vector(1.0), vector(0.0))
-        backs.append(back)
-    for back in reversed(backs):
-        dy = back(dy)
+        y = box(way, y, weights, {"gamma": vector(1.0), "beta": vector(0.0)})
     rows = y.reshape(64, 32)
+    if way == "pre-LN":                                 # one more after the last box
+        rows = transformer.layer_norm(y, vector(1.0), vector(0.0))[0].reshape(64, 32)
     rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     alike = (rows @ rows.T)[~np.eye(64, dtype=bool)].mean()
-    return np.linalg.norm(dy), alike, size
+    return alike, np.sqrt((y**2).mean())
 
 
 # %% [markdown]
-# Which two rows will learn best with 48 sublayers?
+# With 48 boxes and the usual start, which of the five learn? (a) All three with a road. (b) Only the two with both
+# parts. (c) Only pre-LN.
 #
 # <details><summary>Make a guess, then unfold</summary>
 
 # %% The table
-WAYS = [("bare", "bare", "f(x)", 1.0),
-        ("bare", "bare, larger W_2", "f(x), larger W₂", 2**0.5),
-        ("norm only", "norm only", "norm only: LN(f(x))", 1.0),
-        ("residual only", "residual only", "residual only: x + f(x)", 1.0),
-        ("residual only", "residual only, smaller W_2", "x + f(x), smaller W₂",
-         48**-0.5),
-        ("post-LN", "post-LN", "post-LN, the paper: LN(x + f(x))", 1.0),
-        ("pre-LN", "pre-LN", "pre-LN: x + f(LN(x))", 1.0)]
-
-
-def shown(length):
-    """One digit: 20,000 or 0.2 or 1e-08"""
-    return f"{float(f'{length:.1g}'):,.0f}" if length > 10 else f"{length:.1g}"
-
-
-found = {name: np.array([passage(way, factor) for _ in range(8)])
-         for way, name, _, factor in WAYS}
-arriving = {name: np.exp(np.log(each[:, 0]).mean()) for name, each in found.items()}
-alike = {name: each[:, 1].mean() for name, each in found.items()}
-size = {name: np.exp(np.log(each[:, 2]).mean()) for name, each in found.items()}
-assert alike["norm only"] > 0.99 and 0.45 < alike["pre-LN"] < 0.55
-assert 4 < size["pre-LN"] < 5.5 and size["residual only"] > 1e4
-table(["a box computes", "gradient that arrives", "put right, 12", "put right, 48"],
-      [[words, shown(arriving[name]), right(name, 12), right(name, 48)]
-       for _, name, words, _ in WAYS])
+SMALL = 48**-0.5
+WAYS = {"bare": ("bare", "f(x)", 1.0),
+        "norm only": ("norm only", "norm alone: LN(f(x))", 1.0),
+        "residual only": ("residual only", "Add alone: x + f(x)", 1.0),
+        "post-LN": ("post-LN", "the paper: LN(x + f(x))", 1.0),
+        "pre-LN": ("pre-LN", "pre-LN: x + f(LN(x))", 1.0),
+        "residual only, smaller W_2":
+            ("residual only", "Add alone, small start", SMALL),
+        "post-LN, smaller W_2": ("post-LN", "the paper, small start", SMALL)}
+found = {name: np.array([passage(way, factor) for _ in range(20)])
+         for name, (way, _, factor) in WAYS.items()}
+alike = {name: each[:, 0].mean() for name, each in found.items()}
+size = {name: np.exp(np.log(each[:, 1]).mean()) for name, each in found.items()}
+assert alike["norm only"] > 0.97 and 4 < size["pre-LN"] < 6
+assert 3e3 < size["residual only"] < 4e4 and alike["bare"] > 0.97
+table(["a box computes", "cosine, 48 boxes", "put right, 12", "put right, 48"],
+      [[words, f"{alike[name]:.1f}", right(name, 12), right(name, 48)]
+       for name, (_, words, _) in WAYS.items()])
 
 # %% [markdown]
-# With 12 boxes either part helps, and both together come close to the 0.75 of no stack. With 48 boxes:
+# (b), after 400 steps.
 #
-# - **Bare:** next to nothing arrives. A larger start mends the length, and still little is learned.
-# - **Norm only** keeps the length, too, and stays at chance level (0.12). Before training, the outputs for two random
-#   inputs have a cosine above 0.99 on average (pre-LN: about 0.5): what told the inputs apart is lost on the way.
-# - **Residual only** explodes. With a smaller start it learns without any norm.
-# - **Both parts** learn with the weights as they are: pre-LN well, post-LN slowly.
+# - **With 12 boxes** the road does most. The norm alone helps no more than a larger $W_2$ without it (0.44).
+# - **With 48 boxes and no road,** nothing is learned. Before training, all outputs point the same way: what told the
+#   inputs apart is lost.
+# - **Add alone** explodes: before training, its outputs have size 10,000 or so, those of pre-LN about 5.
+# - **The paper's box** learns slowly. Figure 1 suggests why: little of the input is left after 48 norms. The control
+#   agrees: with small updates, each norm takes away little, and the paper's box reaches the 0.75 of no sublayers.
 #
 # </details>
 #
-# So deep stacks need the road, and the updates must not grow with the sums on it. Pre-LN never normalizes a sum, and
-# its sums do grow, but slowly: before training, from size 1 to about 5 over 48 boxes, and those of *residual only* to
-# more than 10,000. The reason: in pre-LN each update is computed from a normalized row, and on the way back the
-# gradient through $f$ is divided by $s$. A small start can replace the norm: **Fixup** (Zhang et al. 2019) starts the
-# weights in the sublayers smaller the deeper the stack is, and the last layer of each sublayer at zero. (All rates and
-# seeds: [lab notes 12](lab/12_residual_norm_dropout.py#all-rates-and-seeds). What warm-up changes for post-LN: [lesson
-# 15](15_adam_and_warmup.py).)
+# So deep stacks need the road, and updates that stay small beside the sum on it. For 12 boxes, Add & Norm is nearly
+# enough. For 48 it needs a small start as well; pre-LN doesn't. **Fixup** (Zhang et al. 2019) trains deep stacks
+# without any norm, by a small start. (One task, no attention, no warm-up. All rates and seeds: [lab notes
+# 12](lab/12_residual_norm_dropout.py#all-rates-and-seeds). Warm-up: [lesson 15](15_adam_and_warmup.py).)
 #
 # **Today.** Nearly all large models are pre-LN, and most have replaced LayerNorm by **RMSNorm** (Zhang and Sennrich
-# 2019): $y_j = \gamma_j x_j / \sqrt{\mathrm{mean}(x^2) + \varepsilon}$. It subtracts no mean and has no $\beta$. That
-# is less work, and models learn as well. Its backward is ours without the term for the mean.
+# 2019): $y_j = \gamma_j x_j / \sqrt{\mathrm{mean}(x^2) + \varepsilon}$. It subtracts no mean and has no $\beta$. Its
+# backward is ours without the term for the mean ([lesson 23](23_block_of_2026.py)).
 #
 # ## Paper and code
 #
-# - §3.1: residual connections and LayerNorm, without a formula for LayerNorm.
-# - PyTorch: `F.layer_norm(z, [D], gamma, beta, eps=1e-6)` (compared above, also its gradient; its default is
-#   $\varepsilon = 10^{-5}$).
+# - §3.1, without a formula for LayerNorm.
+# - PyTorch: `F.layer_norm(z, [D], gamma, beta, eps=1e-6)` (compared above; its default is $\varepsilon = 10^{-5}$).
 # - In the library: `layer_norm` in [nn/ops.py](../scratchformer/nn/ops.py), `PostNorm` and `PreNorm` in
 #   [nn/residual.py](../scratchformer/nn/residual.py).
-# - *Others differ:* the Annotated Transformer divides the variance by $D - 1$ and adds $\varepsilon$ outside the root,
-#   so the weights of one program can't be used in the other.
 #
 # ## What to remember
 #
-# A residual connection carries the input around a sublayer, so the sublayer only adds what it has to say. LayerNorm
-# brings each row to mean 0 and standard deviation 1. On the way back it takes out the two directions that it ignores,
-# shift and stretch, and divides by the standard deviation.
+# A residual connection carries the input, and the gradient, around a sublayer. The sublayer only adds what it has to
+# say. Because every sublayer adds, the paper normalizes every sum: LayerNorm brings each row to mean 0 and standard
+# deviation 1. On the way back it takes out the two directions that it ignores, shift and stretch, and divides by the
+# standard deviation.
 #
 # **Three questions.**
 #
@@ -461,14 +465,14 @@ table(["a box computes", "gradient that arrives", "put right, 12", "put right, 4
 #
 # 1. The mean is 6, and the deviations are (−4, −2, −2, 0, 0, 2, 2, 4), divided by √6 = 2.45: (−1.63, −0.82, −0.82, 0,
 #    0, 0.82, 0.82, 1.63).
-# 2. Zero. This $dn$ is $n$ itself, so it asks for a row that is stretched more, and LayerNorm undoes that.
-# 3. $(1 + 1/48)^{48}$ = 2.69 times, nearly $e$. With $f(x) = x / 2$ it was 280 million.
+# 2. Zero: this $dn$ is $n$ itself, a stretch, and LayerNorm undoes that.
+# 3. $(1 + 1/48)^{48}$ = 2.69 times.
 #
 # </details>
 #
-# **Yours:** `layer_norm`, `add_and_norm`, and the hunt `broken_norm` (a LayerNorm with five bugs)
+# **Yours:** `layer_norm`, `add_and_norm`, and the hunt `broken_norm` (a LayerNorm with five bugs: `scratchformer learn
+# check broken_norm`)
 #
 # **Next:** [13 · The whole model](13_whole_model.py). Sources: [He et al.
 # 2015](https://arxiv.org/abs/1512.03385), [Ba et al. 2016](https://arxiv.org/abs/1607.06450), [Zhang et al.
-# 2019](https://arxiv.org/abs/1901.09321), [Xiong et al. 2020](https://arxiv.org/abs/2002.04745) on where the
-# norm stands.
+# 2019](https://arxiv.org/abs/1901.09321), [Xiong et al. 2020](https://arxiv.org/abs/2002.04745).

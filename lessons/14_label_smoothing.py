@@ -17,7 +17,7 @@ from support.numeric import numeric_gradient
 
 # %% [markdown]
 # A small translator learns 300 sentence pairs with the loss of lesson 01. Every 80 steps we test it on 500 new pairs.
-# At each position it gives every word a probability $p$. We look at three means:
+# At each position it gives every word a probability $p$. Three means:
 #
 # - **loss**: $-\ln p$ of the right word;
 # - **accuracy**: how often the likeliest word is the right one;
@@ -360,7 +360,7 @@ quote("loss_of")
 # - **What is changed:** nothing, or $\epsilon = 0.1$, or $P_{drop} = 0.1$ (300 pairs only).
 # - **The control:** the models with nothing changed are made less sure by hand, *after* training: $0.9 p + 0.1 / V$.
 # - **What is measured:** the opening's numbers in new pairs, as means of three runs. Rows with the same pairs have the
-#   same starts and batches.
+#   same starts and, but for dropout, batches.
 #
 # Will smoothing make the loss worse? And does the control change it (a) hardly, (b) half as much, (c) as much?
 #

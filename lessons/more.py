@@ -1,4 +1,4 @@
-"""The functions of lessons 17, 21 and 23: byte pairs, BLEU, and the block of 2026.
+"""The functions of lessons 17 and 21 to 23: byte pairs, BLEU, GPT, and the block of 2026.
 
 The paper's model doesn't need them. Names, axes and the two halves of a differentiable function
 are those of transformer.py.
@@ -7,7 +7,18 @@ are those of transformer.py.
 from collections import Counter
 
 import numpy as np
-from transformer import attention, differentiable, linear, mean
+from transformer import (
+    add_and_norm,
+    attention,
+    cross_entropy,
+    differentiable,
+    embed,
+    feed_forward,
+    linear,
+    mean,
+    multi_head_attention,
+    new_model,
+)
 
 # Lesson 17. A word is a tuple of symbols, at first its characters: ("▁", "u", "n", "d") -----------
 
@@ -88,6 +99,44 @@ def bootstrap(a, b, references, rng, samples=1000):
         score_a, score_b = (bleu_of_counts(x[drawn].sum(axis=0)) for x in (counts_a, counts_b))
         differences.append(score_b - score_a)  # paired: both on the same sentences
     return np.quantile(differences, [0.025, 0.975])
+
+
+# Lesson 22. GPT reads characters, ids (b, t), and predicts each from those before it ----------------
+
+
+def new_gpt(V, **sizes):
+    """The weights of new_model, without those of the encoder and of cross-attention."""
+    model = new_model(V, **sizes)
+    model.decoder = [(attn, ffn) for attn, cross, ffn in model.decoder]
+    kept = [name for name in model.weights if "encoder" not in name and "cross" not in name]
+    model.weights = {name: model.weights[name] for name in kept}
+    return model
+
+
+@differentiable
+def gpt(ids, model, P_drop):
+    """decode without a source: vectors that predict the next character (Radford et al. 2018)."""
+    x, embed_backward = embed(ids, model.E, P_drop)
+    past, backwards = np.tri(ids.shape[1], dtype=bool), []  # t sees 0 to t
+    for attn, ffn in model.decoder:
+        x, self_backward = add_and_norm(P_drop, multi_head_attention, x, x, past, **attn)
+        x, ffn_backward = add_and_norm(P_drop, feed_forward, x, **ffn)
+        backwards.append((self_backward, ffn_backward))
+    dx = yield x
+    for self_backward, ffn_backward in reversed(backwards):
+        dx = sum(ffn_backward(dx))
+        dx = sum(self_backward(dx))  # two gradients: x was both x and memory
+    embed_backward(dx)
+
+
+@differentiable
+def gpt_loss(ids, model, P_drop=0.0):
+    """The mean of -log p of all characters but the first of each row (Radford et al. 2018)."""
+    x, gpt_backward = gpt(ids[:, :-1], model, P_drop)  # reads h e l l
+    logits, logits_backward = linear("nd,vd->nv", x.reshape(-1, x.shape[-1]), model.E)
+    loss, loss_backward = cross_entropy(logits, ids[:, 1:].ravel(), eps_ls=0.0)  # predicts e l l o
+    dloss = yield loss
+    gpt_backward(logits_backward(loss_backward(dloss)).reshape(x.shape))
 
 
 # Lesson 23. What a Transformer's block is made of in 2026 (Touvron et al. 2023) -------------------

@@ -215,8 +215,8 @@ def loss_of(source, target, model, P_drop=0.0, eps_ls=0.1):
     return encode_backward(decode_backward(dx))
 
 
-def new_model(V, d_model=64, d_ff=256, h=4, N=2, dtype="float32"):
-    """Random weights. The paper's base model has d_model=512, d_ff=2048, h=8 and N=6."""
+def new_model(V, d_model=64, d_ff=256, h=4, N=2, dtype="float32"):  # the paper: 512, 2048, 8, 6
+    """Random weights with the standard deviation 1 / sqrt(d_model), W_2 with 1 / sqrt(d_ff)."""
     norm, qkv = {"gamma": [d_model], "beta": [d_model]}, [d_model, h, d_model // h]
     attention = {"W_Q": qkv, "W_K": qkv, "W_V": qkv, "W_O": [h, d_model // h, d_model], **norm}
     ffn = {"W_1": [d_model, d_ff], "b_1": [d_ff], "W_2": [d_ff, d_model], "b_2": [d_model], **norm}

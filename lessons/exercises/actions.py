@@ -226,6 +226,14 @@ def translate(directory: Path, sentence: str) -> int:
     return 0
 
 
+def run(directory: Path, program: str) -> int:
+    """Run a program of hers, with ours in the gaps of her files."""
+    if not Path(program).is_file():
+        raise UserError(f"{program}: no such file; name a program of yours, such as gpt.py of lesson 22")
+    state, message, _ = desk.act(directory, "run", str(Path(program).absolute()))
+    return 0 if state == "passed" else failed(state, message)
+
+
 def require_weights(directory: Path) -> Path:
     weights = directory / "transformer.npz"
     if not weights.exists():

@@ -1,4 +1,4 @@
-"""The functions of lessons/more.py: byte pairs, BLEU, and the block of 2026."""
+"""The functions of lessons/more.py: byte pairs, BLEU, GPT, and the block of 2026."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from exercises.function import Call, Function, Mistake
 from exercises.halves import Slip
 from exercises.layers import weight
 from exercises.observe import Halves, Plain, names_of, require_unchanged
+from exercises.whole_model import Loss
 
 # Lesson 17 ------------------------------------------------------------------------------------------------------------
 
@@ -643,6 +644,141 @@ BOOTSTRAP = Function(
     file="more",
 )
 
+# Lesson 22 ------------------------------------------------------------------------------------------------------------
+
+
+def read_by_gpt(b: int, t: int, N: int = 1, **settings: float):
+    """A case of `gpt` or `gpt_loss`: b rows of t characters, among them the one of id 0: here not padding."""
+
+    def case(random, file):
+        file.rng = random
+        model = file.new_gpt(V=8, d_model=4, d_ff=6, h=2, N=N, dtype="float64")
+        for w in model.weights.values():
+            w.data += 0.5 * random.normal(size=w.data.shape)  # gamma 1 and beta 0 would hide mistakes
+        ids = random.integers(0, 8, size=(b, t))
+        ids[-1, -1] = 0
+        return Call(ids, model, **settings)
+
+    return case
+
+
+PAST = "np.tri(ids.shape[1], dtype=bool)"
+
+GPT = Function(
+    name="gpt",
+    lesson="22",
+    shapes={"ids": "bt", "x": "btd"},
+    note="model.decoder: for each layer the weights of self-attention and of feed_forward; backward returns nothing",
+    cases={
+        "three rows of five characters": read_by_gpt(3, 5, P_drop=0.0),
+        "one character": read_by_gpt(1, 1, P_drop=0.0),
+        "two layers": read_by_gpt(1, 4, N=2, P_drop=0.0),
+        "two layers, dropout": read_by_gpt(2, 3, N=2, P_drop=0.25),
+    },
+    observe=Halves(None, y="x"),
+    hints=(
+        "Take decode, and leave out all that needs a source: memory, its mask, cross-attention, and on the way back "
+        "cross_backward and dmemory. Two parts of each layer are left.",
+        "forward: embed; in each layer x attends to itself under np.tri(t, dtype=bool), then feed_forward, each inside "
+        "add_and_norm. The way back through a layer: dx = sum(ffn_backward(dx)); dx = sum(self_backward(dx)).",
+    ),
+    mistakes=(
+        Mistake("later characters are seen: t may see only 0 to t", (PAST, "np.ones((1, 1), dtype=bool)")),
+        Mistake(
+            "t does not see itself: it sees 0 to t, itself included", (PAST, f"{PAST} & ~np.eye(ids.shape[1]) > 0")
+        ),
+        Mistake("the mask is transposed: t sees what is after it, and not what is before", (PAST, f"{PAST}.T")),
+        Mistake(
+            "the character of id 0 is hidden, as padding is in encode; here it is a character as the others",
+            ("x, x, past,", "x, x, past & (ids != 0)[:, None, None, :],"),
+        ),
+        Mistake(
+            "only one layer is used; x goes through all layers of model.decoder, one after the other",
+            ("in model.decoder:", "in model.decoder[-1:]:"),
+        ),
+        Mistake(
+            "a layer of model.decoder has no weights of cross-attention: only those of self-attention and feed_forward",
+            ("for attn, ffn in", "for attn, cross, ffn in"),
+        ),
+        Mistake(
+            "P_drop does not reach add_and_norm",
+            ("add_and_norm(P_drop, multi", "add_and_norm(0.0, multi"),
+            ("add_and_norm(P_drop, feed", "add_and_norm(0.0, feed"),
+        ),
+        Mistake(
+            "a tuple is taken for dx: backward of add_and_norm returns a tuple, also around feed_forward",
+            ("sum(ffn_backward(dx))", "ffn_backward(dx)"),
+        ),
+        Mistake(
+            "half of it is left out: x came into self-attention as x and as memory, so dx is the sum of both gradients",
+            ("sum(self_backward(dx))", "self_backward(dx)[0]"),
+        ),
+        Mistake(
+            "the layers are walked upwards on the way back: begin with the last one",
+            ("in reversed(backwards)", "in backwards"),
+        ),
+        Mistake("the gradient does not reach E: call embed_backward at the end", ("\n    embed_backward(dx)", "")),
+    ),
+    file="more",
+)
+
+PREDICTED = "ids[:, 1:].ravel()"
+ROWS = "x.reshape(-1, x.shape[-1])"
+
+GPT_LOSS = Function(
+    name="gpt_loss",
+    lesson="22",
+    shapes={"ids": "bt"},
+    note="all characters but the first are predicted, id 0, too; nothing is smoothed; backward returns nothing",
+    cases={
+        "three rows of five characters": read_by_gpt(3, 5),
+        "two characters": read_by_gpt(1, 2),
+        "two layers, dropout": read_by_gpt(2, 4, N=2, P_drop=0.25),
+    },
+    observe=Loss(None, y="loss"),
+    hints=(
+        "Take loss_of without the encoder. gpt reads the ids without the last of each row, and predicts them without "
+        "the first. All vectors make predictions, so they need no is_word, only the shape of rows.",
+        "linear('nd,vd->nv', x.reshape(-1, d), E), then cross_entropy with ids[:, 1:].ravel() and eps_ls=0.0. On the "
+        "way back logits_backward gives rows (n, d); reshape them to the shape of x for gpt_backward.",
+    ),
+    mistakes=(
+        Mistake("nothing is smoothed here: eps_ls is 0.0", ("eps_ls=0.0", "eps_ls=0.1")),
+        Mistake(
+            "each position predicts the character that it reads; it should predict the next one, ids[:, 1:]",
+            (PREDICTED, "ids[:, :-1].ravel()"),
+        ),
+        Mistake(
+            "gpt reads the characters that it should predict: it reads ids[:, :-1]",
+            ("gpt(ids[:, :-1],", "gpt(ids[:, 1:],"),
+        ),
+        Mistake("ids are not cut: gpt reads them without the last, ids[:, :-1]", ("gpt(ids[:, :-1],", "gpt(ids,")),
+        Mistake(
+            "the character of id 0 is left out, as padding is in loss_of; here all characters count",
+            (ROWS, "x[ids[:, 1:] != 0]"),
+            (PREDICTED, "ids[:, 1:][ids[:, 1:] != 0]"),
+            ("    gpt_backward(", "    dx = np.zeros_like(x)\n    dx[ids[:, 1:] != 0] = (\n        "),
+            (".reshape(x.shape))", ")\n    gpt_backward(dx)"),
+        ),
+        Mistake(
+            "cross_entropy wants a row for each prediction: logits (n, v) and characters (n)",
+            (f'"nd,vd->nv", {ROWS}', '"btd,vd->btv", x'),
+            (".ravel()", ""),
+        ),
+        Mistake("gpt_backward is given rows; give their gradient the shape of x again", (".reshape(x.shape))", ")")),
+        Mistake("P_drop does not reach gpt", ("model, P_drop)", "model, 0.0)")),
+        Mistake(
+            "the share of the logits is missing: they are made with E, too, so their backward adds to E.grad",
+            (
+                f'linear("nd,vd->nv", {ROWS}, model.E)',
+                f"{ROWS} @ model.E.data.T, lambda dlogits: dlogits @ model.E.data",
+            ),
+        ),
+        Mistake("dloss is left out: hand it to loss_backward", ("loss_backward(dloss)", "loss_backward(1.0)")),
+    ),
+    file="more",
+)
+
 # Lesson 23 ------------------------------------------------------------------------------------------------------------
 
 
@@ -686,6 +822,10 @@ RMS_NORM = Function(
         Mistake(
             "the mean of dn is subtracted, as in layer_norm; no mean was subtracted in forward",
             ("(dn - n", "(dn - mean(dn) - n"),
+        ),
+        Mistake(
+            "n is missing: the mean of dn n is multiplied by n before it is subtracted",
+            ("n * mean(dn * n)", "mean(dn * n)"),
         ),
         Mistake("dy must be multiplied by gamma on its way to n", ("dn = dy * gamma.data", "dn = dy")),
         Mistake("the division by rms is missing on the way back", ("n)) / rms", "n))")),
@@ -815,6 +955,10 @@ ROPE = Function(
             ("a * cos - b * sin, a * sin + b * cos", "a * cos + b * sin, b * cos - a * sin"),
         ),
         Mistake(
+            "the sign of sin is wrong in the first half: it is a cos - b sin",
+            ("a * cos - b * sin, a * sin", "a * cos + b * sin, a * sin"),
+        ),
+        Mistake(
             "the second half is made of the new first half; both are made of the old ones",
             ("    dy = yield", "    a = a * cos - b * sin\n    dy = yield"),
             ("[a * cos - b * sin, a * sin", "[a, a * sin"),
@@ -822,6 +966,14 @@ ROPE = Function(
         Mistake(
             "dy is rotated on; it must be rotated back, by the opposite angle",
             ("da * cos + db * sin, db * cos - da * sin", "da * cos - db * sin, da * sin + db * cos"),
+        ),
+        Mistake(
+            "only the first half is rotated back; the second half of dx is db cos - da sin",
+            ("db * cos - da * sin", "db * cos + da * sin"),
+        ),
+        Mistake(
+            "only the second half is rotated back; the first half of dx is da cos + db sin",
+            ("da * cos + db * sin", "da * cos - db * sin"),
         ),
         Mistake("dy comes back as it is; it must be rotated back, by the opposite angle", (DX, "dy")),
     ),
@@ -911,6 +1063,6 @@ GROUPED_QUERY_ATTENTION = Function(
 )
 
 FUNCTIONS = (
-    COUNT_PAIRS, MERGE, LEARN_MERGES, BPE_ENCODE, CLIPPED_COUNTS, BLEU_OF_COUNTS, BLEU, BOOTSTRAP, RMS_NORM, SWIGLU,
-    ROPE, GROUPED_QUERY_ATTENTION,
+    COUNT_PAIRS, MERGE, LEARN_MERGES, BPE_ENCODE, CLIPPED_COUNTS, BLEU_OF_COUNTS, BLEU, BOOTSTRAP, GPT, GPT_LOSS,
+    RMS_NORM, SWIGLU, ROPE, GROUPED_QUERY_ATTENTION,
 )  # fmt: skip

@@ -98,6 +98,9 @@ def checked(function: Function, module: ModuleType) -> str:
                 f"{name} is wrong: {cause(function, name, comparisons, places, hers)}",
                 (f"right so far: {listed(so_far)}\n" if so_far else "") + details(comparisons),
             )
+    if isinstance(slip := hers[-1].error, Slip):
+        so_far = [name for name in names if name in hers[-1].values]
+        raise Wrong(str(slip), f"right so far: {listed(so_far)}" if so_far else "")
     if hers[-1].error:
         raise_hers(function, places[: len(hers)], hers[-1].error)
     return praise(function, module, names)
@@ -214,8 +217,6 @@ def raise_hers(function: Function, places: list[tuple[str, int]], error: Excepti
 
     places  all that it was called with so far; the last one ended with the error
     """
-    if isinstance(error, Slip):
-        raise error
     for mistake in function.mistakes:
         variant = ours(function.file, function.name, mistake.edits)
         *before, theirs = (outcome(function, variant, *place).error for place in places)

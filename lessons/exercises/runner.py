@@ -11,6 +11,7 @@ import functools
 import json
 import os
 import resource
+import runpy
 import sys
 import time
 import traceback
@@ -58,6 +59,8 @@ def main(directory: str, action: str, *arguments: str) -> None:
     if action == "check":
         for name in arguments:
             tell(*verdict_on(name, here))
+    elif action == "run":
+        tell(*guarded(here, run, here, *arguments))
     else:
         tell(*result_of(ACTIONS[action], here, *arguments))
     os._exit(0)
@@ -250,6 +253,23 @@ def translate(file: Whole, sentence: str) -> dict[str, Any]:
 def finish(file: Whole) -> dict[str, Any]:
     """Check every gradient of the whole file by finite differences."""
     return {"said": (printed(file.module.check).strip().splitlines() or ["no gradient is wrong"])[-1], **file.hers}
+
+
+# A program of hers ----------------------------------------------------------------------------------------------------
+
+
+def run(directory: Path, program: str) -> Verdict:
+    """Run a program in which `transformer` and `more` are the learner's files with ours in their gaps."""
+    module = merged("more", read(directory))
+    sys.modules.update(transformer=module, more=module)
+    try:
+        runpy.run_path(program, run_name="__main__")
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            return Verdict("refused", end.code)
+        if end.code:
+            raise
+    return Verdict("passed", "")
 
 
 ACTIONS: dict[str, Callable[..., dict[str, Any]]] = {"train": train, "translate": translate, "finish": finish}

@@ -613,6 +613,8 @@ LOSS_OF = Function(
 NOT_THE_SAME = "the layers must hold the very objects of model.weights: adam changes those, and attention reads these"
 SHARED = "two arrays share their numbers: data, grad, m and v of each weight are arrays of their own"
 NOT_ZERO = "grad, m and v begin as zeros of the shape and dtype of data"
+OF_D_MODEL = "1 / sqrt(d_model), as all have but W_2"
+OF_D_FF = "1 / sqrt(d_ff), because W_2 alone sums d_ff numbers"
 
 
 def observe_new_model(module: ModuleType, function: Function, call: Call, seed: int) -> Iterator[tuple[str, Any]]:
@@ -661,8 +663,12 @@ def observe_new_model(module: ModuleType, function: Function, call: Call, seed: 
             yield kind, np.unique(alike)
             continue
         std = (call.kwargs.get("d_ff", 256) if kind == "W_2" else call.kwargs.get("d_model", 64)) ** -0.5
-        yield f"the standard deviation of {kind}", std if abs(alike.std() / std - 1) < 0.1 else float(alike.std())
-        yield f"the mean of {kind}", 0.0 if abs(alike.mean()) < std / 5 else float(alike.mean())
+        rule = OF_D_FF if kind == "W_2" else OF_D_MODEL
+        require(
+            abs(alike.std() / std - 1) < 0.1,
+            f"{kind} starts with the standard deviation {alike.std():.3g}, and should have {std:.3g} = {rule}",
+        )
+        require(abs(alike.mean()) < std / 5, f"{kind} starts around {alike.mean():.3g}, and should start around 0")
 
 
 def sized(*args: int, **kwargs: Any) -> Callable:
@@ -674,7 +680,8 @@ NEW_MODEL = Function(
     lesson="13",
     note="a SimpleNamespace of E, encoder, decoder, weights; a weight is a SimpleNamespace of data, grad, m, v; "
     "names as encoder.0.attention.W_Q, decoder.1.cross.gamma, decoder.1.ffn.b_1; "
-    "encoder[0] is [{W_Q, ..., beta}, {W_1, ..., beta}]",
+    "encoder[0] is [{W_Q, ..., beta}, {W_1, ..., beta}]; W_Q, W_K, W_V are (d_model, h, d_model / h), W_O is "
+    "(h, d_model / h, d_model); gamma starts at 1, beta and b at 0",
     cases={
         "the default sizes": sized(50),
         "N = 1, float64": sized(60, d_model=32, d_ff=96, h=2, N=1, dtype="float64"),
@@ -687,24 +694,19 @@ NEW_MODEL = Function(
         "W_K, W_V, W_O, feed_forward W_1, b_1, W_2, b_2, and each block gamma and beta. Create each weight once, "
         "and keep "
         "it in two places: in the layer, and in weights under its long name.",
-        "W: normal with standard deviation 1 / sqrt(d_model), W_2 with 1 / sqrt(d_ff), because so many numbers are "
-        "summed; "
-        "gamma 1; beta and b 0. W_Q, W_K, W_V are (d_model, h, d_model / h), W_O is (h, d_model / h, d_model).",
+        "One helper for all blocks: create(place, shapes) makes a weight for each name and shape, keeps it as "
+        "weights[place + name], and returns {name: weight}. A layer is a list of what it returns for its blocks.",
     ),
     mistakes=(
+        Mistake(OF_D_FF, ('(d_ff if name == "W_2" else d_model)', "d_model")),
+        Mistake(OF_D_MODEL, ("** -0.5", "** -1.0")),
         Mistake(
-            "it should be 1 / sqrt(d_ff): W_2 sums d_ff numbers", ('(d_ff if name == "W_2" else d_model)', "d_model")
-        ),
-        Mistake(
-            "it should be 1 / sqrt(d_model), or 1 / sqrt(d_ff) for W_2; these are standard normal numbers",
-            ("std * rng.standard_normal(shape)", "rng.standard_normal(shape)"),
-        ),
-        Mistake("1 / d_model is the variance; its square root is the standard deviation", ("** -0.5", "** -1.0")),
-        Mistake(
-            "it begins at 1, which leaves the normalised vectors as they are",
+            "it should begin at 1, which leaves the normalised vectors as they are",
             ('np.full(shape, name == "gamma")', "np.zeros(shape)"),
         ),
-        Mistake("it begins at 0, as beta and both biases do", ('np.full(shape, name == "gamma")', "np.ones(shape)")),
+        Mistake(
+            "it should begin at 0, as beta and both biases do", ('np.full(shape, name == "gamma")', "np.ones(shape)")
+        ),
         Mistake(SHARED, ("grad=0 * w, m=0 * w, v=0 * w", "**dict.fromkeys(['grad', 'm', 'v'], 0 * w)")),
         Mistake(NOT_ZERO, ("grad=0 * w, m=0 * w, v=0 * w", "grad=w.copy(), m=0 * w, v=0 * w")),
         Mistake(

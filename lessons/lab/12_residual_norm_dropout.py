@@ -18,11 +18,11 @@ from support.lesson import QUICK, measure, recorded, table
 # ## All rates and seeds
 #
 # The sentences of lesson 01 as bags of words, 22 constructions. Between two linear maps stand 12 or 48 feed-forward
-# networks of width 32, in boxes of seven kinds. Weights start by Glorot's rule (uniform within $\pm \sqrt{6 / (n_{in} +
-# n_{out})}$), biases at 0; *larger* $W_2$ is multiplied by √2, *smaller* $W_2$ divided by the square root of the number
-# of boxes. Plain gradient descent on 64 sentences a step, 400 steps, three seeds. The best of the rates tried has the
-# lowest mean *training* loss in the last 40 steps, so the new sentences have no part in the choice. (Pre-LN with 12
-# boxes might do better with a rate above 1; we didn't try.) A dash: the loss overflowed. Recorded by
+# networks of width 32, in five kinds of boxes. (*Bare* is the sublayer alone, *residual only* is "Add alone".) Weights
+# start by Glorot's rule (uniform within $\pm \sqrt{6 / (n_{in} + n_{out})}$), biases at 0; *larger* $W_2$ is multiplied
+# by √2, *smaller* $W_2$ divided by the square root of the number of boxes. Plain gradient descent on 64 sentences a
+# step, 400 steps, three seeds. The best of the rates tried has the lowest mean *training* loss in the last 40 steps, so
+# the new sentences have no part in the choice. A dash: the loss overflowed. Recorded by
 # [benchmarks/stacks.py](../../benchmarks/stacks.py).
 
 # %% All rates
@@ -38,10 +38,10 @@ for row in recorded("stacks")["results"]:
 table(["depth", "way", "rate", "training loss", "new sentences, the seeds"], rows)
 
 # %% [markdown]
-# None of the stacks does better than no stack at all, since the task needs no depth. We don't know where the slow ones
+# No stack does clearly better than no stack at all, since the task needs no depth. We don't know where the slow ones
 # would end with more steps or with a warm-up ([lab notes 15](15_adam_and_warmup.py)). The larger start of *bare*
-# follows from the ReLU, which lets through half of the variance. The smaller start of *residual only* makes the
-# variance of the sum grow by a factor of at most about $(1 + 1/n)^n < e$ in $n$ boxes.
+# follows from the ReLU, which lets through half of the variance. With the smaller start, the variance of the sum grows
+# by a factor of at most about $(1 + 1/n)^n < e$ in $n$ boxes.
 #
 # ## Without gamma and beta
 #
@@ -104,8 +104,8 @@ measure("mean of the last γ, learned", learned[:, 1].mean(), 1.5, 1.8)
 #
 # ## What a check of LayerNorm must contain
 #
-# In a public NumPy Transformer $\gamma$ is multiplied in *after* the two means are taken out of $dn$. How wrong is $dx$
-# then, for $\gamma$ around 1 with different spreads?
+# Suppose that backward multiplies by $\gamma$ only *after* the two means are taken out. How wrong is $dx$ then, for
+# $\gamma$ around 1 with different spreads?
 
 # %% Gamma inside and outside
 random = np.random.default_rng(12)

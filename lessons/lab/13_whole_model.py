@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Lab notes 13 · Encoder, decoder, the whole model
 #
-# What [lesson 13](../13_whole_model.py) says about training with a connection cut; what the encoder's attention is for,
-# in a task of two look-ups; and the size of the paper's model.
+# What [lesson 13](../13_whole_model.py) says about training with a connection cut, and what the encoder's attention is
+# for, in a task of two look-ups.
 
 # %% Imports
 import course  # noqa: F401  finds lessons/support
@@ -10,8 +10,6 @@ import course  # noqa: F401  finds lessons/support
 import numpy as np
 
 from exercises.hunts import variant
-from scratchformer.config import preset
-from scratchformer.nn.sizes import parameter_counts
 from support.lesson import QUICK, measure, recorded, table
 
 # %% [markdown]
@@ -85,20 +83,3 @@ for name, edits, layers, *band in (
 # So it is not the number of weights that the first model has and the second lacks: the third has no encoder attention
 # either. What one decoder layer can't do in this training is to look twice. (With 5 numbers instead of 10, it can: we
 # think that it then fetches the whole row at once.)
-#
-# ## The size of the paper's model
-#
-# The lesson's count for the base model, with $V = 37{,}000$ words (§5.1 says "about 37000"). The paper prints 65
-# million.
-
-# %% The count
-def count(V, d_model, d_ff, N):
-    ffn = 2 * d_model * d_ff + d_ff + d_model
-    return V * d_model + N * (3 * 4 * d_model**2 + 2 * ffn + 5 * 2 * d_model)
-
-
-biases = 6 * 3 * 4 * 512                        # of the library's 18 attentions
-in_library = sum(parameter_counts(preset("base").model).values())
-assert count(37_000, 512, 2048, 6) + biases == in_library
-measure("base, V = 37,000: millions", count(37_000, 512, 2048, 6) / 1e6, 63.0, 63.1)
-measure("base, V = 41,000: millions", count(41_000, 512, 2048, 6) / 1e6, 65.0, 65.2)

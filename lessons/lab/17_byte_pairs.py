@@ -188,10 +188,10 @@ measure(f"of {len(NEW_NAMES)} new names, cut alike by the two lists", alike, 4, 
 #
 # ## Experiment 4: letters against pieces
 #
-# The runs share their training sentences, their λ and their test sentences, so they should be *paired* (as in [lesson
-# 21](../21_bleu_and_averaging.py)). Five runs: three different sets of 2,000 training sentences with λ = 4, and the
-# first set with λ = 2 and λ = 8. The interval is that of a paired bootstrap over the 500 test sentences (1,000 samples,
-# seed 0).
+# In a run all models have the same training sentences, λ and test sentences, so we compare them in *pairs* (as in
+# [lesson 21](../21_bleu_and_averaging.py)). Five runs: three different sets of 2,000 training sentences with λ = 4, and
+# the first set with λ = 2 and λ = 8. The interval is that of a paired bootstrap over the 500 test sentences (1,000
+# samples, seed 0).
 
 # %%
 RUNS = [(0, 4)] if QUICK else [(0, 4), (1, 4), (2, 4), (0, 2), (0, 8)]

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Lab notes 22 · GPT
 #
-# What stands behind [lesson 22](../22_gpt.py): the rule of the counts, a better one, less text, a larger GPT, and a
-# longer training.
+# What stands behind [lesson 22](../22_gpt.py): the rule of the counts, a better one, a larger GPT, and a longer
+# training.
 
 # %% Imports
 import course  # noqa: F401  finds lessons/support
@@ -10,10 +10,10 @@ import sys
 
 import numpy as np
 import transformer
+from more import gpt, gpt_loss, new_gpt
 
-from exercises.source import source_of_ours
-from support.gpt_parts import Counts, rest
-from support.lesson import ROOT, measure, recorded, table
+from support.gpt_parts import Counts, interval
+from support.lesson import ROOT, measure, recorded, table, varying
 
 sys.path.append(str(ROOT / "benchmarks"))
 from ngram import kneser_ney  # noqa: E402
@@ -39,22 +39,18 @@ train, test = text[:len(text) * 9 // 10], text[len(text) * 9 // 10:]
 places = np.random.default_rng(0).integers(64, len(test), size=4000)
 id_of = {character: i for i, character in enumerate(sorted(set(text)))}
 ids = [id_of[character] for character in test]
+bits_of = {}                                    # name -> bits of each character
 for n, model in enumerate(kneser_ney([[id_of[c] for c in train]], 12, len(id_of)), 1):
     if n in (8, 12):
         found = [model.probability(tuple(ids[i - 11:i]), ids[i]) for i in places]
-        measure(f"Kneser-Ney, n = {n}: bits per character", -np.mean(np.log2(found)),
+        name = f"Kneser-Ney with {n - 1}"
+        bits_of[name] = -np.log2(found)
+        measure(f"{name} characters: bits per character", bits_of[name].mean(),
                 0.8, 0.88)
-
-
-def bits_of_counts(learned, n):
-    counts = Counts(learned, n)
-    found = [counts.probability(test[i - n + 1:i], test[i]) for i in places]
-    return -np.mean(np.log2(found))
-
-
-measure("our rule, n = 8", bits_of_counts(train, 8), 0.88, 0.94)
-measure("our rule, n = 8, a tenth of the text",
-        bits_of_counts(train[:len(train) // 10], 8), 1.15, 1.27)
+counts = Counts(train, 8)
+found = [counts.probability(test[i - 7:i], test[i]) for i in places]
+bits_of["our counts with 7"] = -np.log2(found)
+measure("our rule, 7 characters", bits_of["our counts with 7"].mean(), 0.88, 0.94)
 measure("characters of a sentence", len(text) / text.count("\n"), 44, 46)
 
 # %% [markdown]
@@ -85,45 +81,39 @@ measure("loss after 2,500 steps, minus that after 3,000",
 # ## Experiment 3: four times as many steps
 #
 # Other windows and other first weights than on the page, so the 1,500 steps here are a second training of the same
-# length. This one goes on to 6,000. The GPT is what is left of `decode` if the page's lines are crossed out.
+# length. This one goes on to 6,000. Then come differences to the counts, and to itself with fewer characters: 95 %
+# intervals, for which test sentences are drawn with replacement.
 
 # %%
-exec(rest(source_of_ours("transformer", "decode")), vars(transformer))  # no source
-
-
-def gpt_loss(windows, model):
-    x, decode_backward = transformer.decode(windows[:, :-1], model, 0.0)
-    rows = x.reshape(-1, x.shape[-1])
-    logits, logits_backward = transformer.linear("nd,vd->nv", rows, model.E)
-    loss, loss_backward = transformer.cross_entropy(logits, windows[:, 1:].ravel(), 0.0)
-    return loss, lambda: decode_backward(
-        logits_backward(loss_backward(1.0)).reshape(x.shape))
-
-
 def bits_of_gpt(reach):
     windows = held_out[places[:, None] + np.arange(-reach, 0)]
-    last = [transformer.decode(some, model, 0.0)[0][:, -1]
-            for some in np.split(windows, 20)]
-    log_p = transformer.log_softmax(np.concatenate(last) @ model.E.data.T)
-    return -log_p[np.arange(len(places)), held_out[places]].mean() / np.log(2)
+    x = [gpt(some, model, 0.0)[0][:, -1] for some in np.split(windows, 20)]
+    log_p = transformer.log_softmax(np.concatenate(x) @ model.E.data.T)
+    return -log_p[np.arange(len(places)), held_out[places]] / np.log(2)
 
 
 rng = transformer.rng = np.random.default_rng(1)
-model = transformer.new_model(len(id_of))
-model.decoder = [(attn, ffn) for attn, _, ffn in model.decoder]
-model.weights = {name: w for name, w in model.weights.items()
-                 if "encoder" not in name and "cross" not in name}
+model = new_gpt(len(id_of))
 to_learn, held_out = (np.array([id_of[c] for c in part]) for part in (train, test))
 bands = {1500: [(7, 1.18, 1.32), (31, 1.06, 1.2), (63, 1.08, 1.23)],
          6000: [(7, 0.95, 1.12), (31, 0.84, 0.91), (63, 0.84, 0.98)]}
 for step in range(1, 6001):
     start = rng.integers(0, len(to_learn) - 64, size=(16, 1))
     _, backward = gpt_loss(to_learn[start + np.arange(65)], model)
-    backward()
+    backward(1.0)
     transformer.adam(model, step, warmup_steps=200)
     for reach, lo, hi in bands.get(step, []):
+        bits_of[f"GPT with {reach}"] = found = bits_of_gpt(reach)
         measure(f"{step:,} steps, {reach} characters seen: bits per character",
-                bits_of_gpt(reach), lo, hi)
+                found.mean(), lo, hi)
+sentences = [test.count("\n", 0, i) for i in places]
+for one, other in (("GPT with 31", "our counts with 7"),
+                   ("GPT with 31", "Kneser-Ney with 11"),
+                   ("GPT with 63", "GPT with 31")):
+    difference = bits_of[one] - bits_of[other]
+    low, high = interval(difference, sentences)
+    varying(f"{one} minus {other}: {difference.mean():+.3f}, {low:+.3f} to {high:+.3f}")
 
 # %% [markdown]
-# One seed. After 6,000 steps the GPT is ahead of our rule, and behind Kneser-Ney with 11 characters (experiment 1).
+# One seed, so the intervals say nothing of other trainings. After 6,000 steps the GPT is ahead of our rule, and behind
+# Kneser-Ney with 11 characters.

@@ -1,10 +1,13 @@
-"""Lesson 22: the pictures of a decoder with crossed-out lines and of one window of text, and a model that counts."""
+"""Lesson 22: the pictures of crossed-out lines, of a window of text and of the writing, and a model that counts."""
 
 from __future__ import annotations
 
 import html
 import re
 from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
 
 from support.drawing import Drawing, Role, number
 
@@ -49,31 +52,69 @@ def code(drawing: Drawing, line: str, start: int, end: int, y: float, role: Role
         drawing.parts.append(f"<text {place} {look}>{html.escape(text, quote=False)}</text>")
 
 
-READS, WRITES, P = "hell", "ello", (2, 4, 8, 2)
+READS, WRITES, P = "hell", "ello", (2, 4, 4, 2)
 """Letters that the window of the miniature reads and predicts, and 1 / probability of each right one."""
 
 
 def window(backward: bool) -> Drawing:
-    """Five letters are four predictions; backward, the gradient of each returns to the letters that it has used."""
-    drawing = Drawing(740, 270)
+    """Five letters are four predictions; backward, the gradient of each returns to the letters that it has used.
+
+    The gradients below are those of a model that takes the mean of what it sees for the logit of the right letter.
+    """
+    drawing = Drawing(740, 305 if backward else 270)
     for y, words in (30, "has to predict"), (75, "gives it p"), (240, "reads"):
         drawing.text(165, y, words, "soft", 14, "end")
     third = "gradient of its logit" if backward else "costs"
     drawing.text(165, 107, third, "gradient" if backward else "soft", 14, "end", italic=backward)
+    if backward:
+        drawing.text(165, 282, "gradient of its vector", "gradient", 14, "end", italic=True)
     columns = [245 + 135 * t for t in range(4)]
+    of_logit = [32 * (1 / part - 1) / 4 for part in P]
     for t, x in enumerate(columns):
         below = drawing.vector(x, 240, [READS[t]], "key")
         drawing.vector(x, 30, [WRITES[t]])
-        part = P[t]
-        drawing.text(x, 75, f"1/{part}", bold=True)
+        drawing.text(x, 75, f"1/{P[t]}", bold=True)
         if backward:
-            loss = (1 / part - 1) / 4
-            drawing.gradient(x - 22, 107, -loss, number(loss), 14, largest=0.25)
+            of_vector = sum(of_logit[s] / (s + 1) for s in range(t, 4))
+            for y, slope in (107, of_logit[t]), (282, of_vector):
+                drawing.gradient(x - 17, y, -slope, f"{number(slope)}/32", 14, largest=10)
         else:
-            drawing.text(x, 107, {2: "1 bit", 4: "2 bits", 8: "3 bits"}[part])
+            drawing.text(x, 107, {2: "1 bit", 4: "2 bits"}[P[t]])
         for s in range(t + 1):
             start, end = (columns[s] + 9 * (t - s), below.top[1] - 2), (x, 128)
             drawing.arrow(*((end, start, "gradient") if backward else (start, end, "key")))
+    return drawing
+
+
+LIKELY = {"e": 0.5, "a": 0.3, "i": 0.1, "o": 0.1}
+"""Made-up probabilities of the letter after "th"."""
+
+
+def writing() -> Drawing:
+    """Draw a letter, append it, ask again; the probabilities at three temperatures as bars."""
+    drawing = Drawing(760, 300)
+    for i, letter in enumerate("th"):
+        drawing.vector(40 + 46 * i, 120, [letter], "key")
+    drawing.vector(132, 120, ["a"])
+    drawing.text(86, 88, "the text so far", "soft", 13)
+    gpt = drawing.box(240, 120, "GPT", width=76, height=44)
+    drawing.arrow((160, 120), gpt.left)
+    drawing.arrow(gpt.right, (308, 120))
+    for i, T in enumerate((0.5, 1, 2)):
+        left = 328 + 150 * i
+        drawing.text(left + 48, 26, f"T = {('1/2', '1', '2')[i]}", bold=True)
+        powers = [p ** (1 / T) for p in LIKELY.values()]
+        for j, (letter, power) in enumerate(zip(LIKELY, powers)):
+            share, x = power / sum(powers), left + 32 * j
+            bar = drawing.bar(x, 120, share, width=24, height=120, role="key" if (i, letter) == (1, "a") else "ink")
+            drawing.text(x, bar.bottom[1] - 120 * share - 10, f"{share:.2f}".removeprefix("0"), size=12)
+            drawing.text(x, bar.bottom[1] + 14, letter, size=15)
+    drawn = drawing.vector(510, 246, ["a"])
+    drawing.arrow((510, 210), drawn.top)
+    drawing.text(545, 246, "draw one: here, at T = 1, it is a", "soft", 13, "start")
+    drawing.line([drawn.left, (132, 246)], "soft")
+    drawing.arrow((132, 246), (132, 140))
+    drawing.text(310, 264, "append it, and ask again", "soft", 13)
     return drawing
 
 
@@ -98,3 +139,11 @@ class Counts:
                 break
             p = (self.counts[context + character] + kinds * p) / (total + kinds)
         return p
+
+
+def interval(differences: np.ndarray, sentences: Sequence[int]) -> tuple[float, float]:
+    """The middle 95 % of the mean difference if the sentences, given for each difference, are drawn again."""
+    sums, counts = np.bincount(sentences, differences), np.bincount(sentences)
+    drawn = np.random.default_rng(0).integers(0, len(sums), (2000, len(sums)))
+    low, high = np.quantile(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1), [0.025, 0.975])
+    return low, high

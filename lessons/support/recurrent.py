@@ -226,29 +226,3 @@ def left_of_a_nudge(layer: RNN | LSTM, x: Array, *first: Array) -> float:
     *_, dfirst = layer.backward(dh, cache)  # dh0, or dc0: (size, size)
     layer.zero_grad()
     return float(np.sqrt((dfirst**2).sum() / size))
-
-
-def matrices_of_radius(random: np.random.Generator, rho: float, count: int, d: int) -> Array:
-    """Random matrices (count, d, d), the largest eigenvalue of each, in absolute value, is rho."""
-    W = random.normal(size=(count, d, d))
-    return W * rho / np.abs(np.linalg.eigvals(W)).max(axis=1)[:, None, None]
-
-
-def left_in_random_networks(
-    rho: float, steps: int, input_size: float = 1.0, linear: bool = False, networks: int = 9, d: int = 64
-) -> Array:
-    """Lengths in h_1, h_2, ..., h_steps of a difference of length 1 in h_1: (steps,)
-
-    Root mean square over all directions, geometric mean over untrained networks. Each W_h has the spectral radius rho;
-    the inputs of tanh are normally distributed with standard deviation `input_size`. `linear` leaves tanh out.
-    """
-    random = np.random.default_rng(0)
-    W, J, left = matrices_of_radius(random, rho, networks, d), np.eye(d), [np.ones(networks)]
-    h = np.zeros((networks, 1, d))
-    for t in range(steps):
-        a = input_size * random.normal(size=h.shape) + h @ W
-        h = a if linear else np.tanh(a)
-        if t:
-            J = (J @ W) * (1 if linear else 1 - h**2)  # row k: a difference in number k of h_1, now
-            left.append(np.sqrt((J**2).sum(axis=(1, 2)) / d))
-    return np.exp(np.log(left).mean(axis=1))

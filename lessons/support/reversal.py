@@ -14,7 +14,7 @@ import numpy as np
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Linear
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
-from support.recurrent import RNN, context
+from support.recurrent import RNN
 from support.training import learn
 
 SYMBOLS = 8
@@ -36,7 +36,7 @@ class EncoderDecoder(Layer):
 
     encoder, decoder  RNN, or Linear: each position on its own. A decoder that is an RNN begins with the encoder's last
                       state.
-    look              how the decoder looks back: AdditiveAttention, DotAttention, PlainMean, or None: not at all
+    look              how the decoder looks back: AdditiveAttention, PlainMean, or None: not at all
     positions         with "e" in it the encoder is given the positions, with "d" the decoder: a second 1 in each row
 
     forward(source (B, n), read (B, n) int) -> logits (B, n, 1 + SYMBOLS), cache;   the logit of 0 is never right
@@ -112,37 +112,6 @@ class PlainMean(Layer):
     def backward(self, dc: Array, cache: Any) -> tuple[Array, Array]:
         s_shape, h_shape = cache
         return np.zeros(s_shape), np.repeat(dc.sum(axis=1, keepdims=True) / h_shape[1], h_shape[1], axis=1)
-
-
-class DotAttention(Layer):
-    """AdditiveAttention with another score: the sum of products of a_t = s_t W and b_s = h_s U, unscaled.
-
-    W (d_s, d_a): `query`; U (d_h, d_a): `key`; no biases; both as Linear begins them.
-
-    forward(s (B, T, d_s), h (B, S, d_h)) -> c (B, T, d_h), cache
-    backward(dc (B, T, d_h), cache) -> ds (B, T, d_s), dh (B, S, d_h)
-
-    Keeps:  s, h, a (B, T, d_a), b (B, S, d_a), the weights (B, T, S).
-    """
-
-    def __init__(self, d_s: int, d_h: int, d_a: int, init: np.random.Generator, dtype: str = "float32") -> None:
-        self.query = Linear(d_s, d_a, init, dtype, bias=False)
-        self.key = Linear(d_h, d_a, init, dtype, bias=False)
-
-    def forward(self, s: Array, h: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        (a, s_cache), (b, h_cache) = self.query.forward(s), self.key.forward(h)
-        c, weights = context(a @ b.swapaxes(1, 2), h)
-        return c, (h, a, b, weights, s_cache, h_cache)
-
-    def backward(self, dc: Array, cache: Any) -> tuple[Array, Array]:
-        h, a, b, weights, s_cache, h_cache = cache
-        # c = w h
-        dweights = dc @ h.swapaxes(1, 2)  # (B, T, S)
-        # w = softmax(e)
-        de = weights * (dweights - (weights * dweights).sum(axis=-1, keepdims=True))
-        # e = a b^T
-        ds, dh = self.query.backward(de @ b, s_cache), self.key.backward(de.swapaxes(1, 2) @ a, h_cache)
-        return ds, dh + weights.swapaxes(1, 2) @ dc
 
 
 def train(model: EncoderDecoder, rate: float = 0.01, steps: int = 300) -> EncoderDecoder:

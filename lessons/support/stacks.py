@@ -19,15 +19,15 @@ from support.training import Chain
 WAYS = ("bare", "norm only", "residual only", "post-LN", "pre-LN")
 """f(x),  LayerNorm(f(x)),  x + f(x),  LayerNorm(x + f(x)),  x + f(LayerNorm(x)) with one more LayerNorm at the end"""
 
-LARGER, SMALLER = "bare, larger W_2", "residual only, smaller W_2"
-"""Two of these ways, but W_2 starts sqrt(2) times as large, or sqrt(number of sublayers) times as small."""
+LARGER, SMALLER = ", larger W_2", ", smaller W_2"
+"""Behind the name of a way: W_2 starts sqrt(2) times as large, or sqrt(number of sublayers) times as small."""
 
 
 class Block(Layer):
     """One sublayer with what a way puts around it. forward(x) -> y, cache; backward(dy, cache) -> dx"""
 
     def __init__(self, way: str, sublayer: Layer, d_model: int, dtype: str = "float32") -> None:
-        self.around = way in ("residual only", SMALLER, "post-LN", "pre-LN")
+        self.around = way in ("residual only", "post-LN", "pre-LN")
         self.norm_last, self.norm_first = way in ("norm only", "post-LN"), way == "pre-LN"
         self.sublayer, self.norm = sublayer, LayerNorm(d_model, dtype)
 
@@ -66,17 +66,20 @@ def sentences() -> Sentences:
 class Classifier(Chain):
     """Word counts (B, V) -> scores (B, 1 + classes): a linear map, feed-forward networks in boxes, a linear map.
 
+    way  one of WAYS, with or without LARGER or SMALLER behind it
+
     The library counts class 0 as padding, so class i of the sentences is column 1 + i.
     """
 
     def __init__(self, way: str, depth: int, seed: int) -> None:
         init, data = np.random.default_rng(seed), sentences()
         first = Linear(data.x.shape[1], D, init)
-        middle = stack(way, [FeedForward(D, D, init) for _ in range(depth)], D)
+        middle = stack(way.partition(",")[0], [FeedForward(D, D, init) for _ in range(depth)], D)
         super().__init__([first, *middle, Linear(D, 1 + len(data.classes), init)])
         for name, parameter in self.parameters().items():
             if name.endswith("outer.weight"):
-                parameter.data *= {LARGER: math.sqrt(2), SMALLER: 1 / math.sqrt(depth)}.get(way, 1)
+                parameter.data *= math.sqrt(2) if way.endswith(LARGER) else 1
+                parameter.data /= math.sqrt(depth) if way.endswith(SMALLER) else 1
 
     def share_right(self, x: Array, t: Array) -> float:
         """Of the sentences (n, V) with the classes t (n,)."""

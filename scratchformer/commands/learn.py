@@ -10,7 +10,7 @@ from scratchformer.commands.options import Commands, add_command, add_option, pa
 from scratchformer.errors import UserError
 
 LESSONS = Path(__file__).parents[2] / "lessons"
-ACTIONS = ("where", "start", "check", "hint", "show", "train", "translate", "explore", "notebook")
+ACTIONS = ("where", "start", "check", "hint", "show", "train", "translate", "explore", "run", "notebook")
 
 
 def add(commands: Commands) -> None:
@@ -18,7 +18,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "action", nargs="?", choices=ACTIONS, default="where", metavar="ACTION", help=", ".join(ACTIONS)
     )
-    what = "functions, hunts or lessons (check, hint, show), a sentence (translate), a lesson's number (notebook)"
+    what = "functions, hunts, lessons (check, hint, show), a sentence (translate), a program (run), a lesson (notebook)"
     parser.add_argument("names", nargs="*", type=word, metavar="NAME", help=what)
     where = "the directory of your files (default: here, above, or my_transformer)"
     add_option(parser, "--dir DIR", path, where)
@@ -50,6 +50,7 @@ def learn(args: argparse.Namespace) -> int:
     scratchformer learn train                train your file; what you have not written is ours
     scratchformer learn translate "The dog ate the apple."
     scratchformer learn explore              a page in the browser with your weights
+    scratchformer learn run gpt.py           a program of yours that imports transformer.py and more.py
     scratchformer learn notebook 04          lesson 04 as a Jupyter notebook
     """
     act, names = actions(), args.names
@@ -73,16 +74,19 @@ def learn(args: argparse.Namespace) -> int:
             return act.translate(directory, " ".join(names))
         case "explore":
             return act.explore(directory)
+        case "run":
+            return act.run(directory, names[0])
     return act.where(directory)
 
 
 def require_meaning(args: argparse.Namespace) -> None:
     """Refuse a name or an option that the action does not take, and one that is missing."""
     names, action = args.names, args.action
-    needed = {"hint": "attention", "show": "attention", "translate": '"The dog ate the apple."', "notebook": "04"}
+    needed = {"hint": "attention", "show": "attention", "translate": '"The dog ate the apple."', "run": "gpt.py",
+              "notebook": "04"}  # fmt: skip
     if action in needed and not names:
         raise UserError(f"learn {action}: of what? For instance: scratchformer learn {action} {needed[action]}")
-    most = {"start": 1, "check": 1000, "hint": 2, "show": 1, "translate": 1000, "notebook": 1}.get(action, 0)
+    most = {"start": 1, "check": 1000, "hint": 2, "show": 1, "translate": 1000, "run": 1, "notebook": 1}.get(action, 0)
     if len(names) > most:
         raise UserError(f"learn {action}: {names[most]!r} means nothing here; see scratchformer learn --help")
     if action == "hint" and names[1:] not in ([], ["1"], ["2"]):

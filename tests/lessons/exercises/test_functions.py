@@ -50,6 +50,9 @@ LOOP = "        backwards += [attention_backward, ffn_backward]"
         ("positional_encoding", "it holds whole numbers", [("reshape(t, d_model)", "reshape(t, d_model).astype(int)")]),
         ("encode", "add_and_norm is called twice; each", [
             (LOOP, "        backwards += [lambda dx: (sum(attention_backward(sum(ffn_backward(dx)))),)]")]),
+        ("layer_norm", "backward of layer_norm returns None.*right so far: y", [("return (dn", "(dn")]),
+        ("new_model", "E starts with the standard deviation 0.02, and should have 0.125 = 1 / sqrt(d_model)", [
+            ("std * rng", "0.02 * rng")]),
         ("loss_of", "right in 4 cases", [
             ("x, decode_backward = decode(target[:, :-1],", "whole, decode_backward = decode(target,"),
             ("    is_word =", "    x = whole[:, :-1]\n    is_word ="),

@@ -404,6 +404,8 @@ def test_a_lesson_becomes_a_notebook(cli, refused, tmp_path, monkeypatch):
         (["translate"], "learn translate: of what?"),
         (["translate", "The dog."], "not there; scratchformer learn train writes it"),
         (["explore"], "not there; scratchformer learn train writes it"),
+        (["run"], "learn run: of what? For instance: scratchformer learn run gpt.py"),
+        (["run", "gpt.py"], "gpt.py: no such file; name a program of yours"),
         (["notebook", "99"], "no such lesson; they are 00 to "),
         (["train", "now"], "'now' means nothing here"),
         (["check", "--steps", "3"], "--steps belongs to learn train"),
@@ -472,6 +474,39 @@ def test_her_functions_and_ours_call_each_other(cli, mine, write, name):
     assert "(of the " in cli("learn", "translate", "a dog sleeps .").out
     assert "unknown word 'zebra'" in cli("learn", "translate", "the zebra .").err
     assert "last training: 2 steps in " in cli("learn").out
+
+
+PROGRAM = """
+import sys
+from transformer import *
+from more import *
+
+rng, model = np.random.default_rng(0), new_gpt(V=5)
+loss, backward = gpt_loss(rng.integers(0, 5, size=(2, 9)), model)
+backward(1.0)
+adam(model, 1)
+print(f"{len(model.weights)} weights, loss {loss:.2f}")
+"""
+
+
+@pytest.mark.parametrize(
+    "body, last, code, told",
+    [
+        ("", "", 0, "25 weights, loss "),
+        ("    dy = yield 7.0", "", 0, "25 weights, loss 7.00"),
+        ("    raise ValueError('too many')", "", 1, "more.py, line "),
+        ("", "sys.exit('the prompt has an x')", 2, "the prompt has an x\n"),
+        ("", "sys.exit(3)", 1, "SystemExit: 3"),
+        ("", "x = (", 1, "SyntaxError: '(' was never closed"),
+    ],
+)
+def test_a_program_runs_with_her_files_and_ours_in_their_gaps(cli, mine, write, monkeypatch, body, last, code, told):
+    if body:
+        write(body, "gpt_loss", "more")
+    (mine / "gpt.py").write_text(PROGRAM + last, "utf-8")
+    monkeypatch.chdir(mine)
+    found = cli("learn", "run", "gpt.py")
+    assert found.code == code and told in found.out + found.err
 
 
 def test_a_wrong_function_is_told_before_training(cli, mine, write):

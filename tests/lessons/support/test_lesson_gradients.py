@@ -13,9 +13,10 @@ from support.next_word import NEW, NextWord, shifted
 from support.positions import Shifted
 from support.recall import SYMBOLS, AttentionReader, FirstSymbol
 from support.recurrent import LSTM, RNN, AdditiveAttention
-from support.reversal import DotAttention, EncoderDecoder, PlainMean, pairs
+from support.reversal import EncoderDecoder, PlainMean, pairs
 from support.stacks import WAYS, Block
 from support.to_the_left import Reader
+from support.word_translator import LastState, Network
 
 random = np.random.default_rng(0)
 READ = shifted(NEW[:1])[0][:, :3]
@@ -29,7 +30,7 @@ def feed_forward(d_model):
     return FeedForward(d_model, 9, random, "float64")
 
 
-LOOKS = {kind: kind(4, 5, 6, random, "float64") for kind in (AdditiveAttention, PlainMean, DotAttention)}
+LOOKS = {kind: kind(4, 5, 6, random, "float64") for kind in (AdditiveAttention, PlainMean, LastState)}
 CASES = {
     "Judge": (Judge(0, lambda random: [feed_forward(12)]), sentences()[0][:6]),
     "AttentionReader": (AttentionReader(3, 5, random, "float64"), normal(2, 4, 3)),
@@ -58,7 +59,6 @@ def test_backward_agrees_with_finite_differences(name):
     [
         dict(),
         dict(look=PlainMean),
-        dict(look=DotAttention, positions="ed"),
         dict(look=AdditiveAttention, encoder=Linear, decoder=Linear, positions="ed"),
         dict(look=AdditiveAttention, encoder=RNN, decoder=Linear, positions="d"),
     ],
@@ -67,6 +67,21 @@ def test_backward_agrees_with_finite_differences(name):
 def test_an_encoder_decoder_has_the_gradient_of_its_loss(options):
     model = EncoderDecoder(5, seed=0, d=6, **options)
     source, read, target = pairs(np.random.default_rng(0), 3, 5)
+
+    def backward():
+        scores, cache = model.forward(source, read)
+        assert model.backward(cross_entropy(scores, target)[2], cache) is None
+
+    require_slope(model, lambda: cross_entropy(model.forward(source, read)[0], target)[0], backward)
+
+
+def test_a_translator_of_words_has_the_gradient_of_its_loss():
+    model = Network(9, 8, AdditiveAttention, seed=0, d=6, dtype="float64")
+    source, read, target = (
+        np.array([[3, 4, 5], [6, 3, 8]]),
+        np.array([[1, 3, 3, 4], [1, 7, 0, 0]]),
+        np.array([[3, 3, 4, 2], [7, 2, 0, 0]]),
+    )
 
     def backward():
         scores, cache = model.forward(source, read)

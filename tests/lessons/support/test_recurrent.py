@@ -4,16 +4,7 @@ import numpy as np
 import pytest
 
 from scratchformer.nn.gradcheck import gradcheck
-from support.recurrent import (
-    LSTM,
-    RNN,
-    AdditiveAttention,
-    context,
-    left_in_random_networks,
-    left_of_a_nudge,
-    matrices_of_radius,
-    sigmoid,
-)
+from support.recurrent import LSTM, RNN, AdditiveAttention, context, left_of_a_nudge, sigmoid
 
 B, D_IN, D_HIDDEN = 3, 5, 4
 KINDS = {RNN: 1, LSTM: 2}
@@ -78,23 +69,6 @@ def test_what_is_left_of_a_nudge_is_what_a_nudge_leaves(kind):
         left += ((moved - before) ** 2).sum() / size**2 / D_HIDDEN
     assert left_of_a_nudge(layer, x) == pytest.approx(left**0.5, rel=1e-4)
     assert not layer.input.weight.grad.any()
-
-
-def test_without_tanh_powers_of_the_matrix_are_left():
-    W = matrices_of_radius(np.random.default_rng(0), 0.7, 2, 5)
-    np.testing.assert_allclose(np.abs(np.linalg.eigvals(W)).max(axis=1), 0.7)
-    powers = [[np.linalg.norm(np.linalg.matrix_power(each, k)) / 5**0.5 for each in W] for k in range(4)]
-    left = left_in_random_networks(0.7, 4, linear=True, networks=2, d=5)
-    np.testing.assert_allclose(left, [(one * two) ** 0.5 for one, two in powers])
-
-
-def test_with_tanh_less_is_left_and_nearly_all_where_inputs_are_tiny():
-    left, linear, tiny = (
-        left_in_random_networks(0.9, 10, networks=2, d=5, **options)
-        for options in ({}, {"linear": True}, {"input_size": 1e-6})
-    )
-    assert (left[1:] < linear[1:]).all()
-    np.testing.assert_allclose(tiny, linear, rtol=1e-6)
 
 
 # Attention ------------------------------------------------------------------------------------------------------------
