@@ -17,7 +17,7 @@ from support.numeric import numeric_gradient
 
 # %% [markdown]
 # A small translator learns 300 sentence pairs with the loss of lesson 01. Every 80 steps we test it on 500 new pairs.
-# At each position it gives every word a probability $p$. Three means:
+# At each position it gives every word a probability $p$. We look at three means:
 #
 # - **loss**: $-\ln p$ of the right word;
 # - **accuracy**: how often the likeliest word is the right one;
@@ -405,7 +405,7 @@ assert f"{np.log(V / 0.1):.1f}" == "10.0"
 
 # %% [markdown]
 # **With 300 pairs** the model is too sure. Smoothing makes its loss *better*, by 1.4, and the control does as much (c).
-# Why so much? Being less sure costs at most $-\ln 0.9 = 0.105$ at a word. But it saves a lot where $p$ is nearly 0,
+# Being less sure costs at most $-\ln 0.9 = 0.105$ at a word. But it saves a lot where $p$ is nearly 0,
 # because no loss can be above $\ln(V / 0.1) = 10.0$ any more. About half of what the control saves is at the 8 % of
 # words that are in none of the 300 pairs: their mean loss falls from 18.8 to 10.0. Dropout saves 0.8, but in these
 # short runs its accuracy is a little lower.
