@@ -18,10 +18,11 @@ import grammar
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
+from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.transformer import Transformer
 from scratchformer.tasks.translation import Corpus, encode_corpus, train_tokenizer
 from scratchformer.text import bundled
-from scratchformer.text.batches import EncodedPairs, encode_pairs
+from scratchformer.text.batches import EncodedPairs, batches_in_order, encode_pairs
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.corpora import Pairs
 from scratchformer.text.tokenizer import Tokenizer
@@ -42,6 +43,7 @@ QUICK = {"model.d_model": 32, "model.d_ff": 64, "training.steps": 4}
 MANY_LONG = 1000  # of 21,000 sentences then
 LATEST_START = 64
 SHIFTS = (0, 5, 20, 50)
+EDGES = (0, 10, 20, 30, 40, 128)  # of ranges of target positions
 TOKENS = 2048  # of a batch, when testing
 TRANSLATED = 60  # sentences of each test set
 
@@ -136,7 +138,18 @@ def run(variant: Variant, text: Text, config: Config) -> dict[str, Any]:
     test_long = number(validation_loss(model, text.test["test_long"], TOKENS))
     found = {"seed": config.training.seed, "test": shifted[0], "test_long": test_long, "test_shifted": shifted}
     print(variant, found, flush=True)
-    return found | {"bleu": rounded(bleu)}
+    by_position = rounded(losses_by_position(model, text.test["test_long"]))
+    return found | {"test_long_by_position": by_position, "bleu": rounded(bleu)}
+
+
+def losses_by_position(model: Transformer, pairs: EncodedPairs) -> np.ndarray:
+    """In nats per target token, for the positions from each of EDGES to the next. (ranges,)"""
+    sums = np.zeros((2, len(EDGES) - 1))  # of losses; of tokens
+    for batch in batches_in_order(pairs, TOKENS):
+        logits, _ = model.forward(*batch.inputs)  # (B, T, V)
+        for i, (start, end) in enumerate(zip(EDGES, EDGES[1:])):
+            sums[:, i] += cross_entropy(logits[:, start:end], batch.targets[:, start:end])[:2]
+    return sums[0] / sums[1]
 
 
 def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
@@ -149,7 +162,7 @@ def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
         "longest_in_training": int(text.train[False].train.lengths.max()),
         "longest_in_test_long": int(text.test["test_long"].lengths.max()),
     }
-    return {"shifts": SHIFTS, **longest, "results": results}
+    return {"shifts": SHIFTS, "edges": EDGES, **longest, "results": results}
 
 
 if __name__ == "__main__":

@@ -56,12 +56,21 @@ class Reader:
         ids, answers = latest_name(np.random.default_rng(7), 400, n)
         return float((logits_of(self, ids)[0][:, -1].argmax(axis=-1) == answers[:, -1]).mean())
 
+    def last_scores(self, ids: np.ndarray) -> np.ndarray:
+        """The scores that the last word gives to all words. ids (b, n) -> (b, h, n)"""
+        Q, K, _ = queries_and_keys(self, vectors(self, ids)[0])
+        return np.einsum("bhk,bshk->bhs", Q[:, -1], K) / Q.shape[-1] ** 0.5
+
     def weight_of_oldest(self, n: int) -> float:
         """The weight that the last of n words gives to the 20 oldest ones, mean over heads and 400 sequences."""
-        x, _ = vectors(self, latest_name(np.random.default_rng(7), 400, n)[0])
-        Q, K, _ = queries_and_keys(self, x)
-        scores = np.einsum("bhk,bshk->bhs", Q[:, -1], K) / Q.shape[-1] ** 0.5
+        scores = self.last_scores(latest_name(np.random.default_rng(7), 400, n)[0])
         return float(np.exp(transformer.log_softmax(scores))[..., :20].sum(axis=-1).mean())
+
+    def score_of_a_name(self, n: int) -> np.ndarray:
+        """The score of a name 1 to n words back in each head, mean over all names and all last words. -> (h, n)"""
+        name, last = np.meshgrid(np.arange(1, NAMES), np.arange(1, V))
+        ids = np.concatenate([np.repeat(name.reshape(-1, 1), n, axis=1), last.reshape(-1, 1)], axis=1)
+        return self.last_scores(ids).mean(axis=0)[:, -2::-1]
 
 
 @differentiable

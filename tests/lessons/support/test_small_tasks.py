@@ -24,7 +24,7 @@ from support import (
     word_translator,
 )
 from support.lexicon import Genders
-from support.positions import alibi_bias
+from support.positions import alibi_bias, alibi_slopes
 from support.recurrent import LSTM, RNN, AdditiveAttention
 
 # Lesson 01: constructions ---------------------------------------------------------------------------------------------
@@ -269,6 +269,12 @@ def test_alibi_subtracts_slope_times_distance_but_for_a_number_that_all_keys_sha
     penalty = alibi_bias(7, 7, latest_name.H)
     first, second = (each - each[..., :1] for each in (products[0] + penalty, products[1]))
     assert np.allclose(np.tril(first), np.tril(second), rtol=0, atol=1e-5)  # no key lies ahead
+
+
+def test_the_score_of_a_name_falls_by_the_slope_of_alibi_from_word_to_word():
+    scores = latest_name.Reader("ALiBi", seed=0).score_of_a_name(7)
+    slopes = alibi_slopes(latest_name.H)[:, None]
+    assert scores.shape == (latest_name.H, 7) and np.allclose(np.diff(scores), -slopes, rtol=0, atol=1e-4)
 
 
 def test_pairs_turn_at_a_third_of_their_speed():
