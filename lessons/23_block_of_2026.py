@@ -62,7 +62,7 @@ def block(drawing, x, sublayers, norm, first, title):
 
 picture = Drawing(760, 535)
 block(picture, 160, ["attention", "linear, GELU, linear"], "LayerNorm",
-      "word + position", "gpt-tiny, with GPT-2's block")
+      "word + position", "gpt-tiny, with a block like GPT-2's")
 block(picture, 510,
       ["attention: turned q, k\nshared keys and values",
        "SwiGLU: two linears,\ngate × value, linear"],
@@ -81,9 +81,6 @@ show(picture, "23_blocks",
      caption="The numbers mark the five changes, in the order of this page.")
 
 # %% [markdown]
-# An older change has no number: the paper's norm comes after the sum, GPT-2's before the sublayer (**pre-LN**, [lesson
-# 12](12_residual_norm_dropout.py)).
-#
 # ## 1 · RMSNorm
 #
 # LayerNorm subtracts the mean, divides by the standard deviation, multiplies by γ and adds β. **RMSNorm** (Zhang and
@@ -96,10 +93,9 @@ show(picture, "23_blocks",
 # is dn = dy ⊙ γ. Each $x_j$ changes n in two ways:
 #
 # - Directly. $n_j = x_j / rms$ has the slope 1 / rms, which gives $dn_j / rms$.
-# - Through rms, by which all numbers are divided. The mean of the squares has the slope $2 x_j / d$. Its root has this
-#   slope divided by 2 rms: $x_j / (d \cdot rms) = n_j / d$. And $n_i = x_i / rms$ falls with rms by $x_i / rms^2$,
-#   which is $n_i / rms$. Together that gives $-\frac{n_j}{d} \sum_i dn_i \frac{n_i}{rms}$. The sum over i, divided by
-#   d, is a mean.
+# - Through rms. The mean of the squares has the slope $2 x_j / d$, so its root has the slope $x_j / (d \cdot rms) = n_j
+#   / d$. And $n_i = x_i / rms$ falls with rms by $x_i / rms^2 = n_i / rms$. Together that gives $-\frac{n_j}{d} \sum_i
+#   dn_i \frac{n_i}{rms}$. The sum over i, divided by d, is a mean.
 #
 # $$dx = \frac{dn - n \, \mathrm{mean}(dn \odot n)}{rms}$$
 #
@@ -147,7 +143,7 @@ for (name, curve), role, dashed in zip(curves.items(), ("soft", "forward", "ink"
     picture.line([at(z, curve(z)) for z in np.linspace(-4, 2.9, 70)], role,
                  3 if name == "silu" else 1.6, dashed)
 for z in (-4, -2, 2):
-    picture.text(at(z, 0)[0], at(z, 0)[1] + 16, f"{z}".replace("-", "−"), "soft", 13)
+    picture.text(at(z, 0)[0], at(z, 0)[1] - 12, f"{z}".replace("-", "−"), "soft", 13)
 for y in (1, 2):
     picture.text(at(0, y)[0] - 14, at(0, y)[1], y, "soft", 13)
 for y, (name, role) in enumerate((("ReLU", "soft"), ("GELU, dashed", "ink"),
@@ -232,7 +228,7 @@ show(picture, "23_rotation",
      "degrees and becomes (3, 4). On the right, in magenta, a gradient (5, 0) is "
      "turned down by the same angle and becomes (3, −4).",
      caption="A pair of numbers, turned by 53°, where cos = 0.6 and sin = 0.8. "
-     "Backward turns the gradient by −53°. The length, 5, is kept.")
+     "Backward turns the gradient by −53°.")
 
 # %% [markdown]
 # **Calculate, then unfold.** Turn (3, 4) by 53°, too. What is the dot product of (5, 0) and (3, 4), before and after
@@ -242,7 +238,7 @@ show(picture, "23_rotation",
 #
 # (3 · 0.6 − 4 · 0.8, 3 · 0.8 + 4 · 0.6) = (−1.4, 4.8). The dot product is 5 · 3 = 15 before, and 3 · (−1.4) + 4 · 4.8 =
 # 15 after. If a query and a key are turned by the same angle, their score stays. So it depends on how much *further*
-# one is turned than the other: on their distance (more in [lesson 10](10_longer.py)).
+# one is turned than the other: on their distance ([lesson 10](10_longer.py)).
 #
 # </details>
 #
@@ -257,10 +253,9 @@ show(picture, "23_rotation",
 # | 1 | (−0.84, 1.00, 0.54, 0.01) |
 # | 2 | (−0.91, 1.00, −0.42, 0.02) |
 #
-# The library and Llama's weights on the Hugging Face Hub have these pairs. Su et al. pair neighbours, $x_{2i}$ with
-# $x_{2i + 1}$.
+# The library and Llama's published weights have these pairs. Su et al. pair neighbours, $x_{2i}$ with $x_{2i + 1}$.
 #
-# **Backward.** Nothing is learned in a rotation, so dx is dy, turned by −α: only sin changes its sign.
+# **Backward.** dx is dy, turned by −α: only sin changes its sign.
 #
 # **Your turn.** Write `rope`, and check it. Queries or keys x are (b, t, h, k). Give the angles the shape (t, 1, k/2):
 # the 1 stands for the heads, which all turn alike. Give cos and sin the number type of x, `x.dtype` (the check doesn't
@@ -309,7 +304,7 @@ show(picture, "23_shared_heads",
 
 # %% [markdown]
 # **By hand.** Two heads of keys serve four query heads, so each is used twice: [K1, K1, K2, K2]. In [K1, K2, K1, K2],
-# query heads 1 and 2 wouldn't share. (`np.repeat` makes the first of these, `np.tile` the second.)
+# query heads 1 and 2 wouldn't share.
 #
 # **Backward.** K1 is used twice, so its two gradients add up, as those of a word that occurs twice ([lesson
 # 08](08_embeddings.py)): 3 + (−1) = 2.
@@ -350,8 +345,8 @@ quote("grouped_query_attention", file="more")
 #   seeds for each row.
 # - **What is changed:** what the row names, and d_ff, the number of hidden units, so that all have the same number of
 #   parameters, to 0.1 %. The peak of the learning rate is the same, and was tuned for none.
-# - **What is measured:** bits per character of a held-out tenth, with the last weights. The table has the difference to
-#   `gpt-tiny`, the mean of three seeds, and its 95 % interval.
+# - **What is measured:** bits per character of a held-out tenth, with the last weights. The table has differences to
+#   `gpt-tiny`: means of three seeds, and 95 % intervals.
 #
 # All five together gained 0.25 bits. (a) Each change gives about a fifth of it. (b) SwiGLU and RMSNorm give most. (c)
 # One change gives all of it.
@@ -377,43 +372,33 @@ changed = {
     "ALiBi: scores fall with the distance": "ALiBi",
     "sinusoids, added": "sinusoids",
     "no positions": "no positions",
-    "learned positions start as large as words": "learned positions, as large as words",
-    "the paper's block": "the paper's block"}
+    "learned positions start as large as words": "learned positions, as large as words"}
 table(["changed in gpt-tiny", "difference", "95 % interval"],
       [[words, *difference(rows[name]["last"]["difference"])]
        for words, name in changed.items()])
 
 # %% [markdown]
-# - **(c): rotary positions alone gain at least as much.** All five together are 0.028 bits worse than rotary positions
-#   alone (−0.013 to +0.070).
+# - **(c): rotary positions alone gain at least as much.** All five together are 0.028 bits worse (−0.013 to +0.070).
 # - **Part of this gain is a weakness of `gpt-tiny`.** After 500 steps its learned positions are worth almost nothing:
 #   without any, it loses only 0.013. They start 11 times smaller than the words, but a start as large as words makes it
-#   worse. Against sinusoids, rotary positions gain 0.21 (0.18 to 0.25). And the block of 2017, with norms after the
-#   sums, ReLU and sinusoids, is *better* than `gpt-tiny`, by about as much as sinusoids alone.
+#   worse. Against sinusoids, rotary positions gain 0.21 (0.18 to 0.25).
+# - **ALiBi** turns nothing: it lowers a score by a fixed amount for each step of distance. Yet it is only 0.02 behind
+#   rotary positions (−0.02 to +0.06), so turning isn't needed.
 # - **SwiGLU** may gain 0.01: its interval ends just below 0. **RMSNorm** and **shared heads** may lose a little, or
-#   nothing. Shared heads halve the cache.
+#   nothing.
 # - **Row 5** changes three things, and can't say which one acts. It gains 0.005. With the mean of the last five
-#   checkpoints ([lesson 21](21_bleu_and_averaging.py)) it *loses* 0.013, and no other row changes its sign ([lab notes
-#   23](lab/23_block_of_2026.py#every-run)). We think that averaging helps `gpt-tiny` more, whose rate ends at 0.45 of
-#   the peak, not at 0.1.
+#   checkpoints ([lesson 21](21_bleu_and_averaging.py)) it *loses* 0.013; no other row changes its sign ([lab notes
+#   23](lab/23_block_of_2026.py#every-run)).
 #
 # </details>
 #
 # The intervals stand for other seeds only: we have three, one text, and one held-out tenth. Of twenty such intervals,
-# one misses by chance, and the table has eleven. (A permutation test of three runs against three can't fall below p =
-# 0.1.) Nor have we measured longer training. After 3,000 steps, on an earlier version of these pages, `gpt-tiny` needed
-# 1.70 bits, and counts of characters 1.66 ([lab notes 22](lab/22_gpt.py#experiment-2-a-larger-gpt-and-better-counts)).
-#
-# ALiBi turns nothing: it lowers a score by a fixed amount for each step of distance. Yet it is only 0.02 behind RoPE
-# (−0.03 to +0.06), so turning isn't needed.
-#
-# Without positions, a decoder isn't blind to order: each word sees one word more than the word before it (Haviv et al.
-# 2022).
+# one misses by chance, and the table has ten. A longer training of `gpt-tiny` is in [lab notes
+# 22](lab/22_gpt.py#experiment-2-a-larger-gpt-and-better-counts).
 #
 # ## Today
 #
-# Qwen3 (Yang et al. 2025) has changes 1 to 4, and a norm on queries and keys, too. The library reads published weights
-# ([using it](../docs/using.md#the-block-of-2026) says what we couldn't try).
+# Qwen3 (Yang et al. 2025) has changes 1 to 4, and a norm on queries and keys, too.
 #
 # ## Paper and code
 #
@@ -427,7 +412,6 @@ table(["changed in gpt-tiny", "difference", "95 % interval"],
 # RMSNorm divides by the root mean square, SwiGLU multiplies gate and value, RoPE turns queries and keys, and query
 # heads share keys and values. After 500 steps, on one text, only positions made a large difference.
 #
-# **Yours:** `rms_norm`, `swiglu`, `rope`, `grouped_query_attention` · `scratchformer learn check rms_norm swiglu rope
-# grouped_query_attention`
+# **Yours:** `scratchformer learn check rms_norm swiglu rope grouped_query_attention`
 #
 # **Next:** [a layer of your own is one file](../docs/extending.md).
