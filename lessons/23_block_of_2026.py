@@ -412,6 +412,7 @@ table(["changed in gpt-tiny", "difference", "95 % interval"],
 # RMSNorm divides by the root mean square, SwiGLU multiplies gate and value, RoPE turns queries and keys, and query
 # heads share keys and values. After 500 steps, on one text, only positions made a large difference.
 #
-# **Yours:** `scratchformer learn check rms_norm swiglu rope grouped_query_attention`
+# **Yours:** `rms_norm`, `swiglu`, `rope`, `grouped_query_attention` · `scratchformer learn check rms_norm swiglu rope
+# grouped_query_attention`
 #
 # **Next:** [a layer of your own is one file](../docs/extending.md).
