@@ -388,16 +388,16 @@ reads = 1500 * 16 * 64 / len(to_learn)
 assert 1.85 < reads < 1.95 and 1 / 7.3 < math.exp(-reads) < 1 / 6.3
 
 # %% [markdown]
-# The counts are ahead, both times. But a program made our sentences from a small lexicon. On other text we haven't
-# tried it here. (No sentence of the last tenth occurs in the first nine. The interval draws test sentences with
-# replacement, as in [lesson 21](21_bleu_and_averaging.py). It ignores that 7 and 31 were chosen by the same
-# characters.)
+# The counts are ahead, both times. But a program made our sentences from a small lexicon. We haven't tried other text.
+# (No sentence of the last tenth occurs in the first nine. The interval draws test sentences with replacement, as in
+# [lesson 21](21_bleu_and_averaging.py). It ignores that 7 and 31 were chosen by the same characters. With 11
+# characters, our rule trusts rare sequences too much.)
 #
 # **Does GPT win with more training?** In 1,500 steps it has predicted each character 1.9 times on average, and about
-# one in seven never. The counts have seen all. (With 11 characters, our rule trusts rare sequences too much.) In
-# another training, of 6,000 steps, GPT with 31 characters needs 0.86 bits. That is 0.05 fewer than our counts with 7
-# (interval 0.01 to 0.08). But a better rule for counting, by Kneser and Ney, is still 0.03 ahead of it with 11
-# characters (0.01 to 0.06). This is one training ([lab notes 22](lab/22_gpt.py#experiment-3-four-times-as-many-steps)).
+# one in seven never. The counts have seen all. In another training, of 6,000 steps, GPT with 31 characters needs 0.86
+# bits. That is 0.05 fewer than our counts with 7 (interval 0.01 to 0.08). But a better rule for counting, by Kneser and
+# Ney, is still 0.03 ahead of it with 11 characters (0.01 to 0.06). This is one training ([lab notes
+# 22](lab/22_gpt.py#experiment-3-four-times-as-many-steps)).
 #
 # </details>
 #
