@@ -9,24 +9,24 @@
 # %% Imports
 from types import SimpleNamespace
 
-import matplotlib.pyplot as plt
 import numpy as np
 import transformer
-from matplotlib.colors import ListedColormap
 
-from scratchformer.experiments.figures import ACCENT, LIGHT
+from scratchformer.experiments.heads import sentence_attention
+from scratchformer.text.bundled import Example
+from scratchformer.training.run import load_run
 from support.drawing import Drawing, number
-from support.lesson import QUICK, quote, same, show, table
+from support.lesson import QUICK, ROOT, quote, same, show, table
 from support.numeric import numeric_gradient
 from support.six_boxes import KINDS, Reader, problems
 
 # %% [markdown]
 # Six boxes stand on a table, each with a label and a content. You name two labels, and I tell you what is in the first
-# box and what is in the second. That is easy. Can attention do it, too?
+# box and what is in the second. Can attention do it, too?
 #
-# There are eight labels, all different on the table, and eight contents. A box is a vector of 16 numbers, with a 1 for
-# its label and a 1 for its content. The query has a 1 for the first label and, in its other half, a 1 for the second.
-# The output has eight logits for each answer. One problem:
+# There are eight labels and eight contents. Two boxes may have the same content, but not the same label. A box is a
+# vector of 16 numbers, with a 1 among the first eight for its label and a 1 among the last eight for its content. The
+# question is built in the same way, of the first label and the second. One problem:
 
 # %% One problem
 queries, boxes, contents = problems(np.random.default_rng(0), 1)
@@ -35,8 +35,8 @@ print("contents", *boxes[0, :, KINDS:].argmax(axis=-1))
 print("asked   ", *queries.reshape(2, KINDS).argmax(axis=-1), "  answers", *contents[0])
 
 # %% [markdown]
-# Attention, with a matrix behind it that makes the logits, learns from random problems. The test has new ones. In the
-# first row only the first answer counts, in the second row both:
+# One attention, followed by a matrix, makes eight logits for each answer. It learns from random problems, and is tested
+# on new ones:
 
 # %% Training one attention
 RUNS = range(1 if QUICK else 3)
@@ -52,13 +52,17 @@ table(["asked for", "run 1", "run 2", "run 3"],
        for questions, name in ((1, "one box: right"), (2, "two boxes: both right"))])
 
 # %% [markdown]
-# With one question it is always right, with two in only a fifth of the problems. What can't it do?
+# With one question it is always right, with two in a fifth of the problems. (A blind guess: 1/8 · 1/8, about 2 %.) Why
+# is that so much harder?
 #
 # ## The picture
 #
-# Take only two boxes, with a number in each: 4 in A and 8 in B. With equal weights, their blend is 6. But 8 in A and 4
-# in B give the same blend, and so do 6 and 6. **From one blend you can't tell what went in.** So we take two
-# attentions, called **heads**. Each has its own queries, keys and values, and makes its own blend:
+# Take two boxes with a number in each: 4 in A and 8 in B. With equal weights, their blend is 6. But 8 in A and 4 in B
+# give the same blend, and so do 6 and 6. **From one blend of numbers you can't tell which numbers went in.** With the
+# six boxes it is similar: if two boxes get equal weights, the blend tells which two contents they have, but not which
+# one is where.
+#
+# So we take two attentions, called **heads**. Each has queries, keys and values of its own, and makes its own blend:
 
 # %% Drawing two heads
 ROWS_O = np.array([[1.5, -0.5, 0], [-0.5, 1.5, 0]])      # (head, d)
@@ -152,17 +156,16 @@ show(heads_picture(backward=False), "07_heads",
      "is 5. Head 2 has the keys 0 and ln 3, the weights one quarter and three quarters "
      "and the blend 7. Side by side the blends are (5, 7). Times W_O, with the rows "
      "(1.5, −0.5, 0) and (−0.5, 1.5, 0), they make the output (4, 8, 0).",
-     caption="Two heads make two blends of the same two numbers. The matrix W_O makes "
-     "one output of both.")
+     caption="Two heads make two blends, and W_O makes one output of both.")
 
 # %% [markdown]
 # ## By hand
 #
-# Follow figure 1 with a pencil. A vector has three numbers here: *is it A?*, *is it B?* and the content. So box A is
-# (1, 0, 4), and $x$ = (1, 1, 0) asks for both boxes.
+# A vector has three numbers here: *is it A?*, *is it B?* and the content. So box A is (1, 0, 4), and $x$ = (1, 1, 0)
+# asks for both boxes.
 #
-# **Step 1, project.** Each head has three matrices of its own. Here each of them is a column of three numbers. So a
-# query, a key and a value are one number each ($d_k = 1$):
+# **Step 1, project.** Each head has three matrices of its own, here columns of three numbers. So a query, a key and a
+# value are one number each ($d_k = 1$):
 #
 # | | $W_Q$ | $W_K$ | $W_V$ |
 # |---|---|---|---|
@@ -172,9 +175,9 @@ show(heads_picture(backward=False), "07_heads",
 # In head 1 the query is 1 · 1 + 1 · 0 + 0 · 0 = 1. The key of A is ln 3, and the key of B is 0: head 1 looks for A. The
 # values are the contents, 4 and 8. Head 2 looks for B.
 #
-# **Step 2, attend.** Each head goes on as in lesson 04, without the other one. In head 1 the scores are ln 3 and 0, the
-# exponentials 3 and 1, and the weights 3/4 and 1/4. The blend is 3/4 · 4 + 1/4 · 8 = **5**. In head 2 the weights are
-# 1/4 and 3/4, and the blend is **7**.
+# **Step 2, attend.** Each head goes on by itself, as in lesson 04. In head 1 the scores are ln 3 and 0, the
+# exponentials 3 and 1, and the weights 3/4 and 1/4. (We divide scores by $\sqrt{d_k}$, which is 1 here.) The blend is
+# 3/4 · 4 + 1/4 · 8 = **5**. In head 2 the weights are 1/4 and 3/4, and the blend is **7**.
 #
 # **Step 3, side by side.** The blends become one vector, (5, 7).
 #
@@ -183,9 +186,9 @@ show(heads_picture(backward=False), "07_heads",
 #
 #     5 · (1.5, −0.5, 0) + 7 · (−0.5, 1.5, 0) = (4, 8, 0)
 #
-# The content of A, then the content of B! Yet no head looked at one box only. But two blends are two equations, 3/4 A +
-# 1/4 B = 5 and 1/4 A + 3/4 B = 7. Their solution is A = 1.5 · 5 − 0.5 · 7 = 4. These two factors are the first column
-# of $W_O$. The second column solves for B.
+# The content of A, then the content of B! No head looked at one box alone, but two blends are two equations: 3/4 A +
+# 1/4 B = 5 and 1/4 A + 3/4 B = 7. Their solution is A = 1.5 · 5 − 0.5 · 7 = 4, and its factors are the first column of
+# $W_O$.
 #
 # Now A and B exchange their contents. What is the output?
 #
@@ -194,8 +197,7 @@ show(heads_picture(backward=False), "07_heads",
 # The blends are 3/4 · 8 + 1/4 · 4 = 7 and 5. The output is 7 · (1.5, −0.5, 0) + 5 · (−0.5, 1.5, 0) = (8, 4, 0).
 #
 # </details>
-#
-# The same with the function that you will write:
+# The function that you will write does the same:
 
 # %%
 def weight(data):
@@ -216,68 +218,24 @@ print("output", y[0, 0].round(9))
 # %% [markdown]
 # ## In general
 #
-# The vectors $x$ ask, the memory $m$ is asked, as in lesson 04:
+# As in lesson 04, the queries come from the vectors $x$, and the keys and values from the memory $m$:
 #
 # $$\mathrm{head}_i = \mathrm{Attention}(x W_{Q,i}, \, m W_{K,i}, \, m W_{V,i})$$
 #
 # $$\mathrm{MultiHead}(x, m) = \mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_h) \, W_O$$
 #
-# There are $h$ heads, and $D = d_{model}$. The matrices $W_{Q,i}$, $W_{K,i}$ and $W_{V,i}$ of head $i$ are (D, d_k).
-# $W_O$ is (h d_k, D), with $d_k$ rows for each head. There are no biases, and all heads get the same mask. In the paper
-# $d_k = D / h$: 8 heads of 64 make 512.
+# The matrices $W_{Q,i}$, $W_{K,i}$ and $W_{V,i}$ of head $i$ are (D, d_k), with $D = d_{model}$. $W_O$ is (h d_k, D),
+# with $d_k$ rows for each head. There are no biases, and all heads get the same mask. In the paper $d_k = D / h$: 8
+# heads of 64 make 512.
 #
 # **More heads cost the same.** The four matrices have $4 D^2$ numbers. In self-attention over $T$ positions, the scores
 # and blends of all heads take $2 h T^2 d_k = 2 T^2 D$ multiplications. No $h$ is left. (But there are $h$ times as many
-# attention weights to store.)
+# weights of attention.)
 #
-# **All heads at once.** Many programs put the matrices of all heads side by side: the first $d_k$ columns belong to
-# head 1, the next $d_k$ to head 2. One product projects for all heads, and `reshape` cuts its columns into heads. To
-# get the heads before the positions, we must also swap two axes:
-
-# %%
-B, T, h, d_k = 1, 4, 2, 3
-position = np.arange(1, T + 1)[:, None]
-projection = np.tile(position, (B, 1, h * d_k))            # (B, T, h d_k)
-right = projection.reshape(B, T, h, d_k).swapaxes(1, 2)    # (B, h, T, d_k)
-wrong = projection.reshape(B, h, T, d_k)                   # the same shape
-
-# %% The figure
-owner = np.tile(np.arange(h * d_k) // d_k, (B, T, 1))      # the head of each cell
-owners = [owner[0], *owner.reshape(B, T, h, d_k).swapaxes(1, 2)[0],
-          *owner.reshape(h, T, d_k)]
-figure, axes = plt.subplots(1, 5, figsize=(8, 2.2), width_ratios=(2, 1, 1, 1, 1),
-                            layout="constrained")
-names = ["projection",
-         *(f"{way}\nhead {i}" for way in ("right", "wrong") for i in (1, 2))]
-for panel, name, numbers, colour in zip(axes, names, [projection[0], *right[0],
-                                                      *wrong[0]], owners):
-    panel.pcolormesh(colour, cmap=ListedColormap([LIGHT, ACCENT]), vmin=0, vmax=1,
-                     edgecolors="white")
-    for (t, j), number_shown in np.ndenumerate(numbers):
-        panel.text(j + 0.5, t + 0.5, number_shown, ha="center", va="center")
-    panel.set_title(name, fontsize=10)
-    panel.set(xlim=(0, numbers.shape[1]), ylim=(T, 0), aspect="equal")
-    panel.axis("off")
-assert wrong[0, 0, 1, 0] == 1 and right[0, 0, 1, 0] == 2
-show(figure, "07_split", alt="A table of 4 positions by 6 columns, three light columns "
-     "of head 1 and three orange ones of head 2. The right way makes two tables of 4 "
-     "positions by 3 columns, one light, one orange. The wrong way makes two tables "
-     "in which light and orange rows alternate: the first holds positions 1 and 2, "
-     "the second 3 and 4.",
-     caption="The number in a cell is its position, the colour its head. In the wrong "
-     "way, each head gets all columns of half of the positions.")
-
-# %% [markdown]
-# A `reshape` never changes the order of the numbers. So the line `wrong` runs, but the second row of head 1 now comes
-# from position 1. (The hunt `wrong_split` has such a bug for you.)
-#
-# **Your turn.** In `transformer.py` nothing needs to be cut: `W_Q`, `W_K` and `W_V` have the axes (d, h, k). With the
-# right letters, one `linear` makes the queries of all heads, (b, t, h, k). Keys and values are (b, s, h, k). That is
-# what your `attention` takes. `W_O` has the axes (h, k, d), and a last `linear` adds up over h and k. This is Concat
-# and $W_O$ in one step.
-#
-# Write the forward half of `multi_head_attention(x, memory, mask, W_Q, W_K, W_V, W_O)`. Queries come from `x`, keys and
-# values from `memory`, and `mask` goes on to `attention`. Keep each result and each backward.
+# **Your turn.** Write the forward half of `multi_head_attention(x, memory, mask, W_Q, W_K, W_V, W_O)`. `W_Q`, `W_K` and
+# `W_V` have the axes (d, h, k). With the right letters, one `linear` makes the queries of all heads, (b, t, h, k), as
+# your `attention` takes them. `W_O` has the axes (h, k, d), and a last `linear` sums over h and k: Concat and $W_O$ in
+# one step. Keep each result and each backward.
 #
 # ## Backward
 #
@@ -296,34 +254,33 @@ show(heads_picture(backward=True), "07_heads_backward",
      "number: down if its gradient is positive.")
 
 # %% [markdown]
-# **Through $W_O$.** A blend gets the dot product of $dy$ with the row of its head: 1.5 in head 1, −0.5 in head 2.
+# **Through $W_O$.** A blend gets the dot product of $dy$ with the row of its head: 1.5 in head 1, −0.5 in head 2. (In
+# general, $d\,\mathrm{head}_i = dy \, W_{O,i}^T$, with the rows of head $i$.)
 #
-# **Through the heads.** Forward, no head sees another one. The same holds backward, so each head follows lesson 04. An
-# offer is the gradient of the blend times the value: in head 1, A offers 1.5 · 4 = 6 and B offers 12. The average is
-# 3/4 · 6 + 1/4 · 12 = 7.5. A score gets *weight × (offer − average)*:
+# **Through the heads.** Each head follows lesson 04. An offer is the gradient of the blend times the value: in head 1,
+# A offers 1.5 · 4 = 6 and B offers 12. The average is 3/4 · 6 + 1/4 · 12 = 7.5. A score gets *weight × (offer −
+# average)*:
 #
 # | | offers of A, B | average | gradients of the scores |
 # |---|---|---|---|
 # | head 1 | 6, 12 | 7.5 | 3/4 · (6 − 7.5) = −1.125, 1/4 · (12 − 7.5) = +1.125 |
 # | head 2 | −2, −4 | −3.5 | 1/4 · (−2 + 3.5) = +0.375, 3/4 · (−4 + 3.5) = −0.375 |
 #
-# Training makes a number with a positive gradient smaller. So head 1 will look more at A, and head 2 more at B.
+# So training makes head 1 look more at A, and head 2 more at B.
 #
-# **Into the memory.** A value gets *weight × gradient of the blend*. The content of A is a value in both heads, so two
-# gradients come back and add up: 3/4 · 1.5 + 1/4 · (−0.5) = 1.125 − 0.125 = **1**. For B it is 0.375 − 0.375 = **0**.
-# That is right: the first number of the output *is* the content of A, and B has no part in it.
+# **Into the memory.** A value gets *weight × gradient of the blend*. The content of A is a value in both heads, so its
+# two gradients add up: 3/4 · 1.5 + 1/4 · (−0.5) = 1.125 − 0.125 = **1**. For B it is 0.375 − 0.375 = **0**. Of course:
+# the first number of the output *is* the content of A.
 #
 # Box A also gave each head a key. The gradient of a key is that of its score times the query: −1.125 · 1 in head 1.
-# $W_K$ hands it on to *is it A?*: −1.125 · ln 3 = −1.236.
+# $W_K$ hands it on to *is it A?*: −1.125 · ln 3 = −1.236. So $dm$ has two shares, through the keys and through the
+# values, and they **add up**.
 #
-# So $dm$ has two shares, one through the keys and one through the values, and they **add up**. $x$ gets its gradient
-# through the queries alone. In general, with $W_{O,i}$ for the $d_k$ rows of head $i$, $d\,\mathrm{head}_i = dy \,
-# W_{O,i}^T$. All products are calls of `linear`: their backward sums over the heads, and adds to the gradients of the
-# weights.
+# $x$ gets its gradient through the queries alone. For a query, add up *gradient of the score × key* over the boxes:
+# −1.125 · ln 3 + 1.125 · 0 = −1.236 in head 1, and 0.375 · 0 − 0.375 · ln 3 = −0.412 in head 2.
 #
-# **Your turn.** Write the backward half, beginning with the last step. Return $dx$ and $dm$, in this order. (In
-# self-attention, `x` and `memory` are the same array. The caller adds the two.) Then run `scratchformer learn check
-# multi_head_attention`.
+# **Your turn.** Write the backward half, beginning with the last step. Return $dx$ and $dm$. (In self-attention both
+# belong to the same array, and the caller adds them.) Then run `scratchformer learn check multi_head_attention`.
 
 # %%
 quote("multi_head_attention")
@@ -333,7 +290,7 @@ dx, dmemory = backward(np.array([[[1, 0, 0]]]))
 assert np.allclose(dx, [[[-1.236, -0.412, 0]]], atol=5e-4)
 assert np.allclose(dmemory, [[[-1.236, 0.412, 1], [1.236, -0.412, 0]]], atol=5e-4)
 
-random, D = np.random.default_rng(7), h * d_k
+random, T, h, d_k, D = np.random.default_rng(7), 4, 2, 3, 6
 x, dy = random.normal(size=(2, 2, T, D))                # two sentences each
 memory = random.normal(size=(2, 5, D))
 mask = (np.arange(5) < [[5], [3]])[:, None, None, :]    # the second one has 3 words
@@ -377,17 +334,18 @@ if torch:
 # ## Does it matter?
 #
 # - **What goes in:** six boxes, 1,200 steps of 32 problems.
-# - **What is changed:** the number of heads, with equally many weights.
+# - **What is changed:** the number of heads, always with 1,024 weights.
 # - **What is measured:** how often both answers are right in 2,000 new problems.
-# - **Two controls:** one head again, but its output goes through two more linear maps (16 numbers to 64 to 16). And the
-#   same with a ReLU between the two maps, as in [lesson 01](01_backprop.py).
+# - **Two controls:** one head, and two linear maps behind it (16 numbers to 64 to 16); the same with a ReLU between
+#   them, as in [lesson 01](01_backprop.py). These two have 3,072 weights.
 #
-# What do you predict for each? (a) a fifth, like one head, (b) more than half, (c) all.
+# What do you predict for each? (a) a fifth, like one head, (b) more than half, (c) always.
 #
 # <details><summary>Make a guess, then unfold: three runs each</summary>
 
 # %% Training readers of boxes
 READERS = {"1 head of width 16": {}, "2 heads of width 8": {"h": 2, "d_k": 8},
+           "8 heads of width 2": {"h": 8, "d_k": 2},
            "16 heads of width 1": {"h": 16, "d_k": 1},
            "1 head, then two linear maps": {"behind": "linear"},
            "1 head, then two maps with a ReLU between": {"behind": "ReLU"}}
@@ -398,47 +356,84 @@ table(["both right", "run 1", "run 2", "run 3"],
 
 # %% [markdown]
 # </details>
+# Two heads are always right, eight nearly always, sixteen of width 1 are not. One head could do better than the 20 %
+# that it learned: set by hand, it gets 57 %, if it weighs both boxes equally and names the smaller content first. It
+# can't be *always* right if its keys depend on the labels only ([lab notes
+# 07](lab/07_many_heads.py#what-one-head-and-a-linear-map-cannot-do)).
 #
-# Two heads are always right. Sixteen are too narrow (with width 16 they are always right: [lab notes
-# 07](lab/07_many_heads.py#where-the-readers-look)). If $d_k = 1$, a score is the product of two numbers. So a head can
-# prefer the largest key or the smallest, but none in between.
+# The last row may surprise you: **one head is enough, if a ReLU reads its blend**. It gives 0.68 of its weight to one
+# box and 0.24 to the other. So one content is strong in the blend and the other weak, and a ReLU helps to tell them
+# apart.
 #
-# The last row may surprise you: **one head is enough, if a ReLU reads its blend**. Here a content isn't a number as in
-# figure 1, but a 1 at a place of its own. The head gives 0.68 of its weight to one box and 0.24 to the other, on
-# average. So one content is strong in the blend and the other weak, and a network with a ReLU can tell strong from
-# weak. Linear maps can't ([lab notes 07](lab/07_many_heads.py#what-one-head-and-a-linear-map-cannot-do), for keys that
-# depend on the labels only). With two heads they don't have to.
+# **What the heads buy, then:** each head answers a question of its own, and a linear map can use all the answers. With
+# one head, separating the answers takes a ReLU. Each layer of a Transformer has one behind its attention ([lesson
+# 11](11_feed_forward.py)). In the paper, one head has 24.9 BLEU, eight have 25.8, and 32 have 25.4 (Table 3, rows A; no
+# error bars). BLEU rates translations, higher is better ([lesson 21](21_bleu_and_averaging.py)).
 #
-# A Transformer has a layer with a ReLU behind each attention ([lesson 11](11_feed_forward.py)). So one head isn't lost
-# there. In the paper, more heads gain less (Table 3, rows A, English to German): one head has 24.9 BLEU, 8 heads 25.8,
-# 16 heads 25.8, and 32 heads 25.4. (BLEU rates translations, higher is better: [lesson 21](21_bleu_and_averaging.py).)
+# ## Two heads of a translator
+#
+# The translator of [lesson 00](00_whole_game.py) has four heads in each attention. To write *der*, *die*, *das* or
+# *den*, it needs two answers: does *the* come next? And before which noun? (The German article depends on the noun.)
+# Here two heads of its second decoder layer read the English:
+
+# %% Drawing two heads of the translator
+EXAMPLE = Example("The goat found the dog.", "Die Ziege fand den Hund.",
+                  "", "", [], None)
+translator = load_run(ROOT / "data/tiny_model")
+assert translator.translate([EXAMPLE.source]) == [EXAMPLE.target]
+pieces = [piece.strip("▁") for piece in translator.tokenizer.pieces(
+    translator.tokenizer.encode([EXAMPLE.source])[0])]
+looks = sentence_attention(translator, EXAMPLE).cross[1]        # (head, written, read)
+drawing = Drawing(760, 262)
+for t, left, word in (0, 100, "Die"), (3, 440, "den"):
+    drawing.text(left + 125, 16, f"before it writes “{word}”", bold=True)
+    for i in range(2):
+        for s, piece in enumerate(pieces):
+            x, y, share = left + 50 * s, 84 + 116 * i, looks[i, t, s]
+            drawing.bar(x, y, share, 24, 50)
+            large = bool(share > 0.1)
+            drawing.text(x, y - 38, f"{share:.2f}", "ink" if large else "soft", 12)
+            drawing.text(x, y + 40, piece, size=14, bold=large)
+for i in range(2):
+    drawing.text(14, 84 + 116 * i, f"head {i + 1}", bold=True, anchor="start")
+show(drawing, "07_goat",
+     alt="The weights of two heads on the words of The goat found the dog. Before the "
+     "translator writes Die, head 1 gives 0.97 to The, and head 2 gives 0.99 to goat. "
+     "Before it writes den, head 1 gives 0.99 to dog, and head 2 gives 1.00 to the.",
+     caption="One head looks at the article, the other at its noun.")
+assert min(looks[0, 0, 0], looks[1, 0, 1], looks[0, 3, 4], looks[1, 3, 3]) > 0.95
+
+# %% [markdown]
+# Notice that they exchange their roles within one sentence. And the picture shows only where they look, not what later
+# layers make of it.
 #
 # ## Today
 #
-# While a model writes, it keeps the keys and values of all words so far, the **KV cache**: $2 h d_k$ numbers for each
-# word in each layer. With long texts this fills the memory. In **multi-query attention** (Shazeer 2019) all heads share
-# one head of keys and values, in **grouped-query attention** (Ainslie et al. 2023; Llama) a few heads do. Each head
-# still has its own queries. You will write it in [lesson 23](23_block_of_2026.py).
+# While a model writes, it keeps the keys and values of all words so far, the **KV cache**. To save memory, all heads
+# share one head of keys and values in **multi-query attention** (Shazeer 2019), and a few heads share one in
+# **grouped-query attention** (Ainslie et al. 2023; Llama 2 70B, Llama 3): [lesson 23](23_block_of_2026.py).
 #
 # ## Paper and code
 #
-# - "Attention Is All You Need" ([arXiv](https://arxiv.org/abs/1706.03762)), §3.2.2 and Figure 2: "With a single
+# - "Attention Is All You Need" ([arXiv](https://arxiv.org/abs/1706.03762)), §3.2.2: "Multi-head attention allows the
+#   model to jointly attend to information from different representation subspaces at different positions. With a single
 #   attention head, averaging inhibits this."
-# - PyTorch: `torch.nn.MultiheadAttention(D, h, bias=False, batch_first=True)` (compared above).
+# - Many programs put the matrices of all heads side by side, and cut the product by `reshape(b, t, h, k)`. With
+#   `reshape(b, h, t, k)` each head gets *all* columns of some positions (hunt `wrong_split`).
+# - PyTorch: `torch.nn.MultiheadAttention(D, h, bias=False, batch_first=True)`.
 # - In the library: `CrossAttention` and `SelfAttention` in [nn/attention.py](../scratchformer/nn/attention.py), with
 #   biases.
 #
 # ## What to remember
 #
-# A head makes one blend. $h$ heads make $h$ blends for each query, and a linear map can use them all. Heads don't see
-# each other: each adds its part to the output, through its rows of $W_O$. With $d_k = D / h$ they cost as much as one
-# head. Backward, `memory` gets a share through the keys and one through the values.
+# $h$ heads make $h$ blends for each query, and a linear map can use them all. Each head adds its part to the output,
+# through its rows of $W_O$. Backward, `memory` gets a share through the keys and one through the values.
 #
 # **Three questions.**
 #
-# 1. A model has $d_{model} = 512$ and 16 heads. What is $d_k$, and how many numbers are in the four matrices?
-# 2. In figure 1, set head 2's row of $W_O$ to 0. What is the output? Is one of its numbers the content of a box?
-# 3. In figure 1, let $dy$ = (0, 1, 0). What do the two blends get, and what do the contents of A and B get?
+# 1. Let $d_{model} = 512$ and $h = 16$. What is $d_k$, and how many numbers have the four matrices?
+# 2. In figure 1, set head 2's row of $W_O$ to 0. What is the output? Is one of its numbers a content?
+# 3. In figure 1, let $dy$ = (0, 1, 0). What do the blends get, and what do the contents get?
 #
 # <details><summary>Answers</summary>
 #
@@ -448,7 +443,7 @@ table(["both right", "run 1", "run 2", "run 3"],
 #
 # </details>
 #
-# **Yours:** `multi_head_attention`, and the hunts `wrong_split` and `cross_attention` · `scratchformer learn check
-# multi_head_attention`
+# **Yours:** `multi_head_attention`, and the hunts `wrong_split` and `cross_attention` (wrong, though gradient checks
+# pass) · `scratchformer learn check multi_head_attention`, then `scratchformer learn check wrong_split`
 #
 # **Next:** attention works on vectors that were given. [Lesson 08](08_embeddings.py) makes vectors of words.

@@ -4,10 +4,9 @@
 # **How does the vector of a word come to know anything about the word?**
 #
 # *Needs [lesson 01](01_backprop.py) (softmax and cross-entropy, p − q) and [lesson 04](04_soft_lookup.py) (dot
-# products) · you will compute the gradient of a matrix that is used three times.*
+# products) · you will compute the gradient of a matrix that reads words and scores them.*
 
 # %% Imports
-import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,8 +20,8 @@ from support.numeric import numeric_gradient
 
 # %% [markdown]
 # The translator of [lesson 00](00_whole_game.py) has a vector of 128 numbers for each English word. Training has chosen
-# these numbers. Which vectors are most alike? For five nouns, here are the nouns whose vectors point most nearly in the
-# same direction:
+# these numbers. Which words have similar vectors? Here are five nouns, and for each the three nouns whose vectors make
+# the smallest angles with its own:
 
 # %% The nearest nouns
 nouns, vectors = noun_vectors(load_run(ROOT / "data/tiny_model"))
@@ -32,22 +31,22 @@ table(["noun", "nearest nouns"],
        for word in ("dog", "goat", "horse", "king", "queen")])
 
 # %% [markdown]
-# Nobody told the model what a goat is. Still you might expect *sheep* or *cow* beside it. What do a goat, a journey, a
-# duck and a library have in common? Keep your guess. To check it, we need to know how a word gets its vector.
+# Nobody told the model what a goat is. You might expect *sheep* or *cow* beside it. What do a goat, a journey, a
+# duck and a library have in common? First: how does a word get its vector?
 #
 # ## The picture
 #
-# A word comes to the model as a number, its **id**. The id is the word's position in a list, so it says nothing about
-# the word. That is why each id gets a row of a matrix $E$: the word's **embedding**, $D$ numbers that the model learns.
-# ($D$ is the paper's $d_{model}$.) Here are four words with $D = 4$:
+# A word comes to the model as a number, its **id**. The id is the word's position in a list, and says nothing else
+# about it. So each id gets a row of a matrix $E$: the word's **embedding**, $D$ numbers that the model learns. ($D$ is
+# the paper's $d_{model}$.) Here are four words with $D = 4$:
 
 # %% Drawing one matrix that is used at both ends
-WORDS = ["the", "dog", "sees", "king"]
-HALVES = 0.5 * np.array([[1, 1, 1, -1], [1, -1, 1, 1], [-1, 1, 1, 1], [1, 1, -1, 1]])
-READ = [0, 1, 2, 0]                                     # the dog sees the
+WORDS = ["dog", "king", "sees", "the"]
+HALVES = 0.5 * np.array([[1, -1, 1, 1], [1, 1, -1, 1], [-1, 1, 1, 1], [1, 1, 1, -1]])
+READ = [3, 0, 2, 3]                                     # the dog sees the
 Y = np.array([1, 1, -1, 1])                            # the output at the last position
 DX = np.array([[0.1, 0, 0, 0], [0, 0.2, 0, 0], [0, 0, 0, 0.1], [0.3, 0, -0.1, 0]])
-DZ = np.array([0.1, 0.1, 0.1, -0.3])
+DZ = np.array([0.1, -0.3, 0.1, 0.1])
 DE = DZ[:, None] * Y
 np.add.at(DE, READ, 2 * DX)
 
@@ -82,25 +81,27 @@ def three_uses(backward):
             drawing.text(722, y, HALVES[i] @ Y)
     below = ["each read sends back 2 · dx", "the shares add up",
              "each score sends back dz · y"] if backward else \
-        ["read: x = √D · row, √D = 2", "", "score: z = row · y"]
+        ["read: x = 2 · row (+ position)", "", "score: z = row · y"]
     for x, words in zip((146, 390, 650), below):
         drawing.text(x, 288, words, colour, 14, italic=backward)
     return drawing
 
 
 show(three_uses(backward=False), "08_three_uses",
-     alt="A matrix E with the rows the, dog, sees and king of four numbers, each a "
+     alt="A matrix E with the rows dog, king, sees and the of four numbers, each a "
      "half or minus a half. On the left the sentence the dog sees the is read: each "
      "word gets its row times two, and both times the word the gets the same row. On "
-     "the right the output y is multiplied by every row: the scores are 0, 0, 0 and 2.",
+     "the right the output y is multiplied by every row: the scores are 0, 2, 0 and 0.",
      caption="One matrix, used at both ends. Reading takes some of the rows, times 2. "
      "Scoring takes all rows as they are.")
 
 # %% [markdown]
-# On the left the model **reads** *the dog sees the*: each word is replaced by its row, times $\sqrt{D} = 2$. At the
-# other end a vector has to become a word again. So on the right the model **scores** all words: the score of a word,
-# its **logit**, is the dot product of the output $y$ with the row of that word. The paper takes the same $E$ for both
-# ends. This is called **weight tying**.
+# On the left the model **reads** *the dog sees the*: each word is replaced by its row, times $\sqrt{D} = 2$. (A vector
+# of the position is added: [lesson 09](09_positions.py).) At the other end a vector has to become a word again. So on
+# the right the model **scores** all words: the score of a word, its **logit**, is the dot product of the output $y$
+# with its row. The paper takes the same $E$ for both ends, which saves parameters: **weight tying**. (Our small
+# translator learns better with separate matrices: [lab notes
+# 08](lab/08_embeddings.py#what-the-factor-does-in-training).)
 #
 # ## By hand
 #
@@ -116,51 +117,18 @@ show(three_uses(backward=False), "08_three_uses",
 #
 # </details>
 #
-# **How large should the numbers be?** Let $D = 64$, and let the numbers of $y$ and of $E$ be +1 or −1 at random. A
-# score is then a sum of 64 terms +1 or −1, which mostly cancel. It is about ±8, the square root of 64 ([lesson
-# 05](05_scaling.py)). And if $y$ is the very row of some word, as in the twin, that word has the score 64. After
-# softmax such differences are certainty, before anything is learned. With numbers of $E$ of size 1/√D = 1/8, all scores
-# are 8 times as small: ±1, and at most 8.
+# **How large should the numbers be?** Let $D = 64$, and let all numbers of $y$ and $E$ be +1 or −1 at random. A score
+# is then a sum of 64 terms +1 or −1, which mostly cancel. What is left is about ±8, the square root of 64 ([lesson
+# 05](05_scaling.py)). After softmax such differences are near certainty, before anything is learned. So $E$ starts with
+# numbers of size 1/√D, here 1/8, and the scores are about ±1. Before training, with 600 words, the loss is 7. With
+# scores 8 times as large it is 25; a blind guess has 6.4 ([lab notes
+# 08](lab/08_embeddings.py#the-size-of-e-before-training)).
 #
-# An untrained Transformer of our file ($D = 64$, 600 words) predicts the next words of 200 random sentences. Its output
-# still resembles the vector of the word just read, because layers *add* to that vector ([lesson
-# 12](12_residual_norm_dropout.py)). So we look at the probability of that word, too:
-
-# %% Before training
-D, V = 64, 600
-random = np.random.default_rng(8)
-ids = random.integers(3, V, (200, 10))                  # no words need be known here
-
-
-def untrained(scale):
-    """-> loss, and the mean probability of the word just read"""
-    transformer.rng = np.random.default_rng(0)
-    model = transformer.new_model(V)                    # E has size 1/√D
-    model.E.data *= scale
-    memory, _ = transformer.encode(ids, model, 0.0)
-    y, _ = transformer.decode(ids[:, :-1], memory, ids, model, 0.0)
-    log_p = transformer.log_softmax(y @ model.E.data.T)
-    of_words = (np.take_along_axis(log_p, words[..., None], -1)
-                for words in (ids[:, 1:], ids[:, :-1]))
-    next_word, word_read = (found.astype(float) for found in of_words)
-    return -next_word.mean(), np.exp(word_read).mean()
-
-
-starts = [[name, *(f"{found:.{n}f}" for n, found in enumerate(untrained(scale), 1))]
-          for name, scale in (("size 1", 8), ("size 1/√D", 1))]
-table(["numbers of E", "loss", "probability of the word just read"],
-      [*starts, ["(blind guess)", f"{math.log(V):.1f}", f"{1 / V:.3f}"]])
-
-# %% [markdown]
-# With numbers of size 1 the loss is four times that of a blind guess. So $E$ starts with size $1 / \sqrt{D}$. Next to
-# the position vectors ([lesson 09](09_positions.py)), whose numbers have size 0.7, that is small. The factor $\sqrt{D}$
-# makes the words about as large again when they are *read*. (The paper gives no reason for the factor. [Lab notes
-# 08](lab/08_embeddings.py#what-the-factor-does-in-training) measure what it does in training; read them after lesson
-# 15.)
+# For reading, the factor √D makes numbers of size 1 of them again.
 #
 # ## In general
 #
-# Let $w_t$ be the id at position $t$, and $p_t$ the vector of the position. Then
+# Let $w_t$ be the id at position $t$, and $p_t$ the vector of the position.
 #
 # $$x_{tj} = \sqrt{D} \, E_{w_t j} + p_{tj} \qquad\qquad z_{tv} = \sum_j y_{tj} E_{vj}$$
 #
@@ -171,16 +139,19 @@ table(["numbers of E", "loss", "probability of the word just read"],
 # | $x$, and later $y$ | (B, T, D) |
 # | scores $z$ | (B, T, V) |
 #
-# **Your turn.** Write `embed(ids, E, P_drop)` in `transformer.py`. It reads the words, adds `positional_encoding(t,
-# d_model)`, and multiplies by `keep = dropout(x, P_drop)`. These two functions are ours until lessons 09 and 14. Its
-# second half adds to `E.grad`; the rule for it comes now.
+# Reading is a matrix product, too. If $o_t$ is **one-hot** (a 1 at place $w_t$, else zeros), $o_t E$ is the row of the
+# word. And $o_t^T dx_t$, the gradient by lesson 01, has $dx_t$ in that row.
+#
+# **Your turn.** Write `embed(ids, E, P_drop)` in `transformer.py`. It reads rows of `E.data`, adds
+# `positional_encoding(t, d_model)`, and multiplies by `keep = dropout(x, P_drop)`. (These two are ours until lessons 09
+# and 14.) Its second half multiplies `dy` by `keep`, too, and adds to `E.grad`. The rule comes now.
 #
 # ## Backward
 #
 # Figure 2 shows what training sends back: a vector $dx$ for each position that was read, and a number $dz$ for each
-# score. (The scores 0, 0, 0 and 2 give probabilities of about 0.1, 0.1, 0.1 and 0.7. The right word is *king*, so p − q
-# is 0.1, 0.1, 0.1 and −0.3.) Before you look at the middle: what is the gradient of the row of *the*? And does *king*,
-# which was never read, get one?
+# score. (With the score 2 and three scores of 0, *king* has a probability of about 0.7, and each other word 0.1. The
+# right word is *king*, so p − q is −0.3 for *king* and 0.1 for the others.) What is the gradient of the row of *the*?
+# And does *king*, which was never read, get one?
 
 # %% Drawing the way back
 show(three_uses(backward=True), "08_three_uses_backward",
@@ -199,27 +170,26 @@ show(three_uses(backward=True), "08_three_uses_backward",
 #
 # **A row's gradient is the sum over all its uses.** In a translator there are three kinds:
 #
-# - **Read in the source.** At each position with $w_t = v$ there is $x_{tj} = \sqrt{D} \, E_{vj} + p_{tj}$. If $E_{vj}$
-#   grows a little, all these $x_{tj}$ grow $\sqrt{D}$ times as much. So their gradients add up, times $\sqrt{D}$,
-#   whether the word stands twice in one sentence or in two sentences of the batch.
+# - **Read in the source.** At each position with $w_t = v$, $x_{tj}$ contains $\sqrt{D} \, E_{vj}$. So its gradient
+#   comes back times $\sqrt{D}$, and all positions of the word add up, in one sentence or in several.
 # - **Read in the target.** The same, with the ids $u_t$ of the target and the gradient $dx'_{tj}$ of its vectors.
 # - **Scored.** $E_{vj}$ is multiplied by $y_{tj}$ in the score $z_{tv}$ at *every* position of the target.
 #
 # $$dE_{vj} = \sqrt{D} \sum_{t: w_t = v} dx_{tj} + \sqrt{D} \sum_{t: u_t = v} dx'_{tj} + \sum_t dz_{tv} \, y_{tj}$$
 #
-# The factor stands before two of the three terms. So if you forget it, the gradient gets another *direction*, and not
-# only another length. The ids themselves get no gradient, since there is no word between word 17 and word 18.
+# Without the factor, the gradient would get another *direction*, because one of the three terms doesn't have it.
 #
-# **A trap.** In NumPy the obvious line, `E.grad[ids] += dx`, is wrong. It computes `E.grad[ids] + dx` first, and then
-# writes the rows back one after the other. Of a word that occurs twice, only the last position counts.
-# `np.add.at(E.grad, ids, dx)` adds them all. Now finish `embed`, and run `scratchformer learn check embed`.
+# **A trap.** In NumPy the obvious line, `E.grad[ids] += dx`, is wrong. It first computes `E.grad[ids] + dx`, then
+# writes the rows back, one after the other. Of a word that occurs twice, only the last position counts.
+# `np.add.at(E.grad, ids, dx)` adds them all. (In `embed`, add `keep * dy` times √D.) Now finish `embed`, and run
+# `scratchformer learn check embed`.
 
 # %%
 quote("embed")
 
 # %% [markdown]
-# `embed` adds the two shares of reading. The share of scoring is that of the last linear map, `linear("nd,vd->nv", y,
-# E)` in `loss_of`, which adds to the same `E.grad`. The check: all of them together, for a model with 9 words.
+# `embed` adds the shares of reading. The share of scoring comes from the last `linear` of `loss_of`, which adds to the
+# same `E.grad`. The check, for a model with 9 words:
 
 # %% The check, and the line of PyTorch
 transformer.rng = np.random.default_rng(8)
@@ -242,7 +212,7 @@ try:
 except ImportError:
     torch = None
 if torch:
-    E, dx = small.E.data, random.normal(size=(2, 4, 6))
+    E, dx = small.E.data, np.random.default_rng(8).normal(size=(2, 4, 6))
     ours = SimpleNamespace(data=E, grad=0 * E)
     x, backward = transformer.embed(source, ours, 0.0)
     backward(dx)
@@ -257,16 +227,17 @@ if torch:
 #
 # Back to the goat. In German it is *die Ziege*, and its neighbours are *die Reise*, *die Ente* and *die Bibliothek*.
 # **All are feminine.** The neighbours of *dog* are masculine (*der*), those of *horse* neuter (*das*). English nouns
-# have no gender. But whoever translates "the goat" must know whether to write *der*, *die* or *das*. So perhaps the
-# rows hold what the *task* asks for. If that is true, another task must make other rows.
+# have no gender, but whoever translates them must choose between *der*, *die* and *das*. So perhaps the rows hold what
+# the *task* asks for. Then another task should make other rows.
 #
-# - **What goes in:** 6,051 short English sentences. A small Transformer (our file, $D = 32$, one layer) learns from
-#   them for 800 steps.
-# - **What is changed:** what it has to write. Either the German translation, or the same English sentence in CAPITALS.
-#   In both cases it writes words that it never reads in the source. Only German needs the gender.
+# - **What goes in:** 6,051 short English sentences, for 800 steps of a small Transformer (our file, $D = 32$, one
+#   layer).
+# - **What is changed:** what it has to write: the German translation, or the same English in CAPITALS. Neither occurs
+#   in the source, and only German needs the gender.
 # - **What is measured:** for how many of 156 English nouns the nearest noun has the same German gender.
-# - **Two controls:** the rows before training, and genders that are exchanged at random among nouns of one kind
-#   (animals, persons, tools and so on). If nouns of one kind were simply alike, that would not change much.
+# - **Two controls:** the rows before training; and the rows after the German task, with genders exchanged at random
+#   among nouns of one kind (animals, persons, tools and so on). If kind alone made the neighbours, that would change
+#   little.
 #
 # What will the rows be like after the task with CAPITALS? (a) like those before training, (b) like those of the German
 # task, (c) in between.
@@ -322,24 +293,26 @@ table(["nearest noun has the same gender", "run 1", "run 2", "run 3"],
 assert min(found["write German"]) > 0.65 > 0.5 > max(found["write CAPITALS"])
 
 # %% [markdown]
-# (The last row is the highest of 100 exchanges.)
+# (Last row: the highest of 100 exchanges.)
 #
 # </details>
 #
-# After the German task, about four of five nouns stand beside one of their own gender. After the task with CAPITALS it
-# is one in three, as before training. And it isn't the kind of thing that makes nouns alike. So the rows hold what the
-# task asked for, and not what a dictionary says. We think that this is how it happens: *goat* and *journey* need the
-# same German words around them (*die*, *eine*, *sie*), so backward sends similar $dx$ to their rows.
+# After the German task, 71 to 86 % of the nouns stand beside one of their own gender. After CAPITALS it is one in
+# three, as before training. Kind alone doesn't explain the German rows. So the rows came to hold the gender only where
+# the task asked for it. How? We think that *goat* and *journey* need the same German words around them (*die*, *eine*,
+# *sie*), so similar $dx$ come back to their rows.
 #
 # ## What have the rows learned?
 #
-# In the translator of lesson 00 the nearest noun has the same gender for 98 % of the nouns. Drawn in the two directions
-# in which the rows differ most, they form three groups:
+# In the translator of lesson 00, the nearest noun has the same gender for 98 % of the nouns (by chance 33 %; with
+# genders exchanged within kinds, at most 50 %). It is of the same kind for 46 % (by chance 7 %): the rows hold the
+# kind, too. Drawn in the two directions in which they differ most, they form three groups:
 
 # %% Drawing the nouns
 genders = Genders(nouns)
-measure("the translator: nearest noun has the same gender",
-        genders.agreement(vectors), 0.97, 0.99)
+measure("nearest noun: same gender", genders.agreement(vectors), 0.97, 0.99)
+measure("genders exchanged", genders.highest_exchanged(vectors), 0.45, 0.55)
+measure("same kind", genders.same_kind(vectors), 0.44, 0.47)
 drawing, plane = Drawing(620, 340), genders.plane(vectors)
 plane = plane * [290, -290] + [320, 195]                        # pixels
 
@@ -375,48 +348,47 @@ show(drawing, "08_nouns",
      "German translation. Both axes have the same scale.")
 
 # %% [markdown]
-# One noun lies in no group: *tea*, *der Tee*. It never occurs in the training text.
+# One noun lies in no group: *tea*, *der Tee*. It isn't in the training text.
 #
-# **Today.** Small models still share one matrix for reading and scoring (SmolLM2-135M, Gemma); many large ones have two
-# (Llama 3 8B). Most have dropped the factor √D, and Gemma keeps it. Because $E$ turns vectors into scores of words,
-# people also use it to look *inside* a model: multiply the vectors after layer 3 by $E^T$, and you see which word the
-# model would choose if it stopped there. This is called the **logit lens** (nostalgebraist 2020).
+# **Today.** Small models still share one matrix (SmolLM2-135M, Gemma); many large ones have two (Llama 3 8B). Most have
+# dropped the factor √D; Gemma keeps it. The **logit lens** (nostalgebraist 2020) uses $E$ to look *inside* a model:
+# multiply the vectors after layer 3 by $E^T$ (after the last norm, if there is one), and you see which word it would
+# choose if it stopped there.
 #
 # ## Paper and code
 #
 # - §3.4: "we share the same weight matrix between the two embedding layers and the pre-softmax linear transformation",
-#   as Press and Wolf (2017) do. The paper gives no initial size. The authors' own code uses $1 / \sqrt{d_{model}}$.
-# - PyTorch: `F.embedding(ids, E) * D**0.5 + p` (compared above, also its gradient). Its `nn.Embedding` starts with
-#   numbers of size 1, and `head.weight = embedding.weight` shares them.
-# - In the library: `Embedding` and `Unembedding` in [nn/layers.py](../scratchformer/nn/layers.py). Padding is read as 0
-#   there. Two mistakes of public code, the forgotten √D and the forgotten share of the scores, are in [the correctness
-#   report](../docs/correctness.md).
+#   as Press and Wolf (2017) do. The paper gives no reason for √D, and no initial size; the authors' code has $1 /
+#   \sqrt{d_{model}}$.
+# - PyTorch: `F.embedding(ids, E) * D**0.5 + p`. `nn.Embedding` starts with numbers of size 1, and `head.weight =
+#   embedding.weight` shares them.
+# - In the library: `Embedding` and `Unembedding` in [nn/layers.py](../scratchformer/nn/layers.py), where padding is
+#   read as 0.
 #
 # ## What to remember
 #
-# A word is a row of a matrix, and the row holds what the task asked for. The same matrix reads words (times √D) and
-# scores them, so the gradient of a row is a sum over all its uses. It starts with numbers of size 1/√D, so that an
-# untrained model isn't sure of anything.
+# A word is a row of a matrix, and training puts into it what the task needs. The same matrix reads words (times √D) and
+# scores them, so a row's gradient is the sum over all its uses. Its numbers start with size 1/√D, so that scores are
+# small.
 #
 # **Three questions.**
 #
 # 1. The base model has 37,000 words and $D = 512$. How many numbers has $E$, and how many would three separate matrices
 #    have?
-# 2. $D = 4$. A batch has two sentences, and each contains *dog* once. Their $dx$ are (1, 0, 0, 0) and (0, 2, 0, 0).
-#    What do the two reads add to the row of *dog*?
-# 3. Word 500 is in no sentence of the batch. At the only position of the target its probability is 0.01, and $y$ is (1,
-#    1, −1, 1). What is the gradient of its row?
+# 2. $D = 4$. A batch has *dog* in two sentences. Their $dx$ are (1, 0, 0, 0) and (0, 2, 0, 0). What do both add to the
+#    row of *dog*?
+# 3. Word 500 is in no sentence. At the only position of the target its probability is 0.01, and $y$ is (1, 1, −1, 1).
+#    What is the gradient of its row?
 #
 # <details><summary>Answers</summary>
 #
-# 1. 18.9 million, and 56.8 million. The whole base model has 63 million.
+# 1. 18.9 million, and 56.8 million. The whole base model has 63 million (65 in the paper).
 # 2. 2 · (1, 2, 0, 0) = (2, 4, 0, 0). `E.grad[ids] += …` would add only (0, 4, 0, 0).
-# 3. 0.01 · $y$ = (0.01, 0.01, −0.01, 0.01). Each word is scored, so each row gets a gradient. If $E$ were used for
-#    reading only, it would be 0.
+# 3. 0.01 · $y$ = (0.01, 0.01, −0.01, 0.01). Each word is scored, so each row gets a gradient.
 #
 # </details>
 #
-# **Yours:** `embed`, and the hunt `lost_repeats` (write the test that tells a right backward from wrong ones) ·
+# **Yours:** `embed`, and the hunt `lost_repeats` (write its test) ·
 # `scratchformer learn check embed`
 #
 # **Next:** [09 · Where am I? Sinusoidal positions](09_positions.py). `embed` adds the vector of a position. What does

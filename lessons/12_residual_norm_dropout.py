@@ -15,11 +15,12 @@ import transformer
 from support.drawing import Drawing, number
 from support.lesson import quote, recorded, same, show, table
 from support.numeric import numeric_gradient
+from support.stacks import sentences
 
 # %% [markdown]
-# Take the sentences of lesson 01 as bags of words, with 22 constructions to tell apart. Two linear maps, one
-# after the other, can do it. Now put feed-forward networks (lesson 11) between the two. Each is called a **sublayer**.
-# They could simply hand on what they read. But here is what 400 steps of plain gradient descent make of them:
+# Lesson 01 sorted sentences, as bags of words, into 22 kinds. Two linear maps, one after the other, learn to put three
+# in four new sentences right. Now put feed-forward networks (lesson 11) between the two maps. Each is called a
+# **sublayer**. They could simply hand on what they read. But after 400 steps of plain gradient descent:
 
 # %% The shares of new sentences
 RESULTS = {(row["way"], row["depth"]): row for row in recorded("stacks")["results"]}
@@ -33,22 +34,25 @@ def right(way, depth):
     return f"{np.mean([run['curve'][-1][1] for run in runs]):.2f}"
 
 
+kinds, new = sentences().t, sentences().t_test
+guessed = (new == np.bincount(kinds).argmax()).mean()
 table(["between the two linear maps", "new sentences put right"],
       [["nothing", right("no stack", 0)], ["12 sublayers", right("bare", 12)],
        ["48 sublayers", right("bare", 48)],
-       ["(always the most common construction)", "0.12"]])
+       ["(always the most common kind in training)", f"{guessed:.2f}"]])
 
 # %% [markdown]
-# The paper's model has thirty sublayers, and it learns. How?
+# (0.44 and 0.22 with a better start.) The paper's model has thirty sublayers, and it learns. How?
 #
 # ## The picture
 #
 # Carry the input *around* the sublayer, and let the sublayer **add** what it has to say, its **update**. This is a
 # **residual connection** (He et al. 2015): a road, with the sublayers as its side streets. But sums can grow. **Layer
 # normalization** (Ba et al. 2016), LayerNorm or "norm" for short, brings a vector to a fixed size. In the paper it
-# normalizes each sum (**post-LN**). In most later models it normalizes what a sublayer reads (**pre-LN**).
+# normalizes each sum (**post-LN**). In many later models it normalizes what a sublayer reads (**pre-LN**).
 #
-# Figure 1 shows this for a single number: every sublayer halves what it reads, and a norm makes it 1.
+# Figure 1 shows this for a single number. Every sublayer halves what it reads. A norm is here only a division by the
+# size, so that 1 comes out.
 
 # %% Drawing a road with side streets
 def road(drawing, y, way, words, sizes, parts, end):
@@ -112,9 +116,11 @@ show(picture, "12_road",
 #
 # - **Add alone.** Each box makes $x + x / 2 = 1.5 \, x$ of $x$. On the way back the gradient is multiplied by 1.5 in
 #   each box, too: it **explodes**. (Without a road, number and gradient are halved in each box: they **vanish**.)
-# - **Post-LN.** The norm divides by 1.5 again. So the road always carries 1, and every sublayer reads numbers of one
-#   size. The price: the part of the input shrinks, to 1/130 after 12 boxes.
-# - **Pre-LN.** Each sublayer reads 1 and adds 1/2. The sum grows, but slowly: in the 25, the input is still 1.
+# - **Post-LN.** The norm divides by 1.5 again, on the way back as well. So number and gradient keep their size. The
+#   price: ever less of the number is the input, after 12 boxes 1/130. And ever less of the gradient has come along the
+#   road, past all sublayers.
+# - **Pre-LN.** Each sublayer reads 1 and adds 1/2. The sum grows, but slowly: in the 25, the input is still 1. The
+#   gradient comes along the road undivided.
 #
 # This is why "Add & Norm" follows *every* sublayer of the paper. With *Add*, the input and the gradient get past the
 # sublayer. And because every sublayer adds, every sum needs its *Norm*. (Pre-LN models have one more norm, at the end.)
@@ -199,13 +205,13 @@ show(box_picture(backward=False), "12_norm",
 # is 0. In the file all rows are computed at once: $z$ is (B, T, D), $s$ is (B, T, 1), $\gamma$ and $\beta$ are (D,).
 #
 # **Why scale and shift again?** Now all *rows* have the same size. Where a column should be larger, $\gamma_j$ can
-# stretch it in all rows, and $\beta_j$ can shift it. In one small translator, the loss ended at 0.55 with them, and at
-# 0.66 without ([lab notes 12](lab/12_residual_norm_dropout.py#without-gamma-and-beta)). Larger models can do without
-# (Xu et al. 2019).
+# stretch it, and $\beta_j$ can shift it. In one small translator, they lowered the loss from 0.66 to 0.55 ([lab notes
+# 12](lab/12_residual_norm_dropout.py#without-gamma-and-beta)).
 #
 # **Your turn.** Write `layer_norm(x, gamma, beta)` and `add_and_norm(P_drop, sublayer, x, *others, gamma, beta,
-# **weights)` in `transformer.py`, first their forward halves. `others` is empty for `feed_forward`; for attention it
-# holds the memory and the mask. `sublayer(x, *others, **weights)` gives the update and a backward. Then come `keep =
+# **weights)` in `transformer.py`, first their forward halves. The $z$ of this page is the `x` of `layer_norm`, and the
+# file's `mean(x)` is the mean of each row, with the last axis kept. `others` is empty for `feed_forward`; for attention
+# it holds the memory and the mask. `sublayer(x, *others, **weights)` gives the update and a backward. Then come `keep =
 # dropout(update, P_drop)` (ours until lesson 14), `z = x + keep * update`, and `layer_norm` of `z`.
 #
 # ## Backward
@@ -226,21 +232,18 @@ show(box_picture(backward=True), "12_norm_backward",
      "number: against its gradient.")
 
 # %% [markdown]
-# So $dz = (+0.25, -0.25, 0, 0)$. Training lowers the first number and raises the second. Why *exactly* 0 for the 5s?
-# Raise the first 5 by a small step. Then the mean grows by 1/4 of the step, which lowers $n_1$ by 1/8 of it (we divide
-# by 2). But $s$ grows by 1/4 of the step, too. That brings $n_1 = -2/s$ nearer to 0, by 1/8 of the step. The two
-# cancel.
+# So $dz = (+0.25, -0.25, 0, 0)$. Why does training leave the 5s alone? Raise the first 5 to 5.1. The mean grows to
+# 3.025, so the first deviation is −2.025. But the standard deviation grows, too, to 2.025. So $n_1$ is still −1.00.
 #
 # </details>
 #
 # The same, step by step:
 #
-# - **The size.** If all numbers of $c$ = (−2, −2, 2, 2) are stretched alike, $n$ stays as it is. So the part of $dn$
-#   that points along $n$ has no effect, and it is taken out. This part (the *projection* of $dn$ on $n$) is
-#   $\mathrm{mean}_j(dn_j n_j) \cdot n$, because the squares of $n$ have mean 1. Here it is −1/4 · (−1, −1, 1, 1). What
-#   is left of $dn$ is (0.75, −0.25, 0.25, 0.25). Divide by 2, as forward did: (0.375, −0.125, 0.125, 0.125).
-# - **The mean.** If all numbers of $z$ are shifted alike, $c$ stays as it is. So take out the mean, 0.125: (0.25,
-#   −0.25, 0, 0).
+# - **The size.** A stretch of $c$ = (−2, −2, 2, 2) moves it along $n$, and changes nothing. So the gradient of $c$ must
+#   have no part along $n$: take it out of $dn$. This part (the *projection* of $dn$ on $n$) is
+#   $\mathrm{mean}_j(dn_j n_j) \cdot n$, here −1/4 · (−1, −1, 1, 1). What is left is (0.75, −0.25, 0.25, 0.25). (Indeed
+#   its product with $n$ is −0.75 + 0.25 + 0.25 + 0.25 = 0.) Divide by 2, as forward did: (0.375, −0.125, 0.125, 0.125).
+# - **The mean.** A shift of $z$ changes nothing either. So take out the mean, 0.125, from each: (0.25, −0.25, 0, 0).
 # - **The sum.** $z = x + u$, so $dz$ goes to both. Along the road it reaches $x$ as it is. The sublayer's backward
 #   turns it into a second share of $dx$.
 #
@@ -248,8 +251,8 @@ show(box_picture(backward=True), "12_norm_backward",
 #
 # $$d\beta_j = \sum_{\mathrm{rows}} dy_j \qquad d\gamma_j = \sum_{\mathrm{rows}} dy_j n_j \qquad dn_j = \gamma_j dy_j$$
 #
-# Then the size. From $s^2 = \frac{1}{D} \sum_j c_j^2 + \varepsilon$ follows $2 s \, \partial s / \partial c_i = 2 c_i /
-# D$, and from $n_j = c_j / s$ how $n_j$ changes with $s$:
+# Then the size. From $s^2 = \frac{1}{D} \sum_j c_j^2 + \varepsilon$ follows
+# $2 s \, \partial s / \partial c_i = 2 c_i / D$, and from $n_j = c_j / s$ how $n_j$ changes with $s$:
 #
 # $$\frac{\partial s}{\partial c_i} = \frac{c_i}{D s} = \frac{n_i}{D} \qquad \frac{\partial n_j}{\partial s} =
 # -\frac{c_j}{s^2} = -\frac{n_j}{s}$$
@@ -272,8 +275,8 @@ show(box_picture(backward=True), "12_norm_backward",
 # <details><summary>Calculate, then unfold</summary>
 #
 # The mean is 4, and $s = \sqrt{5} = 2.236$, so $n$ = (−1.34, −0.45, 0.45, 1.34). The mean of $dn$ is 0.25, and the mean
-# of $dn_j n_j$ is 1.34 / 4 = 0.335. The brackets hold (0.2, −0.1, −0.4, 0.3). Divided by $s$: **dz = (0.089,
-# −0.045, −0.179, 0.134)**.
+# of $dn_j n_j$ is 1.34 / 4 = 0.335. The brackets hold (0.2, −0.1, −0.4, 0.3). Divided by $s$: **dz = (0.089, −0.045,
+# −0.179, 0.134)**.
 #
 # </details>
 #
@@ -345,28 +348,35 @@ if torch:
 #
 # - **What goes in:** the task of the opening.
 # - **What is changed:** the box. There are five: nothing around the sublayer, $f(x)$; *norm alone*,
-#   $\mathrm{LN}(f(x))$; *Add alone*, $x + f(x)$; *the paper*, $\mathrm{LN}(x + f(x))$; *pre-LN*, $x +
-#   f(\mathrm{LN}(x))$.
-# - **Control:** two of them with a small start: $W_2$ is divided by the root of the number of boxes, so at first the
-#   updates are small beside the sum.
-# - **What is measured:** before training, the **cosine** of the outputs for two random inputs (1: they point the same
-#   way; 0: they have nothing in common). After training, the share of new sentences put right (best learning rate of
-#   those tried, mean of three runs).
+#   $\mathrm{LN}(f(x))$; *Add alone*, $x + f(x)$; *the paper*, $\mathrm{LN}(x + f(x))$; *pre-LN*,
+#   $x + f(\mathrm{LN}(x))$.
+# - **Control:** another start of $W_2$. *Larger* is multiplied by √2, so that $f(x)$ is about as large as $x$. *Small*
+#   is divided by √12 or √48, so that at first the updates are small beside the sum.
+# - **What is measured:** before training, how many times larger a gradient is at the input of 48 boxes than at their
+#   end. After training, the share of new sentences put right (best learning rate of those tried, mean of three runs).
 
 # %% Five kinds of boxes, from the functions of our file
 def box(way, x, weights, norm):
-    """The forward half alone -> y"""
+    """-> y, and backward: dy -> dx"""
     if way == "post-LN":                                     # the paper
-        return transformer.add_and_norm(
-            0.0, transformer.feed_forward, x, **weights, **norm)[0]
-    read = transformer.layer_norm(x, **norm)[0] if way == "pre-LN" else x
-    u, _ = transformer.feed_forward(read, **weights)
-    if way == "norm only":
-        return transformer.layer_norm(u, **norm)[0]
-    return u if way == "bare" else x + u
+        y, backward = transformer.add_and_norm(
+            0.0, transformer.feed_forward, x, **weights, **norm)
+        return y, lambda dy: backward(dy)[0]
+    first, last = (transformer.layer_norm if each else unchanged
+                   for each in (way == "pre-LN", way == "norm only"))
+    read, first_backward = first(x, **norm)
+    u, f_backward = transformer.feed_forward(read, **weights)
+    y, last_backward = last(u, **norm)
+    road = way in ("residual only", "pre-LN")
+    return road * x + y, lambda dy: (
+        road * dy + first_backward(f_backward(last_backward(dy))[0]))
 
 
-# %% Passing inputs through 48 boxes
+def unchanged(x, gamma, beta):
+    return x, lambda dx: dx
+
+
+# %% Sending a gradient back through 48 boxes
 def glorot(factor=1.0):
     """The start of the trained stacks: uniform within ±√(6 / (32 + 32))"""
     data = factor * random.uniform(-1, 1, (32, 32)) * (6 / 64) ** 0.5
@@ -377,89 +387,111 @@ def vector(value):
     return SimpleNamespace(data=np.full(32, value), grad=np.zeros(32))
 
 
+def size(x):
+    return np.sqrt((x**2).mean())                            # root mean square
+
+
 def passage(way, factor=1.0, n=48):
-    """-> mean cosine of the outputs for 64 inputs; their size (root mean square)"""
-    y = random.normal(size=(8, 8, 32))
+    """-> size of the output; gradient at the input / at the end; what is left of x"""
+    x, backwards, left = random.normal(size=(8, 8, 32)), [], 1
     for _ in range(n):
         weights = {"W_1": glorot(), "b_1": vector(0.0),
                    "W_2": glorot(factor), "b_2": vector(0.0)}
-        y = box(way, y, weights, {"gamma": vector(1.0), "beta": vector(0.0)})
-    rows = y.reshape(64, 32)
-    if way == "pre-LN":                                 # one more after the last box
-        rows = transformer.layer_norm(y, vector(1.0), vector(0.0))[0].reshape(64, 32)
-    rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    alike = (rows @ rows.T)[~np.eye(64, dtype=bool)].mean()
-    return alike, np.sqrt((y**2).mean())
+        norm = {"gamma": vector(1.0), "beta": vector(0.0)}
+        if way == "post-LN":                                 # what its norm divides by
+            u, _ = transformer.feed_forward(x, **weights)
+            left = left / (x + u).std(axis=-1)
+        x, backward = box(way, x, weights, norm)
+        backwards.append(backward)
+    output = size(x)
+    dx = random.normal(size=x.shape)
+    if way == "pre-LN":                                   # one more after the last box
+        dx = transformer.layer_norm(x, vector(1.0), vector(0.0))[1](dx)
+    end = size(dx)
+    for backward in reversed(backwards):
+        dx = backward(dx)
+    return output, size(dx) / end, np.exp(np.log(left).mean())
 
 
 # %% [markdown]
-# With 48 boxes and the usual start, which of the five learn? (a) All three with a road. (b) Only the two with both
-# parts. (c) Only pre-LN.
+# With 48 boxes and the usual start, which of the five put more than a third of the new sentences right? (a) All three
+# with a road. (b) Only the two with road and norm. (c) Only pre-LN.
 #
 # <details><summary>Make a guess, then unfold</summary>
 
 # %% The table
 SMALL = 48**-0.5
 WAYS = {"bare": ("bare", "f(x)", 1.0),
+        "bare, larger W_2": ("bare", "f(x), larger start", 2**0.5),
         "norm only": ("norm only", "norm alone: LN(f(x))", 1.0),
         "residual only": ("residual only", "Add alone: x + f(x)", 1.0),
-        "post-LN": ("post-LN", "the paper: LN(x + f(x))", 1.0),
-        "pre-LN": ("pre-LN", "pre-LN: x + f(LN(x))", 1.0),
         "residual only, smaller W_2":
             ("residual only", "Add alone, small start", SMALL),
-        "post-LN, smaller W_2": ("post-LN", "the paper, small start", SMALL)}
-found = {name: np.array([passage(way, factor) for _ in range(20)])
-         for name, (way, _, factor) in WAYS.items()}
-alike = {name: each[:, 0].mean() for name, each in found.items()}
-size = {name: np.exp(np.log(each[:, 1]).mean()) for name, each in found.items()}
-assert alike["norm only"] > 0.97 and 4 < size["pre-LN"] < 6
-assert 3e3 < size["residual only"] < 4e4 and alike["bare"] > 0.97
-table(["a box computes", "cosine, 48 boxes", "put right, 12", "put right, 48"],
-      [[words, f"{alike[name]:.1f}", right(name, 12), right(name, 48)]
+        "post-LN": ("post-LN", "the paper: LN(x + f(x))", 1.0),
+        "post-LN, smaller W_2": ("post-LN", "the paper, small start", SMALL),
+        "pre-LN": ("pre-LN", "pre-LN: x + f(LN(x))", 1.0)}
+logs = {name: np.mean([np.log(passage(way, factor)) for _ in range(20)], axis=0)
+        for name, (way, _, factor) in WAYS.items()}
+output, gradient, left = ({name: np.exp(each[i]) for name, each in logs.items()}
+                          for i in range(3))
+assert 5000 < output["residual only"] < 20000
+assert output["residual only, smaller W_2"] < 2
+assert 1 / 7000 < left["post-LN"] < 1 / 5000
+assert 0.8 < left["post-LN, smaller W_2"] < 0.85
+
+
+def in_words(ratio):
+    """One figure: 0.00000003, 0.9, 20,000"""
+    if ratio < 0.1:
+        return np.format_float_positional(ratio, 1, fractional=False)
+    return f"{float(f'{ratio:.1g}'):,g}"
+
+
+table(["a box computes", "gradient, input : end", "put right, 12", "put right, 48"],
+      [[words, in_words(gradient[name]), right(name, 12), right(name, 48)]
        for name, (_, words, _) in WAYS.items()])
 
 # %% [markdown]
-# (b), after 400 steps.
+# (b).
 #
-# - **With 12 boxes** the road does most. The norm alone helps no more than a larger $W_2$ without it (0.44).
-# - **With 48 boxes and no road,** nothing is learned. Before training, all outputs point the same way: what told the
-#   inputs apart is lost.
-# - **Add alone** explodes: before training, its outputs have size 10,000 or so, those of pre-LN about 5.
-# - **The paper's box** learns slowly. Figure 1 suggests why: little of the input is left after 48 norms. The control
-#   agrees: with small updates, each norm takes away little, and the paper's box reaches the 0.75 of no sublayers.
+# - **f(x):** the gradient vanishes. With the larger start it vanishes less, and the stack learns a little more.
+# - **Add alone:** the gradient explodes, and so do the outputs, to a size of 10,000 or so. The small start prevents
+#   both.
+# - **Norm alone, and the paper's box:** the gradient changes little, and they still learn badly. So its size can't be
+#   the whole reason. For the paper's box, figure 1 suggests another: only 1/6,000 of the input is left after 48 norms.
+#   With the small start it is 0.8, and the 0.75 of no sublayers is reached. That fits, but doesn't prove it: the small
+#   start also allows a ten times higher learning rate.
 #
 # </details>
 #
-# So deep stacks need the road, and updates that stay small beside the sum on it. For 12 boxes, Add & Norm is nearly
-# enough. For 48 it needs a small start as well; pre-LN doesn't. **Fixup** (Zhang et al. 2019) trains deep stacks
-# without any norm, by a small start. (One task, no attention, no warm-up. All rates and seeds: [lab notes
-# 12](lab/12_residual_norm_dropout.py#all-rates-and-seeds). Warm-up: [lesson 15](15_adam_and_warmup.py).)
+# In this task, the stacks of 48 that did well had all three: a road, updates that are small beside the sum on it, and a
+# norm. (No attention, no [warm-up](15_adam_and_warmup.py), two starts without a road. All rates and seeds: [lab notes
+# 12](lab/12_residual_norm_dropout.py#all-rates-and-seeds).)
 #
-# **Today.** Nearly all large models are pre-LN, and most have replaced LayerNorm by **RMSNorm** (Zhang and Sennrich
-# 2019): $y_j = \gamma_j x_j / \sqrt{\mathrm{mean}(x^2) + \varepsilon}$. It subtracts no mean and has no $\beta$. Its
-# backward is ours without the term for the mean ([lesson 23](23_block_of_2026.py)).
+# **Today.** Many large models, such as [Llama](https://arxiv.org/abs/2302.13971), are pre-LN, which can train without a
+# warm-up ([Xiong et al. 2020](https://arxiv.org/abs/2002.04745)). Llama's norm is **RMSNorm** ([Zhang and Sennrich
+# 2019](https://arxiv.org/abs/1910.07467)): $y_j = \gamma_j x_j / \sqrt{\mathrm{mean}(x^2) + \varepsilon}$. It subtracts
+# no mean and has no $\beta$. Its backward is ours without the term for the mean ([lesson 23](23_block_of_2026.py)).
 #
 # ## Paper and code
 #
 # - §3.1, without a formula for LayerNorm.
-# - PyTorch: `F.layer_norm(z, [D], gamma, beta, eps=1e-6)` (compared above; its default is $\varepsilon = 10^{-5}$).
+# - PyTorch: `F.layer_norm(z, [D], gamma, beta, eps=1e-6)` (its default is $\varepsilon = 10^{-5}$).
 # - In the library: `layer_norm` in [nn/ops.py](../scratchformer/nn/ops.py), `PostNorm` and `PreNorm` in
 #   [nn/residual.py](../scratchformer/nn/residual.py).
 #
 # ## What to remember
 #
-# A residual connection carries the input, and the gradient, around a sublayer. The sublayer only adds what it has to
-# say. Because every sublayer adds, the paper normalizes every sum: LayerNorm brings each row to mean 0 and standard
-# deviation 1. On the way back it takes out the two directions that it ignores, shift and stretch, and divides by the
-# standard deviation.
+# A residual connection carries the input, and the gradient, around a sublayer, which only adds its update. Because
+# every sublayer adds, the paper normalizes every sum: LayerNorm brings each row to mean 0 and standard deviation 1. On
+# the way back it takes out the two directions that it ignores, shift and stretch, and divides by the standard
+# deviation.
 #
 # **Three questions.**
 #
-# 1. What is LayerNorm of (2, 4, 4, 6, 6, 8, 8, 10), without $\gamma$ and $\beta$? (The mean of the squares of the
-#    deviations is 6.)
+# 1. What is LayerNorm of (2, 4, 4, 6, 6, 8, 8, 10), without $\gamma$ and $\beta$?
 # 2. $z = (1, 1, 5, 5)$, as on this page, and $dn = (-1, -1, 1, 1)$. What is $dz$?
-# 3. Each sublayer computes $f(x) = x / 48$. How much does the gradient grow through 48 boxes with a residual connection
-#    and without a norm?
+# 3. Each sublayer computes $f(x) = x / 48$. How much does the gradient grow through 48 boxes of Add alone?
 #
 # <details><summary>Answers</summary>
 #
@@ -473,6 +505,5 @@ table(["a box computes", "cosine, 48 boxes", "put right, 12", "put right, 48"],
 # **Yours:** `layer_norm`, `add_and_norm`, and the hunt `broken_norm` (a LayerNorm with five bugs: `scratchformer learn
 # check broken_norm`)
 #
-# **Next:** [13 · The whole model](13_whole_model.py). Sources: [He et al.
-# 2015](https://arxiv.org/abs/1512.03385), [Ba et al. 2016](https://arxiv.org/abs/1607.06450), [Zhang et al.
-# 2019](https://arxiv.org/abs/1901.09321), [Xiong et al. 2020](https://arxiv.org/abs/2002.04745).
+# **Next:** [13 · The whole model](13_whole_model.py). Sources: [He et al. 2015](https://arxiv.org/abs/1512.03385), [Ba
+# et al. 2016](https://arxiv.org/abs/1607.06450).

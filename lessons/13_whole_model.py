@@ -3,9 +3,8 @@
 #
 # **All parts of lessons 01 to 12 pass their checks. Are they wired together correctly?**
 #
-# *Needs lessons [04](04_soft_lookup.py), [06](06_masks.py) and [07](07_many_heads.py) (attention),
-# [08](08_embeddings.py) and [09](09_positions.py) (embeddings, positions), [11](11_feed_forward.py) and
-# [12](12_residual_norm_dropout.py) · you will put the parts together, test the whole, and train a model of your own.*
+# *Needs lessons [04](04_soft_lookup.py), [06](06_masks.py) to [09](09_positions.py), [11](11_feed_forward.py) and
+# [12](12_residual_norm_dropout.py) · you will build, test and train the whole model.*
 
 # %% Imports
 import math
@@ -21,9 +20,9 @@ from support.drawing import Drawing, number
 from support.lesson import quote, recorded, same, show, table, varying
 
 # %% [markdown]
-# From lessons 01 to 12 you have every part of the paper's model, and each has passed its check. Here are two models,
-# built from these parts, that should learn to translate 207 short sentences like "The bear is old." We compare the
-# gradient of each with finite differences, and train each for 200 steps.
+# Here are two models, built from these parts, that should translate 207 short sentences like "The bear is old." We
+# compare their gradients with finite differences, train them for 200 steps, and let them translate two of the
+# sentences:
 
 # %% Checking and training both
 NOT_READ = {"decode": (
@@ -117,18 +116,18 @@ for i in 6, 5:
             f"second: {written['second'][i]}")
 
 # %% [markdown]
-# Both gradients are right, and no program ends with an error. But the second model writes one and the same sentence,
-# whatever it reads. What could be wrong?
+# Both gradients are right, and nothing fails. But the second model always writes the same sentence. What could be
+# wrong?
 #
 # <details><summary>Make a guess, then unfold</summary>
 #
-# Its decoder doesn't read the source: cross-attention got `x` and the causal mask where it should get the memory and
-# its mask, and backward was changed to match. The gradient is right, for a model that can't see the source.
+# Its decoder doesn't read the source. Cross-attention should read the memory, but here it reads `x` once more. Its
+# backward was changed, too, so the gradient is right: it is that of a model that can't see the source.
 #
 # </details>
 #
 # A *gradient* check compares backward with forward. It can't tell whether *forward* is the model that we wanted. So
-# let's see that model, build it, and look for tests that find such mistakes **before** training.
+# let's see that model, build it, and find tests for such mistakes **before** training.
 #
 # ## The picture
 #
@@ -188,82 +187,97 @@ def side(drawing, x, y, name, shape, step=""):
         drawing.text(x - 15, y - 8, step, size=12)
 
 
+def around(drawing, start, end):
+    """The road of lesson 12, around a sublayer to the right edge of its Add & Norm."""
+    side = end[0] + 14
+    drawing.line([start, (side, start[1]), (side, end[1])], "forward", 2)
+    drawing.arrow((side, end[1]), end, "forward", width=2)
+
+
 def whole():
-    picture = Drawing(850, 800)
-    left, right = [44 + 50 * i for i in range(6)], [504 + 50 * i for i in range(4)]
+    picture = Drawing(890, 832)
+    left, right = [36 + 48 * i for i in range(6)], [534 + 48 * i for i in range(4)]
     for columns, words, vectors in (left, ENGLISH, run["embed"][0]), (
             right, GERMAN, run["embed"][1]):
         for column, word in zip(columns, words):
-            picture.text(column, 780, word, size=14, bold=True)
-            picture.text(column, 752, str(ID[word]), "soft", 13)
-            picture.arrow((column, 740), (column, 713))
-        cells(picture, columns, 700, vectors)
-    for middle, top, width in (169, 415, 310), (579, 255, 212):
-        picture.rectangle(middle, (top + 660) / 2, width, 660 - top, "line", 0.07)
-    picture.text(330, 424, "2 such layers", "soft", 13, "start")
-    picture.text(692, 264, "2 such layers", "soft", 13, "start")
-    threads(picture, self_, left, left, 618, 76)
-    threads(picture, causal, right, right, 618, 76)
-    for columns, rows in (left, (570, 462)), (right, (570, 428, 298)):
-        for y in rows:
-            picture.box((columns[0] + columns[-1]) / 2, y, "Add & Norm", "plain",
-                        columns[-1] - columns[0] + 44, 20, 13)
-    for columns, y, below in (left, 512, 560), (right, 348, 418):
+            picture.text(column, 810, word, size=14, bold=True)
+            picture.text(column, 782, str(ID[word]), "soft", 13)
+            picture.arrow((column, 770), (column, 743))
+        cells(picture, columns, 730, vectors)
+    for middle, top, width in (162, 445, 308), (596, 265, 260):
+        picture.rectangle(middle, (top + 690) / 2, width, 690 - top, "line", 0.07)
+    picture.text(326, 456, "2 such layers", "soft", 13, "start")
+    picture.text(736, 276, "2 such layers", "soft", 13, "start")
+    threads(picture, self_, left, left, 648, 76)
+    threads(picture, causal, right, right, 648, 76)
+    for columns, rows in (left, ((684, 600), (580, 492))), (
+            right, ((684, 600), (580, 438), (412, 308))):
+        for start, y in rows:
+            box = picture.box((columns[0] + columns[-1]) / 2, y, "Add & Norm", "plain",
+                              columns[-1] - columns[0] + 44, 20, 13)
+            around(picture, (columns[-1], start), box.right)
+    for columns, y, below in (left, 542, 590), (right, 358, 428):
         for column in columns:
             picture.box(column, y, "FFN", "plain", 42, 36, 13)
             picture.arrow((column, below), (column, y + 18))
             picture.arrow((column, y - 18), (column, y - 40))
     for column in left:
-        picture.arrow((column, 452), (column, 388))
-    cells(picture, left, 374, memory, "value")
-    reads = picture.box(579, 498, f"cross-attention\n“ist”: {on_old:.2f} from “old”",
-                        "value", 194, 44, 14)
+        picture.arrow((column, 482), (column, 418))
+    cells(picture, left, 404, memory, "value")
+    asked = picture.matrix(606, 520, [[""] * 4] * 6, "ink", 48, 16,
+                           shades=cross[0].mean(axis=0).T.tolist())
+    for i, word in enumerate(ENGLISH):
+        picture.text(503, asked.cell(0, i).y, word, "value", 12, "end")
     for column in right:
-        picture.arrow((column, 560), (column, 520))
-        picture.arrow((column, 476), (column, 438))
-        picture.arrow((column, 288), (column, 219))
-        picture.arrow((column, 193), (column, 152))
-    picture.line([(320, 374), (438, 374), (438, 498), (462, 498)], "value", 5)
-    picture.text(330, 356, "into each layer", "value", 13, "start")
-    picture.polygon([(reads.left[0], 498), (462, 489), (462, 507)], "value")
-    cells(picture, right, 206, x)
-    picture.box(579, 136, "× E^T, softmax", "plain", 194, 30, 14)
+        picture.arrow((column, 590), (column, 569))
+        picture.arrow((column, 471), (column, 448))
+        picture.arrow((column, 298), (column, 230))
+        picture.arrow((column, 203), (column, 162))
+    picture.line([(300, 404), (420, 404), (420, 520), (454, 520)], "value", 5)
+    picture.text(326, 386, "into each layer", "value", 13, "start")
+    picture.polygon([(472, 520), (454, 511), (454, 529)], "value")
+    cells(picture, right, 216, x)
+    picture.box(606, 146, "× E^T, softmax", "plain", 188, 30, 14)
     for column, word in zip(right, best):
-        picture.arrow((column, 121), (column, 84))
-        picture.text(column, 70, word, size=14, bold=True)
-    picture.text(654, 46, f"{surest:.2f}", "soft", 13)
+        picture.arrow((column, 131), (column, 94))
+        picture.text(column, 80, word, size=14, bold=True)
+    picture.text(678, 58, f"probability {surest:.2f}", "soft", 13)
+    embedded = "word + position"
     for at, y, name, shape, step in (
-            (348, 766, "ids", source.shape, "1"),
-            (348, 700, "embed", run["embed"][0].shape, "2"),
-            (348, 618, "self-attention", f"weights {self_.shape}", "3"),
-            (348, 512, "feed-forward", run["embed"][0].shape, ""),
-            (214, 330, "memory", memory.shape, ""),
-            (710, 766, "ids", target.shape, "4"),
-            (710, 700, "embed", run["embed"][1].shape, ""),
-            (710, 618, "causal self-attention", f"weights {causal.shape}", ""),
-            (710, 500, "asks the memory", f"weights {cross.shape}", "5"),
-            (710, 348, "feed-forward", x.shape, ""),
-            (710, 206, "x", x.shape, ""),
-            (710, 136, "logits", logits.shape, "6")):
+            (344, 796, "ids", source.shape, "1"),
+            (344, 730, embedded, run["embed"][0].shape, "2"),
+            (344, 648, "self-attention", f"weights {self_.shape}", "3"),
+            (344, 542, "feed-forward", run["embed"][0].shape, ""),
+            (206, 368, "memory", memory.shape, ""),
+            (754, 796, "ids", target.shape, "4"),
+            (754, 730, embedded, run["embed"][1].shape, ""),
+            (754, 648, "self-attention, causal", f"weights {causal.shape}", ""),
+            (754, 520, "cross-attention", f"weights {cross.shape}", "5"),
+            (754, 358, "feed-forward", x.shape, ""),
+            (754, 216, "x", x.shape, ""),
+            (754, 146, "logits", logits.shape, "6")):
         side(picture, at, y, name, shape, step)
-    picture.line([(654, 34), (654, 18), (840, 18), (840, 790), (710, 790)], "line", 1.6,
+    picture.line([(678, 46), (678, 14), (880, 14), (880, 822), (754, 822)], "line", 1.6,
                  dashed=True)
-    side(picture, 710, 54, "append alt,", "decode again", "7")
+    side(picture, 754, 84, "append alt,", "decode again", "7")
     return picture
 
 
 show(whole(), "13_architecture",
      alt="The sentence The bear is old, read from below to above. Left, the encoder: "
-     "ids (1, 6), embed (1, 6, 32), then two layers of self-attention with weights (1, "
-     "4, 6, 6) and feed-forward, each with Add & Norm, up to the memory (1, 6, 32). "
-     "Right, the decoder: the ids of s Der Bär ist (1, 4), embed (1, 4, 32), then two "
-     "layers of causal self-attention with weights (1, 4, 4, 4), cross-attention with "
-     "weights (1, 4, 4, 6), to which a thick amber arrow brings the memory, and "
-     "feed-forward. On top, the product with E gives logits (1, 4, 330), and the most "
-     "probable next words are Der, Bär, ist, alt. A dashed line takes alt back to the "
-     "target below.",
-     caption="One sentence in both stacks, from below to above. Cells show the first "
-     "of 32 numbers, threads the weights of layer 2.")
+     "ids (1, 6), word + position (1, 6, 32), then two layers of self-attention with "
+     "weights (1, 4, 6, 6) and feed-forward, up to the memory (1, 6, 32). Around each "
+     "sublayer a blue road leads to its Add & Norm. Right, the decoder: the ids of s "
+     "Der Bär ist (1, 4), word + position (1, 4, 32), then two layers of causal "
+     "self-attention with weights (1, 4, 4, 4), cross-attention with weights (1, 4, 4, "
+     "6), and feed-forward. A thick amber arrow brings the memory to cross-attention. "
+     "It is a table of squares, and the darkest is that of ist and old. On top, the "
+     "product with E gives logits (1, 4, 330), and the most probable next words are "
+     "Der, Bär, ist, alt; alt has probability 1.00. A dashed line takes alt back to "
+     "the target below.",
+     caption="From below to above. A cell shows the first of a word's 32 numbers. "
+     "Thicker threads and darker squares are larger weights (layer 2, mean of the "
+     "heads). Blue is the road of lesson 12, drawn for one word.")
 
 # %% [markdown]
 # 1. **Ids.** The source, with `</s>` at its end, becomes 6 ids.
@@ -271,21 +285,19 @@ show(whole(), "13_architecture",
 # 3. **`encode`.** In each layer, every source word looks at all of them, with 4 heads. Then the feed-forward network
 #    (FFN) changes each word by itself. The output of the last layer is the **memory**.
 # 4. **`decode`** embeds what is written so far. In each layer, every word looks at itself and at earlier words.
-# 5. **Cross-attention.** The 4 target words ask (queries), and the memory is asked (keys and values). Here *ist* takes
-#    0.75 from *old* (mean of the heads).
+# 5. **Cross-attention.** The 4 target words ask (queries), the 6 words of the memory are asked (keys and values). So
+#    its weights are (1, 4, 4, 6): sentences, heads, queries, keys. Here *ist* takes 0.75 from *old*.
 # 6. **Logits,** the scores for the next word, are the products of $x$ with all rows of $E$. Every position predicts the
 #    word after it.
-# 7. **The next step.** Append *alt*, and decode again, until `</s>` is written. The memory stays.
+# 7. **Next,** append *alt*, and decode again, until `</s>` is written.
 #
-# Every layer returns the shape that it got, so you can stack many. All three kinds of attention are one function. They
-# differ in who asks whom.
+# All three attentions are one function. They differ in who asks whom, and in the mask.
 #
 # ## By hand
 #
-# What is new is the thick arrow: several layers read one memory. Let's follow it with a pencil. The memory has two
-# words, $m_a = (1, -1)$ and $m_b = (1, 1)$. The decoder has two layers. Of each, only cross-attention and the way
-# around it are left. $W_Q$, $W_O$ and $\sqrt{d_k}$ are all 1, so the state $x$, one number, is itself the query. We
-# start at $x_0 = 1$.
+# What is new is the thick arrow: several layers read one memory. Let the memory have two words, $m_a = (1, -1)$ and
+# $m_b = (1, 1)$. The decoder has two layers, and each only adds its cross-attention to the state $x$, one number.
+# $W_Q$, $W_O$ and $\sqrt{d_k}$ are all 1, so $x$ is itself the query. We start at $x_0 = 1$.
 
 # %% Drawing the memory in two layers
 LAYERS = [dict(W_K=(2, 0), W_V=(1, 1)), dict(W_K=(1, 0), W_V=(0, 2))]
@@ -358,10 +370,9 @@ show(two_layers(backward=False), "13_memory",
      "columns of a layer are the words a and b.")
 
 # %% [markdown]
-# **Layer 1** has $W_K = (2, 0)^T$, a column: the key of a word is 2 times its first number, plus 0 times its second.
-# Both keys are 2. Query times key is $1 \cdot 2 = 2$ for both words, so the weights are 0.5 and 0.5. With
-# $W_V = (1, 1)^T$ the values are $1 - 1 = 0$ and $1 + 1 = 2$. The blend is 0.5 · 0 + 0.5 · 2 = 1, and it is added:
-# $x_1 = 1 + 1 = 2$.
+# **Layer 1** has $W_K = (2, 0)^T$, a column: the key of a word is 2 times its first number. Both keys are 2. Query
+# times key is $1 \cdot 2 = 2$ for both words, so the weights are 0.5 and 0.5. With $W_V = (1, 1)^T$ the values are
+# $1 - 1 = 0$ and $1 + 1 = 2$. The blend is 0.5 · 0 + 0.5 · 2 = 1, and it is added: $x_1 = 1 + 1 = 2$.
 #
 # **Layer 2** has $W_K = (1, 0)^T$ and $W_V = (0, 2)^T$. Cover it in figure 2, and calculate it.
 #
@@ -374,9 +385,9 @@ show(two_layers(backward=False), "13_memory",
 #
 # ## In general
 #
-# We write $A(x \mid y)$ for multi-head attention with queries from $x$, and keys and values from $y$. Around each
-# sublayer $f$ is the box of lesson 12, $\mathrm{box}_f(x, \dots) = \mathrm{LayerNorm}(x + f(x, \dots))$. So an encoder
-# layer turns the states $x$ of the source into
+# Let $A(x \mid y)$ be multi-head attention with queries from $x$, and keys and values from $y$. Around each sublayer
+# $f$ is the box of lesson 12, $\mathrm{box}_f(x, \dots) = \mathrm{LayerNorm}(x + f(x, \dots))$, here without dropout.
+# So an encoder layer turns the states $x$ of the source into
 #
 # $$x' = \mathrm{box}_{A}(x \mid x) \qquad x'' = \mathrm{box}_{FFN}(x')$$
 #
@@ -386,15 +397,17 @@ show(two_layers(backward=False), "13_memory",
 # x''' = \mathrm{box}_{FFN}(x'')$$
 #
 # The first of these three has the causal mask. Padding of the source is masked in the encoder and in cross-attention.
+# (Padding of the target stands behind its words, so the causal mask hides it.)
 #
-# **How many parameters does the model have?** An attention has four matrices with $d_{model}^2$ numbers each, and a
-# feed-forward network has two matrices and two biases. A LayerNorm, one per sublayer, has $\gamma$ and $\beta$. $E$
-# counts once, although both embeddings and the logits use it. With $N$ layers on each side that is
+# **How many parameters?** An encoder and a decoder layer together have 3 attentions (four matrices each), 2
+# feed-forward networks (two matrices, two biases), and 5 norms ($\gamma$ and $\beta$). $E$ counts once. With $N$ layers
+# on each side that is
 #
 # $$V d_{model} + N \left( 3 \cdot 4 d_{model}^2 + 2 (2 d_{model} d_{ff} + d_{ff} + d_{model}) + 5 \cdot 2 d_{model}
 # \right)$$
 #
-# With $V = 5$, $d_{model} = 2$, $d_{ff} = 4$ and $N = 1$, it is 10 + 48 + 44 + 20 = **122**.
+# With $V = 5$, $d_{model} = 2$, $d_{ff} = 4$ and $N = 1$, it is 10 + 48 + 44 + 20 = **122**. The paper's base model
+# ($V = 37{,}000$) has 63.0 million.
 #
 # ## Backward
 #
@@ -410,7 +423,7 @@ show(two_layers(backward=True), "13_memory_backward",
      "where training moves a number: against its gradient.")
 
 # %% [markdown]
-# The first number of *a* should grow, the other three should shrink. Here is why.
+# The first number of *a* should grow, the other three should shrink.
 #
 # **Layer 2.** The gradient of $x_2$ is 1. Each word of the memory reaches $x_2$ in two ways.
 #
@@ -419,12 +432,13 @@ show(two_layers(backward=True), "13_memory_backward",
 #
 # *As a key.* By lesson 04, the gradient of a score is weight × (offer − average). The offers are the values −2 and 2,
 # and their average is 0. That gives −1 and +1. A score is query × key, and the query is 2, so the keys get −2 and +2. A
-# key is the first number of the word. So the words get **(−2, 0)** and **(2, 0)**.
+# key is the first number of the word: **(−2, 0)** and **(2, 0)**.
 #
-# Together, the share of layer 2 is (−2, 1) for word a and (2, 1) for word b.
+# Together, the share of layer 2 is (−2, 1) for a and (2, 1) for b.
 #
-# And $x_1$? It gets 1 by the way around the layer. As the query (blue), it gets the sum of score gradient × key:
-# $-1 \cdot 1 + 1 \cdot 1 = 0$. So layer 1 starts with 1, too. Calculate its share.
+# And $x_1$? It gets 1 by the way around the layer. It is also the query (blue), and a query gets the sum of score
+# gradient × key (lesson 04): $-1 \cdot 1 + 1 \cdot 1$. That is 0, because both keys are equal. So layer 1 starts with
+# 1, too. Calculate its share.
 #
 # <details><summary>The share of layer 1, and the sum</summary>
 #
@@ -436,13 +450,12 @@ show(two_layers(backward=True), "13_memory_backward",
 #
 # </details>
 #
-# **The rule.** The memory goes into the keys and values of every layer, so its gradient is the sum of what comes back
-# from all:
+# **The rule.** Every layer reads the memory, so the gradient of the memory is the sum of what comes back from all:
 #
 # $$dM = \sum_{n=1}^{N} \left( dK_n W_{K,n}^T + dV_n W_{V,n}^T \right)$$
 #
-# The bracket is what `multi_head_attention` returns as `dmemory`. The sum is the job of `decode`. Our functions agree
-# with the pencil:
+# The bracket is what `multi_head_attention` returns as `dmemory`, and it agrees with the pencil. The sum is the job of
+# `decode`, and `learn check decode` tests it.
 
 # %% The check
 def chain(memory):
@@ -474,18 +487,18 @@ same("dM, the sum of both shares", sum(shares), [[-2.5, 1.5], [3.5, 1.5]])
 # ## Your turn
 #
 # - `new_model` makes all weights. $W_Q$, $W_K$ and $W_V$ are $(d_{model}, h, d_{model} / h)$, and $W_O$ is
-#   $(h, d_{model} / h, d_{model})$. **The start:** $E$ and all $W$ are random normal numbers with standard deviation
-#   $1/\sqrt{d_{model}}$, only $W_2$ has $1/\sqrt{d_{ff}}$. So a sum of that many products is about as large as the
-#   numbers that go in. Biases and $\beta$ start at 0, $\gamma$ at 1. Each weight is one object in two places: in
-#   `weights`, under a name as in the stub, and in its layer. An encoder layer is a list of two dictionaries, for
-#   attention and feed-forward, each with its $\gamma$ and $\beta$. A decoder layer has a third, for cross-attention,
-#   between them.
-# - `encode` makes the memory. The mask of the source has the shape (b, 1, 1, s), so that all heads and all queries
-#   share it. In self-attention, $x$ enters twice: as `x` and as `memory`. So its gradient is `dx + dmemory`.
-# - `decode` makes the last $x$, and on the way back the sum `dmemory`. It gets `source`, too, for the mask.
+#   $(h, d_{model} / h, d_{model})$. $E$ and all $W$ are random normal numbers with standard deviation
+#   $1/\sqrt{d_{model}}$, only $W_2$ has $1/\sqrt{d_{ff}}$. Biases and $\beta$ start at 0, $\gamma$ at 1. An encoder
+#   layer is a list of two dictionaries, for attention and feed-forward, each with its $\gamma$ and $\beta$. A decoder
+#   layer has a third, for cross-attention, between them. Each weight is one object with two places:
+#   `weights["encoder.0.attention.W_Q"]` is `encoder[0][0]["W_Q"]`.
+# - `encode` makes the memory. The mask of the source is (b, 1, 1, s), for all heads and queries. In self-attention, $x$
+#   enters twice, as `x` and as `memory`. So its gradient is `dx + dmemory`.
+# - `decode` makes the last $x$, with a causal mask (t, t), and the source's mask for the memory. Its backward returns
+#   the sum `dmemory`. (That of `encode` returns nothing. Both end with the backward of `embed`.)
 #
-# A sublayer with its box is one call of `add_and_norm`, and gives you one `backward`. Keep these in a list, and call
-# them from the last to the first. Then run `scratchformer learn check new_model encode decode`. Ours:
+# Each call of `add_and_norm` gives you a `backward`. Keep these in a list, and call them from the last to the first.
+# Then run `scratchformer learn check new_model encode decode`. Ours:
 
 # %%
 quote("new_model", "encode", "decode")
@@ -493,13 +506,13 @@ quote("new_model", "encode", "decode")
 # %% [markdown]
 # ## Which test finds it?
 #
-# Here are three tests that need no training.
+# Three tests need no training:
 #
 # - **The gradient:** move all weights a small step in a random direction, and as far the other way. The difference of
-#   the losses, divided by the distance, must be what backward says.
+#   the losses, divided by the distance, must be the sum of gradient times direction, over all weights. (In several
+#   directions, with $\gamma \neq 1$.)
 # - **The flow:** change one word, and see which positions move. A source word must move memory and logits at every
-#   position. A target word must move the logits at its own position and later, and no others. More padding must move
-#   nothing.
+#   position; a target word, only the logits from its own position on. Padding that we append must move nothing.
 # - **The weights:** their number must equal our count, and each array must get a gradient that isn't all 0.
 
 # %%
@@ -545,23 +558,28 @@ def count(V, d_model, d_ff, h, N):              # the number of heads changes no
 
 
 # %% [markdown]
-# Now we build seven wrong models:
+# Now we build eight wrong models:
 #
 # 1. `dmemory` is overwritten in the loop of `decode`, not summed.
 # 2. The memory is not read (the opening).
 # 3. The decoder has no causal mask.
 # 4. The encoder *has* a causal mask.
 # 5. The padding of the source is not masked.
-# 6. `new_model` makes *one* layer, and puts it $N$ times into the list.
-# 7. The scores are not divided by $\sqrt{d_k}$, forward and backward.
+# 6. `new_model` puts *one* layer $N$ times into the list.
+# 7. Each decoder layer has cross-attention *before* self-attention.
+# 8. One decoder layer of three doesn't read the memory.
 #
-# Which test finds which? And which fault does none of them find?
+# Which test finds which? And which faults does none of them find?
 #
 # <details><summary>Make a guess, then unfold: who finds what</summary>
 
-# %% Seven faults and three tests
+# %% Eight faults and three tests
 MASK = "(source != PAD)[:, None, None, :]"
 ALL_SEEN = ("source != PAD", "source == source")
+SELF = ("x, self_backward = add_and_norm("
+        "P_drop, multi_head_attention, x, x, past, **attn)")
+CROSS = ("x, cross_backward = add_and_norm("
+         "P_drop, multi_head_attention, x, memory, mask, **cross)")
 FAULTS = {
     "nothing is wrong": {},
     "1 dmemory": {"decode": (("dmemory + dshare", "dshare"),)},
@@ -573,21 +591,52 @@ FAULTS = {
     "5 padding": {"encode": (ALL_SEEN,), "decode": (ALL_SEEN,)},
     "6 one layer": {"new_model": (
         ("for i in range(N)]", "for i in [0]] * N"),)},
-    "7 √d_k": {"attention": (
-        ("scale = 1 / Q.shape[-1] ** 0.5", "scale = 1"),)},
+    "7 order": {"decode": (
+        (f"{SELF}\n        {CROSS}", f"{CROSS}\n        {SELF}"),
+        ("dx, dshare = cross_backward(sum(ffn_backward(dx)))",
+         "dx = sum(self_backward(sum(ffn_backward(dx))))"),
+        ("dx, dmemory = sum(self_backward(dx)), dmemory + dshare",
+         "dx, dshare = cross_backward(dx); dmemory = dmemory + dshare"))},
+    "8 memory, 1 of 3 layers": {"decode": (
+        ("x, memory, mask, **cross", "x, *read(len(backwards)), **cross"),
+        ("mask, backwards =",
+         "read = lambda n: (x, past) if n == 1 else (memory, mask)\n"
+         "    mask, backwards ="),
+        ("for self_backward, cross_backward, ffn_backward in reversed(backwards)",
+         "for n, (self_backward, cross_backward, ffn_backward) in "
+         "reversed([*enumerate(backwards)])"),
+        ("dx, dmemory =", "dx, dshare = (dx + dshare, 0) if n == 1 else (dx, dshare)\n"
+         "        dx, dmemory ="))},
 }
 TESTS = gradient_is_right, flow_is_right, weights_are_right
 found = [[not test(variant(**edits)) for test in TESTS] for edits in FAULTS.values()]
 assert np.array_equal(found, [[0, 0, 0], [1, 0, 0], [0, 1, 1], [0, 1, 0], [0, 1, 0],
-                              [0, 1, 0], [0, 0, 1], [0, 0, 0]])
+                              [0, 1, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]])
+no_positions = variant(embed=(("x += positional", "x += 0 * positional"),))
+assert all(test(no_positions) for test in TESTS)
 table(["fault", "gradient", "flow", "weights"],
-      [[fault, *("finds it" if each else "–" for each in row)]
+      [[fault, *("found" if each else "–" for each in row)]
        for fault, row in zip(FAULTS, found)])
 
+# %% The logits of models 7 and 8 are others
+def logits_of(file):
+    model = built(file)
+    memory, _ = file.encode(SOURCE, model, 0.0)
+    return file.decode(READ, memory, SOURCE, model, 0.0)[0] @ model.E.data.T
+
+
+right = logits_of(ours("transformer"))
+for fault in list(FAULTS)[-2:]:
+    assert abs(logits_of(variant(**FAULTS[fault])) - right).max() > 0.5
+
 # %% [markdown]
-# The **gradient** finds fault 1, the only one where backward is not the derivative of forward. The **flow** finds those
-# in who sees whom. The **weights** find those that share weights (6) or don't use them (2). **Fault 7 passes all
-# three.** Only a comparison of numbers finds it. That is why `learn check` compares yours with ours.
+# The **gradient** finds fault 1, the only one where backward is not the derivative of forward. The **flow** finds who
+# sees too much or too little, unless other layers make up for it (8). The **weights** find those that share weights (6)
+# or don't use them (2).
+#
+# **Faults 7 and 8 pass all three.** What finds them? Give a right model the same weights and words: its logits are
+# other numbers. So `learn check` compares your functions with ours. (A model without positions passes, too. For that,
+# you write a test in the hunt below.)
 #
 # </details>
 #
@@ -596,15 +645,14 @@ table(["fault", "gradient", "flow", "weights"],
 # ## Today
 #
 # Most language models of 2026 are **decoder-only**: the right stack of figure 1 without cross-attention. The same
-# causal layers read the prompt and write the answer. Encoders live on where the whole input is known first, as in
-# Whisper and NLLB.
+# causal layers read the prompt and write the answer. Encoders live on, for example in Whisper.
 #
 # ## Paper and code
 #
-# In the paper, §3.1 has the layers, §3.2.3 who asks whom, §3.4 the one matrix $E$. PyTorch's `nn.Transformer(d_model,
-# nhead)` is the two framed stacks of figure 1, with one more LayerNorm after each. One
-# [test](../tests/oracle/test_whole_model.py) compares the library's [model](../scratchformer/nn/transformer.py) with
-# PyTorch, [another](../tests/lessons/test_the_file.py) compares our `transformer.py` with the library.
+# The paper: §3.1, §3.2.3, §3.4. PyTorch's `nn.Transformer(d_model, nhead)` is the two framed stacks of figure 1, with
+# biases in attention, and a LayerNorm after each stack. In the library:
+# [nn/transformer.py](../scratchformer/nn/transformer.py), [tested against
+# PyTorch](../tests/oracle/test_whole_model.py).
 #
 # ## Your own model trains
 #
@@ -619,29 +667,28 @@ mine = [one.name for one in FUNCTIONS.values()
         if one.file == "transformer" and one.lesson <= "13"]
 everything = [one for one in FUNCTIONS.values() if one.file == "transformer"]
 print(f"{len(mine)} of {len(everything)} functions are yours after this lesson")
-print(f"ours: {whole['train']['seconds']:.0f} s on one core, "
+print(f"ours: {whole['train']['cpu_seconds']:.0f} s of one core, "
       f"BLEU {whole['bleu']['test']:.0f} on the test sentences")
 
 # %% [markdown]
-# (BLEU, up to 100, measures translations, [lesson 21](21_bleu_and_averaging.py); here of one run on our small made-up
+# (BLEU, up to 100, measures translations, [lesson 21](21_bleu_and_averaging.py); here of one run on our made-up
 # corpus.) Dropout, loss, optimizer, batches and search are still ours, until lessons 14 to 20.
 #
 # ## What to remember
 #
 # The encoder turns the source into the memory, and every decoder layer reads it. So the gradient of the memory is the
-# sum of all layers' shares. Checks of the parts can't see a wrong connection. Test the whole: gradient, flow, weights,
-# and its numbers against somebody else's.
+# sum of all layers' shares. Checks of the parts can't see a wrong connection. Test the whole: its gradient, flow and
+# weights. Faults that pass show in a comparison with the numbers of a right model.
 #
 # **Check yourself.** Somebody sets `dmemory` to zero. Which parameters still learn?
 #
 # <details><summary>Answer</summary>
 #
-# Those of the decoder, and $E$ from two of its three uses. The decoder learns to read what a random encoder makes of
-# the words.
+# Those of the decoder, and $E$ from two of its three uses. The encoder's weights stay random.
 #
 # </details>
 #
-# **Yours:** `new_model`, `encode`, `decode`, and the hunt `wire` (what is missing in a model? Test positions with a row
-# of equal words: the causal mask, too, shows the order of different ones) · `scratchformer learn check wire`
+# **Yours:** `new_model`, `encode`, `decode`, and the hunt `wire`: what is missing in a model? (Test positions with a
+# row of equal words, because the causal mask shows the order of different ones.) · `scratchformer learn check wire`
 #
-# **Next:** [14 · The loss, and label smoothing](14_label_smoothing.py). The model trains. But on which loss?
+# **Next:** [14 · The loss, and label smoothing](14_label_smoothing.py)

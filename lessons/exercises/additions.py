@@ -590,10 +590,10 @@ BOOTSTRAP = Function(
     lesson="21",
     note="a, b and references are lists of n sentences; draw each sample by rng.integers(0, n, n); return the lower "
     "and the upper end",
-    cases={
-        "two systems": two_systems(13, 20),
-        "b writes too few words": two_systems(9, 20, -1),
-        "few sentences": two_systems(5, 20),
+    cases={  # of 41 sorted differences, np.quantile takes the second and the last but one, as cutting off 2.5 % does
+        "two systems": two_systems(13, 41),
+        "b writes too few words": two_systems(9, 41, -1),
+        "few sentences": two_systems(5, 41),
         "one sample": two_systems(8, 1),
     },
     observe=samples_and_interval,
@@ -1058,6 +1058,14 @@ GROUPED_QUERY_ATTENTION = Function(
             ("K_backward(dK) + V_backward(dV)", "[K_backward(dK), V_backward(dV)][0]"),
         ),
         Mistake("dK and dV still have h heads; add up those of each group, so that g are left", (SUMS, "copies")),
+        Mistake(
+            "dK and dV (b, s, g, h / g, k) are summed over their last axis, k; sum over the h / g copies, axis 3",
+            (".sum(axis=3)", ".sum(axis=-1)"),
+        ),
+        Mistake(
+            "dK and dV (b, s, g, h / g, k) are summed over the g heads, axis 2; sum over the h / g copies, axis 3",
+            (".sum(axis=3)", ".sum(axis=2)"),
+        ),
     ),
     file="more",
 )

@@ -1,20 +1,16 @@
 # %% [markdown]
 # # Lab notes 11 · The feed-forward network
 #
-# What [lesson 11](../11_feed_forward.py) rests on: what two heads can do without a feed-forward network, the recorded
-# translators with and without one, and how many units are on.
+# What [lesson 11](../11_feed_forward.py) rests on: what two heads can do without a feed-forward network, and the
+# recorded translators with and without one.
 
 # %% Imports
 import course  # noqa: F401  finds lessons/support
 
 import numpy as np
 
-from scratchformer.nn.transformer import Transformer
-from scratchformer.text.bundled import read
-from scratchformer.training.run import load_run
 from support.agreement import Judge, sentences, trained
-from support.hidden_units import hidden_units
-from support.lesson import QUICK, ROOT, measure, recorded, table
+from support.lesson import QUICK, measure, recorded, table
 
 # %% [markdown]
 # ## Two heads, without a feed-forward network
@@ -60,6 +56,7 @@ def losses(variant, peak=0.004):
 
 none, linear, paper = map(losses, ("none", "4 d_model, no ReLU", "4 d_model"))
 measure("none: mean loss", none.mean(), 1.745, 1.755)
+measure("4 d_model, no ReLU: mean loss", linear.mean(), 1.525, 1.535)
 measure("4 d_model: mean loss", paper.mean(), 1.385, 1.395)
 measure("none − 4 d_model: smallest of the seeds", (none - paper).min(), 0.2, 0.5)
 measure("no ReLU − 4 d_model: smallest of the seeds", (linear - paper).min(), 0.05, 0.2)
@@ -70,23 +67,3 @@ measure("share of the gap that “no ReLU” closes",
 # So 61 % of what the network gains comes without its ReLU. The sublayer brings more than its ReLU: more weights, and a
 # box "Add & Norm" of its own. A box with nothing in it would tell these apart, and we haven't trained one here. (All of
 # this is about the first 300 steps, in which the loss still falls fast.)
-#
-# ## How many units are on?
-#
-# The translator of lesson 00 reads 300 English test sentences and the German ones, before training and after.
-
-# %% Watching the networks
-translator = load_run(ROOT / "data/tiny_model")
-new, trained_units = (
-    [(active > 0).mean() for _, active in
-     hidden_units(model, translator.tokenizer, read("test")[:300])]
-    for model in (Transformer(translator.model.config, seed=0), translator.model))
-NAMES = [f"{stack}, layer {i}" for stack in ("encoder", "decoder") for i in (1, 2)]
-table(["share of active units", "before training", "after"],
-      [[name, f"{before:.2f}", f"{after:.3f}"]
-       for name, before, after in zip(NAMES, new, trained_units)])
-
-# %% [markdown]
-# Half of the units of a new network are on, as one expects from random weights. In the trained one it is one in sixteen
-# in the encoder and one in five in the decoder. (Li et al. 2023, *The Lazy Neuron Phenomenon*, report the same of much
-# larger Transformers.)

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Lab notes 16 · The first training, and how to debug it
 #
-# The controls behind [lesson 16](../16_first_training.py): model A with other seeds, why a new model repeats what it
-# has read, how many mutants pass every gradient check, learning rates, and the checks on correct models.
+# The controls behind [lesson 16](../16_first_training.py): models A and C with other seeds, why a new model repeats
+# what it has read, how many mutants pass every gradient check, and a model without its source.
 
 # %% Imports
 import course  # noqa: F401  finds lessons/support
@@ -13,7 +13,6 @@ from itertools import repeat
 
 import numpy as np
 
-from exercises.hunts import variant
 from support.lesson import QUICK, ROOT, measure, table
 from support.planted_bugs import (
     PAD,
@@ -32,7 +31,7 @@ from support.planted_bugs import (
 sys.path.append(str(ROOT / "tests" / "mutants"))
 from mutants import MUTANTS  # noqa: E402
 
-held_out = batch_of(words(np.random.default_rng(99), 200))
+held_out = batch_of(words(np.random.default_rng(99), 200, kept=True))
 
 
 def trained(file, seed, batches, steps=200, enough=0.0):
@@ -50,23 +49,33 @@ def trained(file, seed, batches, steps=200, enough=0.0):
 # %% [markdown]
 # ## The lesson's models with other seeds
 #
-# Models A and C of the lesson. *Apart* is the check "writing": the share of words written right, minus the share
-# guessed right. The correct model also has to memorise the lesson's eight words within 200 steps.
+# The correct model C with ten seeds, and A with three. The lesson's limits lie outside what the correct models reached:
+# it objects below 85 % of symbols guessed right, and above 200 steps to memorise eight words. *Writing* has to agree
+# exactly.
 
 # %% A and C
 eight = batch_of(words(np.random.default_rng(5), 8))
-for seed in [1] if QUICK else [1, 2]:
-    for name, bug, *band in ("A", "softmax / batch", 0.4, 0.6), ("C", None, 0.2, 0.4):
-        file = planted(bug)
-        model, losses = trained(file, seed, fresh(seed))
-        measure(f"{name}, seed {seed}: last loss", np.mean(losses[-20:]), *band)
-        found = [words_right(how(file, model, held_out), held_out[1])
-                 for how in (written, guessed)]
-        measure(f"{name}, seed {seed}: words written right", found[0],
-                *((0.25, 0.48) if bug else (0.45, 0.75)))
-        measure(f"{name}, seed {seed}: apart", abs(found[0] - found[1]), 0, 1e-9)
-    _, losses = trained(planted(), seed, repeat(eight), 400, enough=0.03)
-    measure(f"C, seed {seed}: steps to memorise eight words", len(losses), 70, 150)
+symbols, steps, whole_words = [], [], {"A": [], "C": []}
+for seed in range(2 if QUICK else 10):
+    file = planted()
+    model, _ = trained(file, seed, fresh(seed))
+    guesses, writings = guessed(file, model, held_out), written(file, model, held_out)
+    assert words_right(guesses, held_out[1]) == words_right(writings, held_out[1])
+    symbols.append(symbols_right(guesses, held_out[1]))
+    steps.append(len(trained(file, seed, repeat(eight), 400, enough=0.03)[1]))
+    if seed < 3:
+        whole_words["C"].append(words_right(writings, held_out[1]))
+        file = planted("softmax / batch")
+        model, _ = trained(file, seed, fresh(seed))
+        writings = written(file, model, held_out)
+        whole_words["A"].append(words_right(writings, held_out[1]))
+for name, found, *band in (("symbols guessed right", symbols, 0.85, 0.95),
+                           ("steps to memorise eight words", steps, 90, 150)):
+    measure(f"C, {name}: lowest", min(found), *band)
+    measure(f"C, {name}: highest", max(found), *band)
+for name, *band in ("A", 0.25, 0.48), ("C", 0.49, 0.75):
+    measure(f"{name}, words written right: lowest", min(whole_words[name]), *band)
+    measure(f"{name}, words written right: highest", max(whole_words[name]), *band)
 
 # %% [markdown]
 # ## Experiment 1: the first loss
@@ -97,41 +106,36 @@ for name, own, *bands in (("E", False, 0.6, 1.2, 0.35, 0.6),
 # %% [markdown]
 # ## Experiment 2: a hundred bugs
 #
-# Outside `nn/` no gradient check runs, so a mutant there has no chance to be noticed. That is why the two are counted
-# apart. (These are shares of a collection. They say nothing about how often people make which mistake.)
+# Adam and everything outside `nn/` have no gradient check, so a mutant there has no chance to be noticed. That is why
+# they are counted apart. (These are shares of a collection. They say nothing about how often people make which
+# mistake.)
 
 # %% Which mutants do gradient checks notice?
 noticed = json.loads((ROOT / "benchmarks/results/mutants.json").read_text("utf-8"))
-places = {"in nn/": [], "elsewhere": []}
+places = {"layers and loss": [], "Adam and elsewhere": []}
 for mutant in MUTANTS:
     if mutant.name in noticed:
-        in_nn = mutant.patches[0].file.startswith("scratchformer/nn/")
-        places["in nn/" if in_nn else "elsewhere"].append(
+        file = mutant.patches[0].file
+        layer = file.startswith("scratchformer/nn/") and not file.endswith("optim.py")
+        places["layers and loss" if layer else "Adam and elsewhere"].append(
             "gradients" not in noticed[mutant.name])
 table(["where", "mutants", "pass every gradient check", "share"],
       [[place, len(passing), sum(passing), f"{np.mean(passing):.0%}"]
        for place, passing in places.items()])
-measure("in nn/: share that passes", np.mean(places["in nn/"]), 0.5, 0.75)
+assert (sum(places["layers and loss"]), len(places["layers and loss"])) == (40, 67)
 
 # %% [markdown]
-# ## Experiment 3: learning rates, and a model without its source
+# ## Experiment 3: a model without its source
 #
-# The correct model, seed 0, at other rates. Then the same model with every source letter replaced by one and the same:
-# it sees how long a word is, and nothing else.
+# The correct model, seed 0, with every source letter replaced by one and the same: it sees how long a word is, and
+# nothing else.
 
-# %% Rates and the baseline
-for times, *band in (0.1, 0.25, 0.5), (1, 0.8, 1), (10, 0.3, 0.8):
-    file = variant(adam=(("lrate = model", f"lrate = {times} * model"),))
-    model, _ = trained(file, 0, fresh(0))
-    measure(f"{times} times our rate: symbols guessed right",
-            symbols_right(guessed(file, model, held_out), held_out[1]), *band)
-
-
+# %% The baseline
 def blind(batch):
     return np.where(batch[0] > 2, 3, batch[0]), batch[1]
 
 
 file = planted()
 model, _ = trained(file, 0, map(blind, fresh(0)))
-measure("our rate, no source: symbols guessed right", symbols_right(
-    guessed(file, model, blind(held_out)), held_out[1]), 0.25, 0.45)
+measure("no source: symbols guessed right", symbols_right(
+    guessed(file, model, blind(held_out)), held_out[1]), 0.25, 0.4)

@@ -67,6 +67,10 @@ class Units:
         at = self.on[:, unit] if words is None else self.on[np.isin(self.words, words), unit]
         return float(at.mean())
 
+    def most_often_on(self, words: Sequence[str], n: int) -> list[int]:
+        """-> the n units that are most often on at these words"""
+        return np.argsort(-self.on[np.isin(self.words, words)].mean(axis=0), kind="stable")[:n].tolist()
+
     def favoured(self, unit: int, n: int) -> list[str]:
         """-> the n words whose scores the unit's row raises most"""
         scores = self.model.source_embedding.weight.data @ self.rows[unit]

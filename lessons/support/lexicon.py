@@ -49,6 +49,12 @@ class Genders:
         """-> the share of nouns whose nearest noun has the same gender, 0 to 1"""
         return float((self.of[self.nearest(vectors)[:, 0]] == self.of).mean())
 
+    def same_kind(self, vectors: Array) -> float:
+        """-> the share of nouns whose nearest noun is of the same kind (animal, person, tool, ...), 0 to 1"""
+        kind_of = {noun: kind for kind, members in LEXICON.classes.items() for noun in members}
+        kinds = np.array([kind_of[noun] for noun in self.nouns])
+        return float((kinds[self.nearest(vectors)[:, 0]] == kinds).mean())
+
     def highest_exchanged(self, vectors: Array, n: int = 100) -> float:
         """-> the highest share if the genders are exchanged at random among nouns of one kind, n times"""
         random, nearest, shares = np.random.default_rng(0), self.nearest(vectors)[:, 0], []

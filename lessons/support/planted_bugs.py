@@ -1,7 +1,7 @@
 """A Transformer that reverses words, and eight bugs to plant in it (lesson 16).
 
-A word is 2 to 5 random letters out of 8. With padding, </s> and <s> that makes V = 11 symbols. Each batch has new
-words, so none can be memorised. A bug is a copy of lessons/transformer.py in which a few characters of one function
+A word is 2 to 5 random letters out of 8. With padding, </s> and <s> that makes V = 11 symbols. One word in five is kept
+for tests: training never reads it. A bug is a copy of lessons/transformer.py in which a few characters of one function
 differ. Each is a mistake that public implementations or many beginners have made.
 Shapes: b sentences, s and t positions, v symbols.
 """
@@ -9,8 +9,10 @@ Shapes: b sentences, s and t positions, v symbols.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count, islice
 from types import ModuleType
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 
@@ -26,8 +28,15 @@ Batch = tuple[Array, Array]
 # The task -------------------------------------------------------------------------------------------------------------
 
 
-def words(random: np.random.Generator, n: int) -> list[list[int]]:
-    return [random.integers(3, V, random.integers(2, 6)).tolist() for _ in range(n)]
+def words(random: np.random.Generator, n: int, kept: bool = False) -> list[list[int]]:
+    """n words for training, or n of those kept for tests."""
+    drawn = (random.integers(3, V, random.integers(2, 6)).tolist() for _ in count())
+    return [*islice((word for word in drawn if is_kept(word) == kept), n)]
+
+
+def is_kept(word: list[int]) -> bool:
+    """Choose one word in five for tests, as arbitrary as a random choice and the same every time."""
+    return crc32(bytes(word)) % 5 == 0
 
 
 def batch_of(some_words: list[list[int]]) -> Batch:
@@ -35,7 +44,7 @@ def batch_of(some_words: list[list[int]]) -> Batch:
 
 
 def fresh(seed: int, n: int = 32) -> Iterator[Batch]:
-    """Batches of new words, without end."""
+    """Batches for training, without end."""
     random = np.random.default_rng(seed)
     while True:
         yield batch_of(words(random, n))

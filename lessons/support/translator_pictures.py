@@ -66,7 +66,7 @@ def zoom(
     drawing.arrow((WRITTEN[3], 482), (WRITTEN[3], 501))
     last = drawing.matrix(WRITTEN[3], 538, [[two(value)] for value in state[:3]], cell=58, height=22, size=13)
     drawing.text(WRITTEN[3], 583, "last vector", "soft", 12)
-    drawing.text(672, 526, "times the row of each token", "soft", 12, "end")
+    drawing.text(672, 526, "dot product with each row", "soft", 12, "end")
     drawing.line([(last.left[0] - 4, 538), (484, 538)], "forward")
     drawing.arrow((484, 538), (484, 598), "forward")
 
@@ -80,7 +80,7 @@ def zoom(
         drawing.rectangle(636, y, 120, 14, "ink", 0.1, outline=False)
         drawing.rectangle(576 + 60 * candidate.probability, y, 120 * candidate.probability, 14, "ink", 0.78, False)
         drawing.text(748, y, f"{candidate.probability:.3f}", anchor="end", bold=not i)
-    for step_number, place in enumerate([(374, 98), (374, 164), (374, 337), (440, 18), (460, 538)], 1):
+    for step_number, place in enumerate([(374, 98), (374, 164), (374, 290), (412, 385), (460, 538)], 1):
         drawing.circle(*place, 10, "ink", filled=0)
         drawing.text(*place, str(step_number), size=13, bold=True)
     drawing.text(390, 632 + 22 * len(best), f"… and {1600 - len(best):,} more tokens", "soft", 13, "start")
@@ -128,12 +128,11 @@ def attention(drawing: Drawing, y: float, at: Sequence[float], words: str, every
 
 
 def cross(drawing: Drawing, y: float) -> None:
-    """From the encoder's vectors, a line from the left, to every column."""
+    """From the encoder's vectors, threads from the left, to every column."""
     step(drawing, y, WRITTEN, "attention to the encoder’s vectors")
-    drawing.line([(398, y - 6), (WRITTEN[3], y - 6)], "forward", 2.4)
-    for start in WRITTEN:
-        for end in WRITTEN:
-            drawing.line([(start, y - 6), (end, y + 22)], "forward", 1.2)
+    drawing.line([(398, y - 6), (444, y - 6)], "forward", 2.4)
+    for end in WRITTEN:
+        drawing.line([(444, y - 6), (end, y + 22)], "forward", 1.2)
 
 
 def alone(drawing: Drawing, y: float, at: Sequence[float]) -> None:

@@ -64,7 +64,7 @@ def bootstrap(a, b, references, rng, samples=1000):
         (
             BOOTSTRAP,
             BOTH.format("samples", "rng.integers(0, n, 9 * n)"),
-            "use of rng is wrong: '180 times integers(0, n",
+            "use of rng is wrong: '369 times integers(0, n",
         ),
         (BOOTSTRAP, BOTH.format("samples", "rng.choice(n, n)"), "right in 4 cases"),
     ],

@@ -174,6 +174,17 @@ def attention(Q, K, V, mask):
     ds = back(dheads @ v.swapaxes(-1, -2)) / np.sqrt(Q.shape[-1])
     grads = (ds @ k, ds.swapaxes(-1, -2) @ q, p.swapaxes(-1, -2) @ dheads)
     return tuple((g.transpose(0, 2, 1, 3) for g in grads))
+
+
+def bootstrap(a, b, references, rng, samples=1000):
+    d = []
+    for _ in range(samples):
+        i = rng.integers(0, len(references), len(references))
+        x, y, z = ([side[j] for j in i] for side in (a, b, references))
+        d.append(bleu(y, z) - bleu(x, z))
+    d.sort()
+    cut = int(0.025 * samples)
+    return (d[cut], d[-cut - 1])
 """
 
 

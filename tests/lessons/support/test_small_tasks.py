@@ -3,6 +3,7 @@
 import more
 import numpy as np
 import pytest
+import transformer
 
 from scratchformer.nn.layers import FeedForward, Linear
 from scratchformer.nn.ops import using
@@ -219,7 +220,7 @@ def test_the_nearest_noun_and_its_gender():
     """dog, m; goat, f; horse, n; aunt, f: aunt and goat are near each other; dog is nearest to horse."""
     genders, vectors = Genders(["dog", "goat", "horse", "aunt"]), np.array([[1, 0], [0, 1], [9, 2], [1, 7]])
     assert genders.of.tolist() == ["m", "f", "n", "f"] and genders.nearest(vectors)[:, 0].tolist() == [2, 3, 0, 1]
-    assert genders.agreement(vectors) == 0.5 <= genders.highest_exchanged(vectors) + 0.5
+    assert genders.agreement(vectors) == genders.same_kind(vectors) == 0.5 <= genders.highest_exchanged(vectors) + 0.5
     assert (genders.plane(vectors)[2] > 0).all() and Genders.known(["the", "goat"]) == ["goat"]
 
 
@@ -315,6 +316,12 @@ def test_a_batch_reverses_its_words():
     assert planted_bugs.symbols_right(ids, target) == pytest.approx(6 / 7)
 
 
+def test_training_reads_no_word_that_is_kept_for_tests():
+    read, kept = (planted_bugs.words(np.random.default_rng(0), 2000, kept) for kept in (False, True))
+    assert not {*map(tuple, read)} & {*map(tuple, kept)}
+    assert {*map(len, read)} == {*map(len, kept)} == {2, 3, 4, 5}
+
+
 @pytest.mark.parametrize("bug", planted_bugs.BUGS)
 def test_a_bug_changes_two_steps_of_training(bug):
     def weights_after(bug=None):
@@ -346,38 +353,53 @@ def test_slopes_name_the_weight_whose_gradient_is_wrong():
     assert wrong == {None: set(), "repeats overwrite": {"E"}, "scaled by d_model": set()}
 
 
-def test_a_run_stops_where_it_is_told_to_and_branches():
+def go_on(run, last):
+    for step, (source, target) in zip(range(len(run.log) + 1, last + 1), run.batches):
+        loss, backward = transformer.loss_of(source, target, run.model)
+        backward(1.0)
+        run.note(loss, target)
+        transformer.adam(run.model, step)
+
+
+def test_a_branch_reads_the_same_batches_and_its_run_goes_on_alone():
     run = short_run.ShortRun()
-    run.train_until(2)
-    same, limited = run.branch(), run.branch(clip=0.5, spike=3)
-    for each in same, limited, run:
-        each.train_until(3)
-    assert len(run.log) == 3 and run.log == same.log and run.log[:2] == limited.log[:2]
-    assert limited.log[2].norm == pytest.approx(100 * run.log[2].norm)
-    assert np.array_equal(run.model.E.data, same.model.E.data)
-    assert not np.array_equal(run.model.E.data, limited.model.E.data)
+    go_on(run, 2)
+    same = run.branch()
+    go_on(same, 3)
+    assert len(run.log) == 2
+    go_on(run, 3)
+    assert run.log == same.log and np.array_equal(run.model.E.data, same.model.E.data)
     source, target = run.pairs(["The dog ate the apple."], ["Der Hund."])[0]
     assert source[-1] == 1 and target[0] == 2 and target[-1] == 1
 
 
+def test_the_mean_of_the_last_checkpoints_leaves_the_run_as_it_is():
+    run = short_run.ShortRun()
+    for value in 5.0, 1.0, 2.0:
+        run.model.E.data[...] = value
+        run.keep_copy()
+    assert (run.averaged(2).model.E.data == 1.5).all() and (run.model.E.data == 2).all()
+
+
 def test_clipping_is_that_of_pytorch():
     torch = pytest.importorskip("torch")
-    run, plain = (short_run.ShortRun(clip=clip) for clip in (0.5, np.inf))
-    for each in plain, run:
-        each.train_until(1)  # m is now a tenth of the gradient
-    theirs = [torch.nn.Parameter(torch.zeros(w.data.shape)) for w in plain.model.weights.values()]
-    for parameter, w in zip(theirs, plain.model.weights.values()):
-        parameter.grad = torch.from_numpy(w.m.copy())
-    torch.nn.utils.clip_grad_norm_(theirs, 0.05)
-    for parameter, w in zip(theirs, run.model.weights.values()):
-        np.testing.assert_allclose(w.m, parameter.grad.numpy(), rtol=1e-3, atol=1e-7)
+    run = short_run.ShortRun()
+    transformer.loss_of(*next(run.batches), run.model)[1](1.0)
+    theirs = [torch.nn.Parameter(torch.zeros(w.data.shape)) for w in run.model.weights.values()]
+    for limit in 1e9, 0.5:
+        for parameter, w in zip(theirs, run.model.weights.values()):
+            parameter.grad = torch.from_numpy(w.grad.copy())
+        torch.nn.utils.clip_grad_norm_(theirs, limit)
+        short_run.clip(run.model, limit)
+        for parameter, w in zip(theirs, run.model.weights.values()):
+            np.testing.assert_allclose(w.grad, parameter.grad.numpy(), rtol=1e-3, atol=1e-7)
 
 
 def test_a_run_without_a_source_and_with_shuffled_ones():
     english, german = ["a dog", "a cat", "an apple", "the door", "a door"], list("xyzwv")
     for version, right in ("no source", [1]), ("shuffled sources", None):
         run = short_run.ShortRun.__new__(short_run.ShortRun)
-        run.version = version
+        run.version, run.seed = version, 0
         run.ids = {word: i for i, word in enumerate("a dog cat an apple the door x y z w v".split(), 3)}
         pairs = run.pairs(english, german)
         assert [target[1] for _, target in pairs] == [run.ids[word] for word in german]
