@@ -318,7 +318,7 @@ show(
 )
 
 # %% [markdown]
-# Will the vector of *it* turn *es* into *sie*? What if the adjective's is left out?
+# Will the vector of *it* turn *es* into *sie*? And what if the adjective's vector is left out?
 #
 # <details><summary>Make a guess, then unfold: vectors exchanged</summary>
 
@@ -352,15 +352,15 @@ table(["the decoder gets", "P(es)", "P(sie)"],
         *pronouns(np.delete(narrow, 11, axis=0))]])
 
 # %% [markdown]
-# - ***it* does nothing.** So if the encoder wrote an answer into *it*, the decoder doesn't read it.
+# - **The vector of *it* does nothing.** So if the encoder wrote an answer into it, the decoder doesn't read it.
 # - **The word *narrow* is enough.** Even its vector from "It is too narrow." switches the model to *sie*.
 # - **Without an adjective, the model writes *es* in both sentences.** Does it take the first noun by default, or just
 #   prefer *es*?
 #
 # Is this one lucky pair? We have 120 such pairs, with nouns of all genders. How many of the 240 sentences get their
-# partner's pronoun? 2 as they are, 3 with the partner's *it*, 237 with its adjective, and 213 with this adjective from
-# "It is too …". Without an adjective, 193 get the first noun's pronoun (half would be 120). This noun is always the
-# subject, too ([lab notes 00](lab/00_whole_game.py#experiment-1-which-vector-decides-the-pronoun)).
+# partner's pronoun? 2 as they are, 3 with the partner's *it*, 237 with the partner's adjective, and 213 with this
+# adjective from "It is too …". Without an adjective, 193 get the first noun's pronoun (half would be 120). This noun is
+# always the subject, too ([lab notes 00](lab/00_whole_game.py#experiment-1-which-vector-decides-the-pronoun)).
 #
 # </details>
 #
@@ -384,7 +384,7 @@ print(translator.translate(["The street leaves the horse because it is too tired
 
 # %% [markdown]
 # In German, this says that the *street* is tired! We exchanged the nouns in all 240 test sentences. In 225, the pronoun
-# still means the first noun, or still the second; in only 13, the noun that makes sense ([lab notes
+# still means the noun in the same position, first or second; in only 13, the noun that makes sense ([lab notes
 # 00](lab/00_whole_game.py#experiment-2-where-the-gender-comes-from)).
 #
 # In the training sentences with two nouns, "too tired" was always said of the first one (112 times), and "too narrow"

@@ -148,7 +148,7 @@ show(network(), "01_forward",
 #
 # L = −ln(2/8) = **ln 8 − ln 2** = 1.386
 #
-# In code, for a **batch** of B sentences, and J classes. The batch's loss is the sum over its sentences.
+# Here is the code for a **batch** of B sentences and J classes. Its loss is the sum over the sentences.
 
 # %%
 def loss_of_logits(y, q):                       # y, q (B, J); q: 1 at the right class
@@ -182,23 +182,23 @@ print("8 p =", 8 * p.round(12), "  L =", L.round(3))
 # all.
 #
 # **The logits.** In L = ln 8 − ln 2, the 8 is the sum. Let the logit of *date* grow by δ. Its exponential, 5, grows by
-# 5δ, because e^y is its own derivative, and so does the sum. The derivative of ln s is 1/s, so ln 8 grows by 5δ/8. The
-# gradient is 5/8, the probability of *date*.
+# 5δ, because e^y is its own derivative. So the sum, 8, grows by 5δ as well. The derivative of ln s is 1/s, so ln 8
+# grows by 5δ/8. The gradient is 5/8, the probability of *date*.
 #
 # In the same way, *question* gets 1/8. From *passive*, two routes lead to the loss. The route through the sum gives
 # 2/8. On the other route, ln 2 is the logit itself, and it is subtracted: if it grows by δ, the loss falls by δ. That
 # is −1. Together they give 2/8 − 1.
 #
-# This holds for any logits: in $L = \ln s - y_\text{right}$ with $s = \sum_j e^{y_j}$, the first part gives $e^{y_j}/s
-# = p_j$ for each class, the second −1 for the right one. So:
+# This holds for any logits. In $L=\ln s-y_\text{right}$, where $s=\sum_j e^{y_j}$, the first part gives $e^{y_j}/s=p_j$
+# for each class, and the second −1 for the right one. So:
 #
 # **dy = p − q** = (1/8 − 0, 2/8 − 1, 5/8 − 0) = (+1/8, −6/8, +5/8)
 #
 # **The biases.** A nudge of a bias moves its logit by just as much. So db = dy.
 #
 # **The weights.** Take the wire from *the* to *passive*. It carries the count 2. So if the weight grows by δ, the logit
-# grows by 2δ. The gradient is 2 · (−6/8) = −12/8. *What went in, times what comes back.* Find the other five before you
-# look at figure 2.
+# grows by 2δ. The gradient is 2 · (−6/8) = −12/8. So: *what went in, times what comes back.* Find the other five before
+# you look at figure 2.
 #
 # **The inputs.** The count of *was* feeds three wires, and the effects add up: 2 · 1/8 + 1 · (−6/8) + 0 · 5/8 = −4/8.
 # For *the*: −1/8 + 0 + 5/8 = 4/8.
@@ -347,7 +347,7 @@ assert np.allclose(W_1.grad, [[0, 1]])
 #
 # Code and pencil agree, but the same wrong idea could be in both. Here is a test that needs forward only. Take the
 # weight from *the* to *passive* in figure 2, which is 0. Run forward with the weight δ, then with −δ. Divide the
-# difference of the two losses by 2δ: this slope should be −12/8 = −1.5.
+# difference of the two losses by 2δ. This slope should be −12/8 = −1.5.
 
 # %% Two nudges and a tiny one
 rows = []
@@ -390,7 +390,7 @@ quote("check")
 # %% [markdown]
 # ## Does it matter?
 #
-# What was wrong at the top?
+# What was wrong in runs B and C?
 #
 # - **Run B** forgets that the wrong classes are in the sum 8, too. Its dy is p − q for the right class and 0 for the
 #   others: (0, −6/8, 0) in figure 2.
