@@ -19,8 +19,10 @@ from __future__ import annotations
 import argparse
 import re
 import tempfile
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Callable, Iterator
+from unittest.mock import patch
 
 import numpy as np
 from harness import record, rounded, spread, spread_of, take_turns
@@ -30,6 +32,7 @@ from scipy.stats import permutation_test, ttest_rel
 from scratchformer import config as configs
 from scratchformer.backends.cpu import keep_freed_memory
 from scratchformer.config import Config
+from scratchformer.nn.layers import LearnedPositions
 from scratchformer.nn.optim import noam
 from scratchformer.nn.sizes import parameter_counts
 from scratchformer.parallel.communicator import Communicator
@@ -43,6 +46,7 @@ SHORT = {"training.steps": 500, "training.warmup": WARMUP, "training.lr_factor":
 SHORT |= {"training.validate_every": 100, "training.save_every": 20, "training.score_every": 0}
 
 BASELINE, PAPER, TOGETHER = "gpt-tiny", "the paper's block", "all five together"
+LARGE = "learned positions, as large as words"
 CHANGES: dict[str, dict[str, Any]] = {
     "RMSNorm": {"norm": "rms"},
     "SwiGLU, no biases in it": {"feed_forward": "swiglu"},
@@ -57,10 +61,25 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "ALiBi": {"positions": "alibi"},
     "sinusoids": {"positions": "sinusoidal"},
     "no positions": {"positions": "none"},
+    LARGE: {},
     TOGETHER: {name: value for change in CHANGES.values() for name, value in change.items()}
     | {"attention_bias": False},
 }
 """Variant -> how it differs from the baseline. All together are the preset `llama-tiny` but for d_ff and the rate."""
+
+
+@contextmanager
+def large_positions() -> Iterator[None]:
+    """Let learned positions start with standard deviation 1, as words do, which are multiplied by sqrt(d_model)."""
+    usual = LearnedPositions.__init__
+
+    def large(layer: LearnedPositions, *arguments: Any, **more: Any) -> None:
+        usual(layer, *arguments, **more)
+        if layer.weight.data.flags.writeable:  # else a model that is only counted
+            layer.weight.data *= np.float32(layer.weight.data.shape[1] ** 0.5)
+
+    with patch.object(LearnedPositions, "__init__", large):
+        yield
 
 
 def size_of(config: Config) -> int:
@@ -119,7 +138,8 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         for name, config in variants.items():
             directory = (arguments.runs or Path(temporary)) / re.sub(r"\W+", "_", name)
             seeded = [configs.with_settings(config, {"seed": seed}) for seed in seeds]
-            runs = [learned(each, directory / f"seed{each.training.seed}") for each in seeded]
+            with large_positions() if name == LARGE else nullcontext():
+                runs = [learned(each, directory / f"seed{each.training.seed}") for each in seeded]
             bits[name] = {which: [run["bits_per_character"][which] for run in runs] for which in ("last", "average")}
             cells.append({"variant": name, "changes": VARIANTS[name], "d_ff": config.model.d_ff})
             cells[-1] |= {"parameters": size_of(config), "seconds": rounded(seconds[name])}

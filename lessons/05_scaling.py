@@ -38,9 +38,7 @@ table(["numbers in a query, d_k", "queries that found their key"],
 # %% [markdown]
 # That's odd. A query with 512 numbers has far more freedom than one with 8, and yet it nearly always fails.
 #
-# The trouble is that the dot products start too large. Softmax then gives nearly all the weight to one key, usually a
-# wrong one. **In this task the right key then gets no push, and it is hardly ever found. With the division every key
-# starts with a weight that isn't tiny.** Let's see how.
+# The dot products start too large. How large are they, and what harm does that do?
 #
 # ## The picture: dot products grow
 #
@@ -168,9 +166,6 @@ table(["d_k", "typical q · k", "typical q · k / √d_k"], rows)
 # On this page, the **dot product** is $q \cdot k$, and the **score** $z$ is what softmax gets. With the division it is
 # the dot product over $\sqrt{d_k}$, without it the dot product itself.
 #
-# Can a score still get large when it should? Yes. If training makes a query of ±1 equal to its key, *all* products are
-# +1. For $d_k = 64$ the dot product is then 64, and the score 64 / 8 = 8.
-#
 # ## Large scores: one word takes all the weight
 #
 # Now the softmax. A model reads "The animal did not cross the street because **it** was too wide." Here *it* is the
@@ -244,8 +239,8 @@ show(
 # %% [markdown]
 # <!-- widget: scaling -->
 #
-# Without the division *street* gets 256 of 390,882, which is 0.00065. Attention has already decided,
-# for the wrong word. With the division *animal* is ahead, too, but *street* has 2/8.
+# Without the division *street* gets 256 of 390,882, which is 0.00065. Attention has already decided, for the wrong
+# word. With the division *animal* is ahead, too, but *street* has 2/8.
 #
 # ## Backward: a word without weight gets no push
 #
@@ -279,7 +274,7 @@ show(
 #
 # With the division the push on the score is 0.188. The score is the dot product divided by 8, so the push on the dot
 # product is only an eighth: 0.188 / 8 = 0.023. But that is still 36 times 0.00065, because the weight of *street* is
-# 382 times as large. (If the dot products are small anyway, the division only makes the pushes weaker.)
+# 382 times as large.
 #
 # The gradient of a score has its weight as a factor, and here no offer is above 1. **So a word with almost no weight
 # gets almost no push, however right it is.**
@@ -335,9 +330,8 @@ table(["", "not divided", "divided by √d_k", "divided, large start"], rows)
 
 # %% [markdown]
 # With the division all queries but one find their key. The last row is the median weight of the right key before
-# training. Without the division it is $7 \cdot 10^{-22}$, and the push has this tiny factor. In a step the query moves
-# along each key by the push on it, so it hardly moves towards the right key. With the division the weight begins at
-# 0.01, and it can grow.
+# training. Without the division it is $7 \cdot 10^{-22}$, and the push has this tiny factor. With the division the
+# weight begins at 0.01, and it can grow.
 #
 # The control divides and fails all the same. So in this task it matters that the scores *start* small ([lab notes 05,
 # experiment 1](lab/05_scaling.py#experiment-1-the-24-queries)).
@@ -393,9 +387,8 @@ table(["model", "loss", "lowest to highest"], rows)
 # ## What to remember
 #
 # A dot product of $d_k$ random numbers is typically $\sqrt{d_k}$ large. Large scores give nearly all the weight to one
-# word, at first by chance. For our 24 queries the harm is that the right word gets no push. In our Transformer that
-# is only a part of it. Dividing by $\sqrt{d_k}$ makes the first scores smaller, and the steps as well, and it takes
-# both.
+# word, at first by chance. For our 24 queries the harm is that the right word gets no push. In our Transformer that is
+# only a part of it. Dividing by $\sqrt{d_k}$ makes the first scores smaller, and the steps as well, and it takes both.
 #
 # **Yours:** the hunt `all_ones` (weights add up to 1, so if their gradient is all ones, that of the scores is 0: write
 # a wrong backward that a check with ones can't find) · `scratchformer learn check all_ones`
@@ -405,8 +398,7 @@ table(["model", "loss", "lowest to highest"], rows)
 # <details><summary>Answer</summary>
 #
 # The scores are 0, (ln 2) / 8 = 0.09 and (ln 5) / 8 = 0.20. The exponentials, 1, 1.09 and 1.22, are nearly equal. So
-# each word gets about a third. That needn't be bad: our Transformer ends at 0.82 when it divides by $d_k$. (But it ends
-# at 0.83 with $\sqrt{d_k}$ and small steps, so this doesn't say which divisor is best.)
+# each word gets about a third.
 #
 # </details>
 #

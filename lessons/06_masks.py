@@ -11,58 +11,53 @@ import numpy as np
 import transformer
 
 from scratchformer.nn.attention import Mask
-from scratchformer.nn.ops import using
-from scratchformer.text.tokenizer import EOS
 from support import mask_pictures
-from support.lesson import measure, quote, show, table, varying
+from support.lesson import quote, show, table, varying
 from support.next_word import (
     FIRST_WORDS,
     NEW,
     VOCABULARY,
-    Hiding,
     NextWord,
     all_at_once,
     continued,
     mean_loss,
+    share_followed,
     share_repeated,
     shifted,
     train,
     weights_of,
     word_by_word,
 )
-from support.numeric import numeric_gradient
 
 # %% [markdown]
-# Here are two small models with one layer of attention each. They differ in one line of code. Both learned to guess the
-# next word, from the same English sentences. The table gives their loss on 200 new sentences: the cross-entropy per
-# word ([lesson 01](01_backprop.py)), so lower is better. Then each model wrote 41 texts. Each began with a given word,
-# and the model always added the likeliest next word.
+# Here are two small models with one layer of attention each. They differ in one setting. Both learned to guess the next
+# word, from the same English sentences. The table gives their loss on 200 new sentences: the cross-entropy per word
+# ([lesson 01](01_backprop.py)), so lower is better. Then each model wrote 41 texts, each from another first word,
+# always adding the likeliest next word.
 
 # %% Two models
 honest, cheat = NextWord(causal=True, seed=0), NextWord(causal=False, seed=0)
 for model in honest, cheat:
     train(model, shifted, seed=0)
 read, write = shifted(NEW)
-both = ("A", honest, (2.6, 3.2), (0, 15)), ("B", cheat, (0.1, 0.7), (70, 100))
-for name, model, band, _ in both:
-    loss = mean_loss(all_at_once(model, read), write)
-    measure(f"model {name}: loss on new sentences", round(loss, 2), *band)
-for name, model, _, band in both:
+rows = []
+for name, model in ("A", honest), ("B", cheat):
     texts = [continued(model, ["<s>", first])[1:] for first in FIRST_WORDS]
-    share = round(100 * share_repeated(texts))
-    measure(f"model {name}: words that repeat the word before, in %", share, *band)
-for name, model, *_ in both:
+    rows.append([name, f"{mean_loss(all_at_once(model, read), write):.2f}",
+                 f"{share_repeated(texts):.0%}"])
+table(["model", "loss on new sentences", "words that repeat the word before"], rows)
+for name, model in ("A", honest), ("B", cheat):
     varying(f"{name} writes: {' '.join(continued(model, ['<s>', 'my'])[1:])}")
 
 # %% [markdown]
-# B has by far the better loss. But 95 % of the words in its texts repeat the word before (77 and 81 % in two other
-# runs). The loss is computed correctly, and the sentences are new. What went wrong?
+# B has by far the better loss. But 95 % of the words in its texts repeat the word before. The loss is computed
+# correctly, and the sentences are new. What went wrong?
 #
 # ## The picture
 #
 # A model that writes one word at a time, each from the words before it, is called **autoregressive**. The sentence *the
 # animal slept* asks it four questions. Which word comes first? What comes after *the*? After *the animal*? After *the
-# animal slept*? Attention computes all positions in one pass anyway. So we ask all four questions at once.
+# animal slept*? Attention computes all positions in one pass, so we ask all four at once.
 
 # %% The drawing
 show(mask_pictures.shift(), "06_shift",
@@ -78,16 +73,16 @@ show(mask_pictures.shift(), "06_shift",
 
 # %% [markdown]
 # At the top of figure 1, the model reads the sentence *shifted right* by one position, after the start sign `<s>`. It
-# has to write the sentence with the end sign `</s>`. The model reads the true previous words, not its own guesses. That
-# is called **teacher forcing**.
+# has to write the sentence with the end sign `</s>`. It reads the true previous words, not its own guesses: **teacher
+# forcing**.
 #
-# There is a danger. Position *the* has to write *animal*. But the model also reads *animal*, one position further
-# right. Attention looks at all positions, and the vector of a word also tells its position ([lesson
-# 09](09_positions.py)). So a model can learn to copy the next word. We forbid all positions further right. The allowed
-# cells form a triangle. This is the **causal mask**.
+# There is a danger. Position *the* has to write *animal*. But *animal* also stands in the input, one position further
+# right. So a model can learn to copy it. We forbid all positions further right. The allowed cells form a triangle, the
+# **causal mask**. Model A has it, and model B doesn't.
 #
-# **Your turn.** Write the shift for a batch of sentences, before you unfold ours. Shorter sentences are filled up with
-# **padding**, the id 0. (The loss skips the positions where padding would have to be written.)
+# **Your turn.** Write the shift, before you unfold ours: from a list of sentences (lists of ids) to two arrays, what is
+# read and what has to be written. Shorter sentences are filled up with **padding**, the id 0. (The loss skips the
+# positions where padding would have to be written.)
 
 # %% Our solution
 def padded(rows):
@@ -109,13 +104,10 @@ assert all(np.array_equal(a, b) for a, b in zip(shift_right(ids), (read, write))
 # %% [markdown]
 # ## By hand
 #
-# Give the four words the values 0, 4, 8 and 20. At *animal*, the average of the values so far is (0 + 4 + 8) / 3 = 4.
-# That is a softmax, too. All allowed scores are 0, so every exponential is 1, and the weights are 1/3, 1/3, 1/3 and 0.
-#
-# Now each pair of words has its own score, a logarithm as in lesson 04. Follow row *animal* in figure 2. Its
-# exponentials are 1, 2, 5 and 12. The 12 belongs to *slept*, the word to guess, so it must go. How do you remove a word
-# from a softmax? Give it the score $-\infty$. Because $e^{-\infty} = 0$, it adds nothing to the sum. The sum is 1 + 2 +
-# 5 = 8, and the weights are 1/8, 2/8, 5/8 and 0. The result is 1/8 · 0 + 2/8 · 4 + 5/8 · 8 = 6.
+# Give the four words the values 0, 4, 8 and 20. Each pair of words has a score, a logarithm as in lesson 04. Follow row
+# *animal* in figure 2. Its exponentials are 1, 2, 5 and 12. The 12 belongs to *slept*, the word to guess, so it must
+# go. To remove a word from a softmax, give it the score $-\infty$. Then it adds $e^{-\infty} = 0$ to the sum. The sum
+# is 1 + 2 + 5 = 8, and the weights are 1/8, 2/8, 5/8 and 0. The result is 1/8 · 0 + 2/8 · 4 + 5/8 · 8 = 6.
 
 # %% The drawing
 show(mask_pictures.by_hand(), "06_by_hand",
@@ -132,18 +124,17 @@ show(mask_pictures.by_hand(), "06_by_hand",
 #
 # **Why not set the weight to 0 after softmax?** Without $-\infty$, the sum of row *animal* is 1 + 2 + 5 + 12 = 20. Set
 # its last weight to 0, and 1/20, 2/20 and 5/20 are left. The 20 still contains the 12 of *slept*. If the score of
-# *slept* rises, the 20 rises, and the weights of *the* and *animal* fall. So the future changes the past ([lab notes
-# 06, experiment 5](lab/06_masks.py#experiment-5-zero-after-softmax)).
+# *slept* rises, the 20 rises, and the weights of *the* and *animal* fall. So the future changes the past. (To divide
+# the three by their sum, 8/20, is right on paper, but can give 0/0: [lab notes 06, experiment
+# 5](lab/06_masks.py#experiment-5-zero-after-softmax).)
 #
 # ## In general
 #
-# Write the rule as a matrix of numbers, the mask. It is 0 where query $t$ may use key $s$, and $-\infty$ where it may
-# not:
+# Write the mask as a matrix of numbers: 0 where query $t$ may use key $s$, and $-\infty$ where it may not:
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}} + \mathrm{mask}\right) V$$
 #
-# In the code, `mask` is True where a key is allowed. You wrote both functions in lesson 04. Look at the mask now: only
-# one line of `softmax` uses it, and `attention` just passes it on.
+# In the code, `mask` is True where a key is allowed. Only the first line of `softmax` (lesson 04) uses it.
 
 # %%
 quote("softmax", "attention")
@@ -156,9 +147,15 @@ results = weights @ values
 print(*(f"{y:.3g}" for y in results[:, 0]))
 
 # %% [markdown]
-# There is a second reason to forbid a key. The sentences of a batch have different lengths, and no word should look at
-# padding. The **padding mask** closes whole *columns*. (The results of the *rows* of padding are never used.) With both
-# masks, a query may use a key only if both allow it.
+# No word should look at padding, either. The **padding mask** closes whole *columns*. (The results of the *rows* of
+# padding are never used.) With both masks, a query may use a key only if both allow it. A Transformer has three kinds
+# of attention:
+#
+# | attention | padding mask | causal mask |
+# |---|---|---|
+# | encoder, to itself | of the source | no: the source is known |
+# | decoder, to itself | not needed: padding comes after every real word | yes |
+# | decoder, to the encoder | of the source | no |
 
 # %% The drawing
 show(mask_pictures.masks(), "06_padding",
@@ -171,13 +168,17 @@ show(mask_pictures.masks(), "06_padding",
      "only the last two queries.")
 
 # %% [markdown]
-# **Your turn.** Build the array `mask`, before you unfold ours. There can be fewer queries than keys: a model that
-# writes asks for its newest word only. The $T$ queries are then the *last* of the $S$ positions (figure 3, right).
-# The axis of length 1 is for the heads of lesson 07.
+# There can be fewer queries than keys. A model that writes asks for its newest words only, the *last* ones (figure 3,
+# right).
+#
+# **Your turn.** Write `may_attend(T, S, key_lengths, causal)` for $T$ queries and $S$ keys, before you unfold ours.
+# `key_lengths` (B,) tells how many real words each of the B sentences has. The result, True where a query may use a
+# key, has the shape (B, 1, T, S); the 1 is for the heads of lesson 07. A row without an allowed key would give 0/0; the
+# library gives it weights of 0.
 
 # %% Our solution
 def may_attend(T, S, key_lengths, causal):
-    """Which query may use which key: bool (B or 1, 1, T, S)"""
+    """-> bool (B, 1, T, S), or (1, 1, T, S) without key_lengths"""
     may = np.ones((1, 1, T, S), bool)
     if causal:
         position = np.arange(T)[:, None] + S - T            # of each query: the last T
@@ -192,22 +193,13 @@ for mask in (lengths, True), (lengths, False), (None, True):
     assert np.array_equal(may_attend(3, 4, *mask), Mask(*mask).as_array(3, 4))
 
 # %% [markdown]
-# **What if a row has no allowed key?** An empty line in a corpus is all padding. Softmax would divide 0 by 0, which is
-# NaN ("not a number"), and NaN spreads to every sum that it enters. In the file this can't happen, because every
-# sentence has an end sign. The library also accepts empty sentences: there, *a query with nothing to look at gets
-# weights 0*.
-#
 # ## Backward
 #
-# Let the loss be the sum of the four results, 0 + 3 + 6 + 8. How does it change with a score, $z_s$?
+# Let the loss be the sum of the four results, 0 + 3 + 6 + 8. By lesson 04 the gradient of a score is *weight × (offer −
+# average)*. Here each word offers its value, and the average of a row is its result. So it is **weight × (value −
+# result)**.
 #
-# A row's result is $y = \sum_s e^{z_s} v_s \, / \sum_s e^{z_s}$. Let $z_s$ grow by a small $\delta$. Then $e^{z_s}$
-# grows by $e^{z_s} \delta$. So the upper sum grows by $e^{z_s} v_s \delta$ and the lower one by $e^{z_s} \delta$. By
-# the quotient rule, $y$ changes by $(e^{z_s} v_s - y \, e^{z_s}) \, \delta \, / \sum e^z = w_s (v_s - y) \, \delta$.
-# The gradient of a score is *weight × (value − result)*. That is the rule of lesson 04, *weight × (offer − average)*:
-# each word offers its value, and the average of a row is its result.
-#
-# In row *animal* of figure 2, *slept* offers most: 20, and the average is only 6. What is the gradient of that score?
+# In row *animal* of figure 2, *slept* offers most: 20, where the result is only 6. What is the gradient of its score?
 
 # %% The same drawing, backward
 dscores = softmax_backward(np.tile(values.T, (4, 1)))   # dweights: the values
@@ -217,60 +209,22 @@ show(mask_pictures.by_hand(backward=True), "06_backward",
      alt="The same drawing with gradients. Scores: 0; -0.75, +0.75; -0.75, -0.5, "
      "+1.25; -1, -0.5, 0, +1.5; all scores above the diagonal have gradient 0. "
      "Values: 1.5, 1.125, 1.25 and 0.125. Triangles point down at positive numbers.",
-     caption="The same four rows, backward. Triangles point where training moves a "
-     "number: down if its gradient is positive. Every struck-out score has the "
-     "gradient 0.")
+     caption="The same four rows, backward. A triangle points where the number should "
+     "go to make the loss smaller: down if its gradient is positive. Every struck-out "
+     "score has the gradient 0.")
 
 # %% [markdown]
-# Exactly 0. The score of *slept* was overwritten with $-\infty$, so no change of it can reach the result. The rule says
-# the same. *Animal* has 5/8 · (8 − 6) = 1.25, and *slept* has 0 · (20 − 6) = **0**.
+# Exactly 0. The score of *slept* was overwritten with $-\infty$, so it can't change the result. The rule says the same:
+# *animal* has 5/8 · (8 − 6) = 1.25, and *slept* has 0 · (20 − 6) = **0**. So the second half of `softmax` doesn't even
+# need `mask`: **the zeros among the weights remember it.**
 #
-# The gradient of a value is the sum of the weights in its column. For *the*: 3/4 + 2/8 + 1/8 = 1.125. Forward, a word
-# is read by later words. Backward, its gradient comes from those later words.
+# The gradient of a value is the sum of the weights in its column. For *the*: 3/4 + 2/8 + 1/8 = 1.125. Forward, later
+# words read a word; backward, its gradient comes from them.
 #
-# **Your turn.** Read the second half of `softmax` once more (in "In general"). It doesn't use `mask`. Why is that
-# right?
-#
-# <details><summary>Answer</summary>
-#
-# The rule is *weight × (offer − average)*. In the code, `p` are the weights, `dp` the offers, and the average of a row
-# is the sum of its *weight × offer*. A forbidden key has weight 0. So it adds nothing to the average, and its own
-# gradient is 0. **The zeros among the weights remember the mask.**
-#
-# </details>
-#
-# Let's check `attention` with both masks: two sentences of 5 and 2 words, and two heads. No gradient may reach the keys
-# and values of padding.
-
-# %% Finite differences
-random, lengths = np.random.default_rng(1), np.array([5, 2])
-Q, dy = random.normal(size=(2, 2, 3, 2, 7))                 # (B, T, heads, d_k) both
-K, V = random.normal(size=(2, 2, 5, 2, 7))                  # (B, S, heads, d_k) both
-mask = may_attend(3, 5, lengths, causal=True)               # (B, 1, T, S)
-y, backward = transformer.attention(Q, K, V, mask)
-dQ, dK, dV = backward(dy)
-assert not dK[1, 2:].any() and not dV[1, 2:].any()          # padding: exactly 0
-numeric = numeric_gradient(
-    lambda K: (transformer.attention(Q, K, V, mask)[0] * dy).sum(), K)
-measure("dK: difference from finite differences", np.abs(dK - numeric).max(), 0, 1e-8)
-
-# %% PyTorch
-try:
-    import torch
-except ImportError:
-    torch = None
-if torch:
-    heads_first = [torch.tensor(each).transpose(1, 2) for each in (Q, K, V)]
-    theirs = torch.nn.functional.scaled_dot_product_attention(
-        *heads_first, attn_mask=torch.tensor(mask))
-    assert np.allclose(theirs.transpose(1, 2), y)
-
-# %% [markdown]
 # ## What a gradient check can't see
 #
-# A gradient check compares backward with forward. If forward looks at the future, the gradient of that wrong function
-# is still correct, and the check passes. So we need a **flow test**: replace one word of the input, and see which
-# outputs change.
+# A gradient check compares backward with forward. If forward looks at the future, its gradient can still be correct,
+# and the check passes. So we need a **flow test**: exchange one word of the input, and see which outputs change.
 
 # %%
 def flow(model, ids):
@@ -283,7 +237,7 @@ def flow(model, ids):
     return np.transpose(columns)
 
 # %% [markdown]
-# In what it prints, each row is an output. An `x` means that it changes with the input of that column:
+# Each printed row is an output. An `x` means that it changes with the input of that column:
 
 # %% The flow test
 flows = [flow(model, read[0, :5]) for model in (honest, cheat)]
@@ -293,35 +247,34 @@ for rows in zip(*flows):
 assert np.array_equal(flows[0], np.tri(5, dtype=bool)) and flows[1].all()
 
 # %% [markdown]
-# So that is the difference: model B has no causal mask.
+# An `x` above the diagonal proves a leak. Dots are only a hint, so test several sentences. (No flow test finds a
+# forgotten *shift*: [lab notes 06, experiment 3](lab/06_masks.py#experiment-3-forget-the-shift).)
 #
-# **Your turn.** The hunt `leak` asks for a flow test and tries it on eight functions that leak. (A leak of public code
-# is in [lab notes 06, experiment 4](lab/06_masks.py#experiment-4-a-leak-that-passes-the-gradient-check).)
+# **Your turn.** The hunt `leak` tries your flow test on six functions that leak and three that don't. Change components
+# by different numbers: a LayerNorm takes out what is added to all. (A leak of public code: [lab notes 06, experiment
+# 4](lab/06_masks.py#experiment-4-a-leak-that-passes-the-gradient-check).)
 #
 # ## Does it matter?
 #
-# We ask each model for the next words of the 200 new sentences, in two ways:
+# Each model guesses the next words of the 200 new sentences:
 #
-# - **all at once:** the model reads the whole sentence, as in training. The losses were 2.89 for A and 0.29 for B.
+# - **all at once:** the model reads the whole sentence, as in training.
 # - **word by word:** for each guess, the model reads only the words before it. In use, there are no others yet.
+# - **exchanged:** all at once, but we exchange the next word for one of another sentence. How many guesses become that
+#   other word?
 #
 # What are the losses word by word? A blind guess among all 694 words has the loss ln 694 = 6.54.
 #
 # <details><summary>Make a guess, then unfold: the two models word by word</summary>
 
 # %% The test
-def b_without(distance):
-    """The loss of model B if position t may not look at position t + distance."""
-    with using(Hiding(lambda t, s: s != t + distance)):
-        return mean_loss(all_at_once(cheat, read), write)
-
-
-for name, model, lo, hi in ("A", honest, 2.6, 3.2), ("B", cheat, 6.4, 9):
-    loss = mean_loss(word_by_word(model, read), write)
-    measure(f"{name}: word by word", round(loss, 2), lo, hi)
-for away, lo, hi in (1, 5.5, 9), (2, 0.1, 0.7):
-    name = f"B: all at once, word t + {away} hidden from position t"
-    measure(name, round(b_without(away), 2), lo, hi)
+rows = []
+for name, model in ("A", honest), ("B", cheat):
+    once, later = (way(model, read) for way in (all_at_once, word_by_word))
+    rows.append([name, *(f"{mean_loss(way, write):.2f}" for way in (once, later)),
+                 f"{share_followed(model, read):.0%}"])
+table(["model", "loss all at once", "loss word by word",
+       "exchanged: guesses that follow"], rows)
 assert np.abs(all_at_once(honest, read) - word_by_word(honest, read)).max() < 1e-9
 one, _ = shifted([NEW[3]])
 maps = {"model A, with the mask": weights_of(honest, one)[0, 0],        # (T, T)
@@ -345,78 +298,49 @@ show(figure, "06_triangle",
 # For model A nothing changes. Its output $t$ uses only the words up to $t$, so both ways are the same calculation. That
 # is why training needs a single pass.
 #
-# Model B is now worse than a blind guess. Does it copy the next word, or does it need a whole sentence around it? The
-# last two rows of the table decide. Hide only the next word, $t + 1$, and the loss of B jumps from 0.29 to 7.1. Hide
-# the one after it, $t + 2$, and the loss even falls, to 0.21. So B copies the next word.
+# Word by word, model B is worse than a blind guess. It copies: 72 % of its guesses become the exchanged word. (A can't
+# see it; its 5 % are chance.)
 #
-# **Why does B write *my my my*?** One guess: where no next word stands yet, B looks at its last word and copies that.
-# Let's test it. The two models write the 41 texts again, first as before. Then no word may look at itself or at an
-# earlier copy of itself. Last, no word may look at anything.
-
-# %% Two tests of the guess
-def repeated(model, sees):
-    """The share of repetitions in texts if attention may use only what sees allows."""
-    texts = []
-    for first in FIRST_WORDS:
-        ids = [VOCABULARY.index(word) for word in ("<s>", first)]
-        while ids[-1] != EOS and len(ids) < 12:
-            words = np.array(ids)
-            with using(Hiding(lambda t, s: sees(words[t], words[s]))):
-                logits = all_at_once(model, words[None])
-            ids.append(int(logits[0, -1].argmax()))
-        texts.append(ids[1:])
-    return f"{100 * share_repeated(texts):.0f} %"
-
-
-tests = {"any word": lambda word, other: other >= 0 * word,
-         "another word": lambda word, other: other != word,
-         "nothing": lambda word, other: other < 0 * word}
-table(["may look at", "A repeats", "B repeats"],
-      [[name, *(repeated(each, sees) for each in (honest, cheat))]
-       for name, sees in tests.items()])
-
-# %% [markdown]
-# The guess is not enough. Without a look at the same word, B still repeats in 63 %, and after *my* it still writes *my
-# my my*. (Hiding words disturbs A as well: it repeats in 37 %.) Even without any attention, B repeats in 88 %, but A in
-# only 12 %. So B has a second way to repeat. The vector of a word also goes *around* attention, on the residual
-# connection of [lesson 12](12_residual_norm_dropout.py), and the output is compared with the same word vectors. We
-# think that A has learned in training not to repeat, and that B, which could copy the answer, never had to.
-#
-# In two other runs the look at the same word explains most: without it, the repetitions fall from 77 and 81 % to 17 and
-# 15 % ([lab notes 06, experiment 1](lab/06_masks.py#experiment-1-without-the-mask)).
+# **Why *my my my*?** When B writes, no next word stands there to copy. But the vector of its last word also goes
+# *around* attention ([lesson 12](12_residual_norm_dropout.py)). That is enough: if B may look at no word at all, it
+# still repeats in 88 % (66 and 71 in two other runs, A in 2 to 22: [lab notes 06, experiment
+# 1](lab/06_masks.py#experiment-1-without-the-mask)).
 #
 # </details>
 #
-# Is it enough to hide the one cell $t + 1$ in training? No. Such a model learns to fill in a blank from both sides, and
-# when it writes, there is no right side yet. And without the *shift*, a model repeats one word for ever ([lab notes 06,
-# experiments 2](lab/06_masks.py#experiment-2-hide-the-answer-only) and 3).
+# Is it enough to hide the one cell $t + 1$ in training? No. Such a model uses later words, and when it writes, there
+# are none ([lab notes 06, experiment 2](lab/06_masks.py#experiment-2-hide-the-answer-only)).
 #
-# **Today.** Chat models are decoders only, and the causal mask is the only mask that most of them need. It is no longer
-# stored as an array: kernels such as **FlashAttention** work block by block and skip the blocks above the diagonal.
-# Some layers also forbid what is too far back (**sliding window**). And if several texts share one row of a batch, a
-# mask keeps each text from seeing the others.
+# **Today.** Most chat models need no other mask than the causal one. It is no longer stored as an array: GPU programs
+# such as **FlashAttention** work block by block and skip the blocks above the diagonal.
 #
 # ## Paper and code
 #
-# The paper, "Attention Is All You Need", has $-\infty$ in section 3.2.3 and the shift in section 3.1. About padding it
-# says nothing. A Transformer has three kinds of attention:
+# The paper has $-\infty$ in section 3.2.3 and the shift in section 3.1. About padding it says nothing.
 #
-# | attention | padding mask | causal mask |
-# |---|---|---|
-# | encoder, to itself | of the source | no: the source is known |
-# | decoder, to itself | not needed: padding comes after every real word | yes |
-# | decoder, to the encoder | of the source | no |
-#
-# - PyTorch: `F.scaled_dot_product_attention(Q, K, V, attn_mask=mask)` (compared above; its axes are batch, head,
-#   position, number). With `is_causal=True` it makes the triangle itself.
+# - PyTorch: `F.scaled_dot_product_attention(Q, K, V, attn_mask=mask)`, with the axes batch, head, position, number.
 # - In the library: `masked_softmax` in [nn/ops.py](../scratchformer/nn/ops.py), the shift in
 #   [text/batches.py](../scratchformer/text/batches.py).
-#
+
+# %% PyTorch
+try:
+    import torch
+except ImportError:
+    torch = None
+if torch:
+    Q, K = np.random.default_rng(1).normal(size=(2, 2, 5, 2, 7))    # (B, T, heads, d_k)
+    mask = may_attend(5, 5, np.array([5, 2]), causal=True)          # (B, 1, T, S)
+    y, _ = transformer.attention(Q, K, K, mask)
+    heads_first = [torch.tensor(each).transpose(1, 2) for each in (Q, K, K)]
+    theirs = torch.nn.functional.scaled_dot_product_attention(
+        *heads_first, attn_mask=torch.tensor(mask))
+    assert np.allclose(theirs.transpose(1, 2), y)
+
+# %% [markdown]
 # ## What to remember
 #
 # Write $-\infty$ over every score that a query must not use. Its weight becomes exactly 0, and so does the gradient of
-# the score. The causal mask lets a position see its own word. Without the shift, that is the word to guess. If a loss
-# looks too good, ask whether the model can see what it should guess.
+# the score. If a loss looks too good, ask whether the model can see what it should guess.
 #
 # **Three questions.**
 #

@@ -16,15 +16,15 @@ from matplotlib.colors import ListedColormap
 
 from scratchformer.experiments.figures import ACCENT, DARK
 from support.drawing import Drawing
-from support.lesson import quote, same, show, table
+from support.lesson import measure, quote, same, show, table
 
 # %% [markdown]
 # In October 2024, users of a large public library found that their loss depended on how they *cut* a step. With 32
-# sentences at once they got one number. With the same sentences one by one, and averaged, they got another one.
-# Nothing crashed, and many models had been trained that way. (A user had [reported it in
-# 2023](https://github.com/huggingface/transformers/issues/24725); it was [repaired in
-# 2024](https://github.com/huggingface/transformers/pull/34191).) Our own file can do the same. Here are a short and a
-# long pair of our corpus, in a model that has not been trained:
+# sentences at once they got one number, with the same sentences one by one, and averaged, another one. Nothing crashed.
+# (A user had reported it [in 2023](https://github.com/huggingface/transformers/issues/24725); the [repair of
+# 2024](https://github.com/huggingface/transformers/pull/34191) needed a [second
+# one](https://github.com/huggingface/transformers/pull/35438).) Our own file can do the same. Here are a short and a
+# long pair of our corpus, in a small model after 100 training steps:
 
 # %% The text
 def pairs_of(split):
@@ -56,6 +56,9 @@ def one_batch(pairs):
 
 # %% One step, cut in two ways
 model = new_model(0, "float64")
+for number, batch in zip(range(1, 101), transformer.batches(list(PAIRS["train"]), 16)):
+    transformer.loss_of(*batch, model)[1](1.0)
+    transformer.adam(model, number, warmup_steps=60)
 by_length = sorted(PAIRS["train"], key=lambda pair: len(pair[1]))
 short, long = by_length[100], by_length[-100]
 both = one_batch([short, long])
@@ -64,10 +67,10 @@ losses = [float(transformer.loss_of(*one_batch([pair]), model)[0])
 counts = [len(target) - 1 for _, target in (short, long)]  # what is predicted
 together = float(transformer.loss_of(*both, model)[0])
 table(["", "predicted words", "loss"],
-      [["the short pair", counts[0], f"{losses[0]:.3f}"],
-       ["the long pair", counts[1], f"{losses[1]:.3f}"],
-       ["the mean of both losses", "", f"{np.mean(losses):.3f}"],
-       ["both in one batch", sum(counts), f"{together:.3f}"]])
+      [["the short pair", counts[0], f"{losses[0]:.2f}"],
+       ["the long pair", counts[1], f"{losses[1]:.2f}"],
+       ["the mean of both losses", "", f"{np.mean(losses):.2f}"],
+       ["both in one batch", sum(counts), f"{together:.2f}"]])
 same("one batch, and the mean over all predicted words",
      together, np.average(losses, weights=counts))
 
@@ -81,7 +84,7 @@ same("one batch, and the mean over all predicted words",
 
 # %% Drawing two means
 def means_picture():
-    drawing = Drawing(760, 330)
+    drawing = Drawing(760, 275)
     ways = ("divide once", (1 / 3, 1 / 3, 1 / 3), None, 2), \
            ("mean of means", (1 / 4, 1 / 4, 1 / 2), (1, 4), 2.5)
     for column, (name, weights, means, loss) in enumerate(ways):
@@ -100,20 +103,19 @@ def means_picture():
             drawing.thread(word.bottom, target.top,
                            (0.5, 0.5, 1)[i] if means else weight)
             share = {1 / 3: "1/3", 1 / 4: "1/4", 1 / 2: "1/2"}[weight]
-            drawing.text(left + x, 305, share, "gradient", 15, italic=True)
+            drawing.text(left + x + 40, 75, share, "gradient", 15, italic=True)
         drawing.text(left + 45, 45, "A", "soft", 14)
         drawing.text(left + 220, 45, "B", "soft", 14)
-    drawing.text(8, 305, "gradient", "gradient", 14, "start", italic=True)
     return drawing
 
 
 show(means_picture(), "18_means",
      alt="Losses 1, 1 and 4 of three words. Left, all three flow into the loss 2 with "
      "weight 1/3 each. Right, the first two make the mean 1, the third the mean 4, and "
-     "both flow into 2.5 by halves. The gradients below are 1/3, 1/3, 1/3 on the left "
-     "and 1/4, 1/4, 1/2 on the right.",
-     caption="The same three words, averaged in two ways. In magenta, the gradient at "
-     "each word's loss.")
+     "both flow into 2.5 by halves. The gradients beside the words are 1/3, 1/3, 1/3 "
+     "on the left and 1/4, 1/4, 1/2 on the right.",
+     caption="The same three words, averaged in two ways. The thicker a line, the "
+     "larger the weight. In magenta, the gradient of each word's loss.")
 
 # %% [markdown]
 # The mean of the three losses is (1 + 1 + 4) / 3 = **2**. The mean of the two means, 1 and 4, is **2.5**. There the
@@ -135,13 +137,15 @@ show(means_picture(), "18_means",
 #
 # $$L = \frac{1}{n} \sum_m \sum_t \ell_{mt} = \sum_m \frac{n_m}{n} L_m \qquad L_m = \frac{1}{n_m} \sum_t \ell_{mt}$$
 #
-# So each micro-batch's mean $L_m$ has the weight $n_m / n$, its share of the words. The gradient of $L_m$ is that
-# weight, and that is what we send back into it: `backward(n_m / n)`, where a whole batch gets `backward(1.0)`. All
-# functions of your file *add* to `W.grad`, so the sum over the micro-batches forms by itself. This is **gradient
-# accumulation**. It lets a small machine take a large step, because only one micro-batch at a time is in memory. A mean
-# of means sends back $1 / M$. Then a word of micro-batch $m$ counts $n / (M n_m)$ times what it should.
+# So each mean $L_m$ counts with the weight $n_m / n$, the micro-batch's share of the words. Backward, that weight is
+# the gradient of $L_m$. So instead of `backward(1.0)`, as for a whole batch, call `backward(n_m / n)`. All functions of
+# your file *add* to `W.grad`, so the sum over the micro-batches forms by itself. This is **gradient accumulation**. It
+# lets a small machine take a large step, because only one micro-batch at a time is in memory.
 #
-# **Your turn.** Write a function that leaves the gradient of a step of several micro-batches in the weights.
+# A mean of means sends back $1 / M$ instead. By hand, A then gets 1/2 instead of 2/3, and B gets 1/2 instead of 1/3.
+#
+# **Your turn.** Write `accumulate(model, micro_batches)`: it leaves the gradient of the step in each `W.grad`. A
+# micro-batch is a batch (source, target); its predicted words are those in `target[:, 1:]` that aren't `PAD`.
 
 # %% Our solution
 def predicted(batch):
@@ -173,9 +177,10 @@ error = (np.linalg.norm(gradient(model, parts, False) - at_once)
 print(f"mean of means: the gradient is off by {error:.0%}")
 
 # %% [markdown]
-# A gradient check of one batch doesn't find this mistake. Compare a step in parts with the same step at once. In
-# training, the mistake makes long sentences count too little ([lab notes
-# 18](lab/18_batches.py#what-the-mean-of-means-does-in-training)).
+# These three parts are very unequal: two have 5 words, and one has 18. With about equally many words in each part, the
+# gradient is off by 4 %. A gradient check of one batch doesn't find this mistake. So compare a step in parts with the
+# same step at once. In a small training with one pair a part, the mistake raised the loss of long sentences by 0.06 to
+# 0.11 ([lab notes 18](lab/18_batches.py)).
 #
 # ## Why batches are so uneven
 #
@@ -211,8 +216,8 @@ show(figure, "18_padded",
      alt="Two padded batches as rows of cells, words dark blue, padding orange. Of 24 "
          f"pairs at random {padding([one_batch(drawn[:24])]):.0%} is padding, of 24 of "
          f"one target length {padding([one_batch(close)]):.0%}.",
-     caption="Words are dark, padding is orange. One long pair makes a whole random "
-             "batch wide. On the right only the sources differ in length.")
+     caption="Words are dark, padding is orange. The longest pair sets the width for "
+             "all. On the right only the sources differ in length.")
 plt.close(figure)
 
 # %% [markdown]
@@ -250,13 +255,12 @@ show(six_sentences(), "18_six",
              "batches about equally large.")
 
 # %% [markdown]
-# In the middle the padding is gone, but the first batch has 4 words and the last one 16. So one step learns from 4
-# words and another from 16. Many programs therefore give a batch a **budget of positions** (right): many short
-# sentences, or a few long ones. The paper counts its batches in tokens, too. Your file does the simple thing in the
-# middle.
+# In the middle the padding is gone, but the first batch has 4 words and the last one 16. Many programs therefore give a
+# batch a **budget of positions** (right): many short sentences, or a few long ones. The paper counts its batches in
+# tokens, too. Your file does the simple thing in the middle, because our sentences are all short.
 #
 # **Your turn.** `batches(pairs, size)` gets pairs of lists of ids, (source, target). Shuffle them, sort them by the
-# length of the target (so pairs of equal length stay shuffled), and cut the list into pieces of `size`. Fill up each
+# length of the target, and cut the list into pieces of `size`. Pairs of equal length must stay shuffled. Fill up each
 # piece with padding to two arrays, (b, s) and (b, t), and yield them *in random order*, epoch after epoch without end.
 # One **epoch** holds every pair once. `scratchformer learn check batches`.
 
@@ -273,7 +277,7 @@ def at_random(pairs, size):
 
 
 transformer.rng = np.random.default_rng(0)
-table(["pairs in a batch", "at random: padding", "`batches`: padding"],
+table(["pairs in a batch", "at random: padding", "sorted: padding"],
       [[size, f"{padding(at_random(drawn, size)):.0%}",
         f"{padding(epoch(drawn, size)):.0%}"] for size in (16, 64, 256)])
 
@@ -281,89 +285,93 @@ table(["pairs in a batch", "at random: padding", "`batches`: padding"],
 # The larger a random batch, the longer is its longest sentence. In sorted batches, what is left is mostly the sources,
 # which differ in length within a batch.
 #
-# ## Does the order matter?
+# ## Does it matter?
 #
-# Must the batches come in random order? We could let the model read from short to long.
+# Sorted batches save padding. But then a step sees sentences of one length only. Does that do harm? And must they come
+# in random order?
 #
-# - **What goes in:** 3,200 pairs, each once, in 200 batches of 16, and a model of one layer.
-# - **What is changed:** the order, and which pairs share a batch. As a control, one run goes from *long to short*. If
-#   short sentences were simply harder to keep in mind, this order would not harm the long ones.
+# - **What goes in:** steps of 64 pairs, and a small model of one layer. All trainings compute equally many positions,
+#   padding included: as many as 100 random steps need. So a training that saves padding takes more steps.
+# - **What is changed:** the pairs of a step. *Random*: 64 pairs at random. *Sorted*: a batch of `batches(pairs, 64)`.
+#   *Four parts*: four batches of `batches(pairs, 16)`, added up by `accumulate`. Their lengths differ. *Short to long*
+#   and *long to short*: the sorted batches, in that order.
 # - **What is measured:** the loss in 500 new pairs, for the shortest, the middle and the longest third (mean of three
 #   runs).
 #
-# Random pairs need more positions, because of their padding. So one more run gets `batches` with as many positions, and
-# thereby more pairs. Which orders do harm, and to which sentences?
-#
-# <details><summary>Make a guess, then unfold: loss after four orders</summary>
+# <details><summary>Make a guess, then unfold: loss after five kinds of steps</summary>
 
-# %% Loss after four orders
+# %% The five trainings
 validation = sorted(PAIRS["val"], key=lambda pair: len(pair[1]))
 THIRDS = [one_batch(validation[i:j]) for i, j in ((0, 167), (167, 333), (333, 500))]
 
 
-def width(batch):
-    return batch[1].shape[1]
+def width(step):
+    return step[0][1].shape[1]
 
 
-def positions(batch):
-    return sum(side.size for side in batch)
+def affordable(steps, positions):
+    """As many of the steps, from the first, as have so many positions"""
+    each = [sum(side.size for batch in step for side in batch) for step in steps]
+    return steps[:np.searchsorted(np.cumsum(each), positions)]
 
 
-def trained(seed, order):
-    """-> the loss of the thirds after these batches (3,)"""
-    model = new_model(seed)
-    for number, batch in enumerate(order, start=1):
-        transformer.loss_of(*batch, model)[1](1.0)
+def trained(seed, steps):
+    """-> the loss of the thirds after a third of the steps, and at the end: (2, 3)"""
+    model, losses = new_model(seed), []
+    for number, step in enumerate(steps, start=1):
+        accumulate(model, step)
         transformer.adam(model, number, warmup_steps=60)
-    return [float(transformer.loss_of(*third, model, eps_ls=0.0)[0])
-            for third in THIRDS]
+        if number in (len(steps) // 3, len(steps)):
+            losses.append([float(transformer.loss_of(*third, model, eps_ls=0.0)[0])
+                           for third in THIRDS])
+    return losses
 
 
-more = []
-after = {"`batches`": [], "`batches`, positions of the next row": [],
-         "pairs at random": [], "from short to long": [], "from long to short": []}
+after, taken = {}, {}
 for seed in 0, 1, 2:
     transformer.rng = np.random.default_rng(seed)
-    some = drawn[6000 * seed:6000 * (seed + 1)]
-    mixed, loose = epoch(some[:3200], 16), at_random(some[:3200], 16)
-    longer = epoch(some, 16)
-    sizes = np.cumsum([positions(batch) for batch in longer])
-    longer = longer[:np.searchsorted(sizes, sum(map(positions, loose)))]
-    more.append(len(longer))
-    orders = [mixed, longer, loose, sorted(mixed, key=width),
-              sorted(mixed, key=width, reverse=True)]
-    for name, order in zip(after, orders):
-        after[name].append(trained(seed, order))
+    some = [drawn[i] for i in transformer.rng.permutation(len(drawn))]
+    loose = [[batch] for batch in at_random(some[:6400], 64)]
+    positions = sum(side.size for step in loose for batch in step for side in batch)
+    sorted_ = affordable([[batch] for batch in epoch(some, 64)], positions)
+    small = epoch(some, 16)
+    parts = affordable([small[i:i + 4] for i in range(0, len(small), 4)], positions)
+    upwards = sorted(sorted_, key=width)
+    for name, steps in {"random": loose, "sorted": sorted_, "four parts": parts,
+                        "short to long": upwards,
+                        "long to short": upwards[::-1]}.items():
+        after.setdefault(name, []).append(trained(seed, steps))
+        taken.setdefault(name, []).append(len(steps))
 after = {name: np.array(losses) for name, losses in after.items()}
-table(["order", "short", "middle", "long"],
-      [[name, *(f"{loss:.2f}" for loss in losses.mean(axis=0))]
+table(["steps", "short", "middle", "long"],
+      [[f"{name} ({np.mean(taken[name]):.0f} steps)",
+        *(f"{loss:.2f}" for loss in losses[:, 1].mean(axis=0))]
        for name, losses in after.items()])
-sorted_, equal, loose, upwards, downwards = after.values()
-assert (loose < sorted_).all() and (loose[:, 2] < equal[:, 2]).all()
-assert 0.1 < (equal - loose)[:, 2].mean() < 0.25
-assert (np.abs(equal - loose)[:, :2].mean(axis=0) < 0.15).all()
+loose, sorted_, parts, upwards, downwards = (losses[:, 1] for losses in after.values())
+assert (parts < np.minimum(loose, sorted_) - 0.1).all()
+assert (np.abs((sorted_ - loose)[:, :2].mean(axis=0)) < 0.15).all()
+assert (sorted_ - loose)[:, 2].min() > 0.05
 assert (upwards - sorted_)[:, 0].min() > 0.7 and (downwards - sorted_)[:, 2].min() > 1.5
-assert all(abs(number - 273) < 8 for number in more)
+early, late = after["short to long"].mean(axis=0)[:, 0]
+measure("short to long, a third of the steps: loss of the short", early, 4.2, 4.7)
+measure("short to long, all steps: loss of the short", late, 4.75, 5.1)
 
 # %% [markdown]
 # </details>
 #
-# **The order of the batches matters most.** The sentences that were read first come out worst: the short ones if the
-# model goes from short to long, and the long ones the other way round. What comes last is what it remembers best.
+# **Never take batches in order of length.** What was read first comes out worst: the short sentences if the model goes
+# from short to long, and the long ones the other way round. They had been learned, and were forgotten: from short to
+# long, the loss of the short ones is 4.44 after a third of the steps, and 4.90 at the end.
 #
-# **Mixed batches learn more in a step.** You might expect `batches` and *pairs at random* to be equal. But random pairs
-# are better with the same 200 steps. We think that is because a step of sorted pairs sees sentences of one length only.
-# ([Lab notes 18](lab/18_batches.py#what-a-step-of-one-length-costs): its gradient is noisier.) With as many positions
-# as the random pairs need, `batches` takes about 273 steps. Then it comes close, but in the long third random pairs
-# stay a little better, in each of three runs. So here sorting saved padding, and lost what it saved. With larger
-# batches random pairs waste more, up to half of the positions in the table above.
+# **A step should mix lengths.** Sorted batches allow 149 steps instead of 100, but the model gains nothing by them, and
+# is worse in long sentences. The four parts are sorted, too, and allow as many steps. But each of these steps mixes
+# lengths, and their loss is lowest, in each third of each run. (The runs are short, and the model is small.)
 #
 # ## Today
 #
-# Language models of 2026 have another way: **packing**. Texts are put one behind the other, with an end mark between
-# them, and the row is cut into pieces of one length. Sentences of 2, 3 and 3 words fill a row of 8: no padding at all.
-# Often a mask keeps each text from attending to the one before. And since 2024, several training programs pass the
-# number of all predicted tokens of a step to the loss, so that it is divided once.
+# Language models of 2026 have another way: **packing**. Texts are put one behind the other, each with an end mark, and
+# the row is cut into pieces of one length. Sentences of 1, 2 and 2 words, with their end marks, fill a row of 8: no
+# padding at all. Often a mask keeps each text from attending to the one before.
 #
 # ## Paper and code
 #
@@ -376,8 +384,8 @@ assert all(abs(number - 273) < 8 for number in more)
 #
 # ## What to remember
 #
-# Put pairs of similar length into a batch, and take the batches in random order. If a step is cut into micro-batches,
-# each sends back its share of the words, $n_m / n$, so that every word counts the same.
+# If a step is cut into micro-batches, each sends back its share of the words, $n_m / n$, so that every word counts the
+# same. Sorting by length saves padding, but let each step mix lengths, and never take batches in order of length.
 #
 # **Check yourself.**
 #

@@ -51,16 +51,16 @@ table(["", "translation", "probability"],
        for p in [math.exp(log_probability(source_ids, ids))]])
 
 # %% [markdown]
-# *Die Kühe* (the cows) are several, so they *schlafen*. Greedy search wrote *schläft*, the form for one animal. But the
+# *Die Kühe* (the cows) *schlafen*. Greedy search wrote *schläft*, the form for one animal. But the
 # model itself gives the correct sentence nearly twice the probability! So it was the search that missed it. We can't
-# try all sentences: with 1,600 pieces, there are $1600^{16} \approx 10^{51}$ of 16 pieces, the length of this one.
+# try all sentences: with 1,600 pieces, there are $1600^{16} \approx 10^{51}$ of 16 pieces.
 #
 # ## The picture
 #
-# A tiny model translates *Do the cows sleep?*, and we made up its probabilities. In German
-# the verb comes first here. So the model must choose between *schläft* (one sleeps) and *schlafen* (several sleep)
-# before it writes who: *die Kuh* (the cow), *die Kühe* (the cows) or *das Kalb* (the calf). Each counts as one piece.
-# Then comes *heute* (today) or `</s>`, the end.
+# A tiny model translates *Do the cows sleep?*, and we made up its probabilities. In German the verb comes first here.
+# So the model must choose between *schläft* (one sleeps) and *schlafen* (several sleep) before it writes who: *die Kuh*
+# (the cow), *die Kühe* (the cows) or *das Kalb* (the calf). Each counts as one piece. Then comes *heute* (today) or
+# `</s>`, the end.
 
 # %% The drawing
 show(beam_pictures.tree(), "20_tree",
@@ -109,16 +109,13 @@ show(beam_pictures.beam(), "20_beam",
 # %% [markdown]
 # <!-- widget: beam -->
 #
-# In step 2, the continuations of both hypotheses compete. So one hypothesis may keep several, and another none.
+# In step 2, the continuations of both hypotheses compete. One hypothesis may keep several, and another none.
 #
-# After step 3 we may stop. We hold 0.288, and what is alive has at most 0.12. It can't grow, because a further piece
-# multiplies by at most 1.
+# After step 3 we may stop. We hold 0.288, and what is alive has at most 0.12, which can't grow.
 #
-# Does a beam always find the best? No. If we held only 0.15, we would stop, too. But the struck-out 0.24, continued
-# with probability 0.7, would be 0.168.
+# A beam doesn't always find the best, either: what it strikes out may lead there.
 #
-# What does it cost? For $n$ pieces out of $V$, greedy search computes $nV$ probabilities. A beam computes about $K$
-# times as many.
+# For $n$ pieces out of $V$, greedy search computes $nV$ probabilities, and a beam about $K$ times as many.
 #
 # **Your turn.** Make a tree on which greedy search loses by a factor of two and a beam of 2 wins: the hunt
 # `greedy_trap`, then `scratchformer learn check greedy_trap`.
@@ -130,7 +127,7 @@ show(beam_pictures.beam(), "20_beam",
 #
 # $$\log P(Y \mid x) = \sum_{t=1}^{n} \log P(y_t \mid y_1, \dots, y_{t-1}, x)$$
 #
-# In the tree: ln 0.288 = −1.24 beats ln 0.18 = −1.71. Nearer to zero is better.
+# In the tree: ln 0.288 = −1.24 beats ln 0.18 = −1.71.
 #
 # Now points 1 and 2 of a step, for $W$ hypotheses and $V$ pieces. `alive` holds $a_w$, the logarithm of the number in
 # the box of hypothesis $w$. `log_p` holds $\ell_{wv}$, the logarithm of the number on the line from there to piece $v$.
@@ -156,23 +153,22 @@ assert step_2[1].tolist() == [1, 0] and step_2[2].tolist() == [1, 0]
 # %% [markdown]
 # ## Short sentences have an advantage
 #
-# A further piece never makes a product larger. So a sentence that leaves something out can be likelier than a
-# complete one. That's why finished sentences are ranked by a score: log P, divided by a **length penalty** that grows
-# with the number $n$ of pieces. It has a knob, $\alpha$:
+# A further piece never makes a product larger. So a sentence that leaves something out can be likelier than a complete
+# one. That's why finished sentences are ranked by a score: log P, divided by a **length penalty** that grows with the
+# number $n$ of pieces. It has a knob, $\alpha$:
 #
 # $$\mathrm{score}(Y) = \frac{\log P(Y \mid x)}{lp(n)}, \qquad lp(n) = \left(\frac{5 + n}{6}\right)^{\alpha}$$
 #
-# (5 and 6 are a convention of Wu et al., 2016.) Here are two translations of *The
-# cows sleep in the garden today* with $\alpha = 1$. We made up log P:
+# (5 and 6 are a convention of Wu et al., 2016.) Here are two translations of *The cows sleep in the garden today* with
+# $\alpha = 1$. We made up log P:
 #
 # | translation | log P | penalty | score |
 # |---|---|---|---|
 # | die Kühe schlafen `</s>` | **−1.5** | (5 + 4) / 6 = 1.5 | −1.5 / 1.5 = −1 |
 # | die Kühe schlafen heute im Garten `</s>` | −1.7 | (5 + 7) / 6 = 2 | −1.7 / 2 = **−0.85** |
 #
-# By log P the short one wins, without the garden. By the score, the long one. With $\alpha = 0$ the
-# penalty is always 1, so nothing changes. *Attention Is All You Need* takes $\alpha = 0.6$: the scores are then −1.18
-# and −1.12.
+# By log P the short one wins, by the score the long one. With $\alpha = 0$ the penalty is always 1, so nothing changes.
+# The paper takes $\alpha = 0.6$: the scores are then −1.18 and −1.12.
 #
 # **Your turn.** Write the score, before you unfold ours. Does `</s>` count as a piece?
 
@@ -184,10 +180,10 @@ def lp(n, alpha):
 # %% [markdown]
 # ## The whole search
 #
-# Now everything together, for one sentence and the real model. `decoding_step` reads the last piece of each hypothesis
-# and returns the logits of the next one. Because of the causal mask of lesson 06, the keys and values of earlier
-# positions never change. So `state` keeps them in a **cache**, one row for each hypothesis. At the start, all $K$ rows
-# hold `<s>`. Only row 0 counts: the copies get probability 0, so log P = −∞.
+# Now everything together, for one sentence. `decoding_step` reads the last piece of each hypothesis and returns the
+# logits of the next one. Because of the causal mask of lesson 06, the keys and values of earlier positions never
+# change. So `state` keeps them in a **cache**, one row for each hypothesis. At the start, all $K$ rows hold `<s>`. Only
+# row 0 counts: the copies get probability 0, so log P = −∞.
 #
 # **Your turn.** Write `beam_search` and then `translate` in `transformer.py`, and run `scratchformer learn check
 # beam_search translate`. There is no cache: `decode` reads all pieces of a hypothesis again for each new one. So the
@@ -230,11 +226,9 @@ for line in [COWS, *lines]:
         assert ids == theirs.ids and math.isclose(score, theirs.score)
 
 # %% [markdown]
-# The cows have their plural. The library's search finds the same, here and for ten test sentences.
+# The library's search finds the same, here and for ten test sentences.
 #
-# When does it stop? Say the best hypothesis alive has log P = −2, which can only fall. If the largest possible penalty
-# is 2, it will never score above −2 / 2 = −1: a smaller penalty makes it worse, −2 / 1.5 = −1.33. Once a finished
-# sentence has −1, we stop.
+# The search stops when no hypothesis alive can win, even with the largest penalty.
 #
 # ## Nothing to learn, but something to get wrong
 #
@@ -248,9 +242,9 @@ for line in [COWS, *lines]:
 # | 0 | schlafen die Kühe | schlafen | schläft |
 # | 1 | schläft die Kuh | schläft | schlafen |
 #
-# Suppose we forget that line. In row 0 the model then sees *schläft die Kühe*, which we had struck out. Let it go on
-# with `</s>` 0.3 and *heute* 0.7. In row 1 it sees *schlafen die Kuh*: let both have 0.5 there. Will the program crash?
-# Which of the four continuations is now the likeliest?
+# Suppose we forget that line. In row 0 the model then sees the struck-out *schläft die Kühe*. Let it go on with `</s>`
+# 0.3 and *heute* 0.7. In row 1 it sees *schlafen die Kuh*: let both have 0.5 there. Will the program crash? Which of
+# the four continuations is now the likeliest?
 #
 # <details><summary>Make a guess, then unfold: the tree with mixed-up caches</summary>
 
@@ -265,21 +259,20 @@ show(beam_pictures.confused(), "20_confused",
 
 # %% [markdown]
 # It doesn't crash. The largest number in step 3 is now 0.36 · 0.7 = 0.252, where 0.072 would be right. So the program
-# goes on with *heute*, although the question never said *today*.
+# goes on with *heute*.
 #
 # </details>
 #
-# Would you notice? On 40 long sentences, BLEU is 21.0 with this mistake and 20.5 without. So BLEU doesn't show it. This
-# test does: run *one* forward pass over each finished sentence, and compare its log P with the search's. Of 39
-# finished sentences, 34 differ ([lab notes 20, experiment
-# 3](lab/20_beam_search.py#experiment-3-the-caches-stay-in-their-rows)).
+# BLEU doesn't show it: on 40 long sentences it is 21.0 with this mistake and 20.5 without. This test does: run *one*
+# forward pass over each finished sentence, and compare its log P with the search's. Of 39 finished sentences, 34 differ
+# ([lab notes 20, experiment 3](lab/20_beam_search.py#experiment-3-the-caches-stay-in-their-rows)).
 #
 # ## Does it matter?
 #
 # Rarely: for only 2 of 200 test sentences, a beam of 4 finds a likelier translation ([lab notes 20, experiment
 # 1](lab/20_beam_search.py#experiment-1-an-easy-text)). On harder text, is a beam of 16 better than one of 4?
 #
-# - **Text:** 1,000 test captions from Multi30k. We choose nothing by them.
+# - **Text:** 1,000 test captions from Multi30k.
 # - **Model:** a small one, trained once on 29,000 other captions.
 # - **Changed:** the beam, first without a penalty ($\alpha = 0$), then with $\alpha = 0.6$.
 #
@@ -318,20 +311,17 @@ assert likely == [-13.0, -7.3]
 
 # %% [markdown]
 # Without a penalty, a beam of 16 finds likelier sentences: their mean log P is −7.3, and greedy search's is −13.0. But
-# BLEU falls to 20.1. For 248 captions the search chose
-# `</s>` as the first piece, so the translation is empty. The others have a fifth fewer pieces in all: 401 of the 752
-# are shorter. With the empty ones repaired, BLEU is 28.7 again. So nearly all of the loss
-# came from them.
+# BLEU falls to 20.1. For 248 captions the search chose `</s>` as the first piece, so the translation is empty. With the
+# empty ones repaired, BLEU is 28.7 again. So nearly all of the loss came from them.
 #
 # Why is an empty sentence likely? Each of the many pieces of a greedy translation costs a little. The empty sentence
 # pays only once, for `</s>`. For 546 of the 1,000 captions it's the likelier one. Greedy search doesn't find it,
-# because `</s>` is never the likeliest *first* piece. A beam of 16 can, where `</s>` is among the 32 likeliest: for 626
-# captions. With a second model, trained once without label smoothing, it wrote only 1 empty translation ([lab notes 20,
-# experiment 2](lab/20_beam_search.py#experiment-2-do-all-shrink-or-do-some-collapse)).
+# because `</s>` is never the likeliest *first* piece. A beam of 16 also looks at less likely ones. With a second model,
+# trained once without label smoothing, it wrote only 1 empty translation ([lab notes 20, experiment
+# 2](lab/20_beam_search.py#experiment-2-do-all-shrink-or-do-some-collapse)).
 #
-# With $\alpha = 0.6$, BLEU is 29.3 for both beams: the penalty repairs the loss. Whether 16 is better than 4, these
-# captions can't tell (−0.4 to +0.5), nor whether a beam beats greedy search. With the second model, a beam of 4 does:
-# by 1.1 points (+0.5 to +1.8).
+# With $\alpha = 0.6$, BLEU is 29.3 for both beams: the penalty repairs the loss. Whether a beam beats greedy search,
+# these captions can't tell. With the second model, a beam of 4 does: by 1.1 points (+0.5 to +1.8).
 #
 # </details>
 #
@@ -356,8 +346,8 @@ table(["", "what it does", "the four probabilities"],
 # %% [markdown]
 # With top-p, two pieces aren't enough: 0.5 + 0.3 = 0.8. What is kept is divided by its sum.
 #
-# Here variety costs quality. On 100 test sentences, sampling has a BLEU of 69, with top-p 0.9 it has 95, and a beam of
-# 4 has 98 ([lab notes 20, experiment 4](lab/20_beam_search.py#experiment-4-sampling)).
+# On 100 test sentences, sampling has a BLEU of 69, with top-p 0.9 it has 95, and a beam of 4 has 98 ([lab notes 20,
+# experiment 4](lab/20_beam_search.py#experiment-4-sampling)).
 #
 # ## Paper and code
 #
@@ -366,11 +356,11 @@ table(["", "what it does", "the four probabilities"],
 #
 # ## What to remember
 #
-# Not always: a piece that looks best now can lead to a less likely sentence, though on easy text it's rare. Beam search
-# keeps $K$ beginnings, and all their continuations compete. When a hypothesis changes its row, its cache moves with it.
-# The likeliest sentence may be too short, so we divide log P by a length penalty.
+# A piece that looks best now can lead to a less likely sentence. Beam search keeps $K$ beginnings, and all their
+# continuations compete. When a hypothesis changes its row, its cache moves with it. The likeliest sentence may be too
+# short, so we divide log P by a length penalty.
 #
-# **Yours:** `beam_search`, `translate`, and the hunts `greedy_trap` and `bad_beam` (a search with three bugs) ·
-# `scratchformer learn check beam_search translate`
+# **Yours:** `beam_search`, `translate`, and the hunts `greedy_trap` and `bad_beam` · `scratchformer learn check
+# beam_search translate`
 #
 # **Next:** [21 · BLEU and its error bars](21_bleu_and_averaging.py)

@@ -228,7 +228,7 @@ def block_of_2026(result: dict[str, Any]) -> str:
         ("bits per character", bits),
         ("difference, 95 %", difference("last")),
         ("of averaged weights", difference("average")),
-        ("ms a step", lambda row: number(1000 * row["seconds"]["minimum"], ".0f")),
+        ("ms a step", lambda row: number(1000 * row["seconds"]["minimum"], ".0f") if "seconds" in row else "–"),
     ]
     return table_of(result["results"], columns)
 

@@ -1058,6 +1058,14 @@ GROUPED_QUERY_ATTENTION = Function(
             ("K_backward(dK) + V_backward(dV)", "[K_backward(dK), V_backward(dV)][0]"),
         ),
         Mistake("dK and dV still have h heads; add up those of each group, so that g are left", (SUMS, "copies")),
+        Mistake(
+            "dK and dV (b, s, g, h / g, k) are summed over their last axis, k; sum over the h / g copies, axis 3",
+            (".sum(axis=3)", ".sum(axis=-1)"),
+        ),
+        Mistake(
+            "dK and dV (b, s, g, h / g, k) are summed over the g heads, axis 2; sum over the h / g copies, axis 3",
+            (".sum(axis=3)", ".sum(axis=2)"),
+        ),
     ),
     file="more",
 )

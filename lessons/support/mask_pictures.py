@@ -108,7 +108,7 @@ def masks() -> Drawing:
     drawing = Drawing(730, 250)
     padded = ["it", "slept", "pad", "pad"]
     for i, (title, words, length, queries) in enumerate(
-        [("causal mask", READS, 4, 4), ("padding mask", padded, 2, 4), ("causal, T = 2, S = 4", READS, 4, 2)]
+        [("causal mask", READS, 4, 4), ("padding mask", padded, 2, 4), ("causal, last two queries", READS, 4, 2)]
     ):
         x0, causal = 90 + 240 * i, words is READS
         drawing.text(x0 + 66, 20, title, bold=True)

@@ -104,6 +104,18 @@ def share_repeated(texts: Sequence[Sequence[str]]) -> float:
     return float(np.mean([a == b for text in texts for a, b in zip(text, text[1:])]))
 
 
+def share_followed(model: NextWord, read: Array) -> float:
+    """Exchange the next word of each guess for the word there in another sentence. -> share of guesses that are it"""
+    followed: list[bool] = []
+    for t in range(read.shape[1] - 1):
+        other = read.copy()
+        other[:, t + 1] = np.roll(read[:, t + 1], 1)
+        exchanged = (read[:, t + 1] != PAD) & (other[:, t + 1] != PAD) & (other[:, t + 1] != read[:, t + 1])
+        guesses = all_at_once(model, other)[:, t].argmax(axis=-1)
+        followed += list((guesses == other[:, t + 1])[exchanged])
+    return float(np.mean(followed))
+
+
 class Hiding(Ops):
     """Attention with a further mask. Give it to `using`: query t may use key s only where sees(t, s) is True."""
 

@@ -6,9 +6,8 @@ import pytest
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import FeedForward, Linear, PositionalEncoding
-from scratchformer.nn.loss import batch_loss, cross_entropy
+from scratchformer.nn.loss import cross_entropy
 from support.agreement import Judge, sentences
-from support.length_batches import bundled, mean_gradient, small_model
 from support.next_word import NEW, NextWord, shifted
 from support.positions import Shifted
 from support.recall import SYMBOLS, AttentionReader, FirstSymbol
@@ -88,16 +87,6 @@ def test_a_translator_of_words_has_the_gradient_of_its_loss():
         assert model.backward(cross_entropy(scores, target)[2], cache) is None
 
     require_slope(model, lambda: cross_entropy(model.forward(source, read)[0], target)[0], backward)
-
-
-def test_the_mean_gradient_of_a_short_training():
-    pairs, model = bundled("val"), small_model(0, "float64")
-    batch = pairs.batch(np.arange(4))
-    require_slope(
-        model,
-        lambda: float(batch_loss(model, batch.inputs, batch.targets)[0]) / batch.n_target_tokens,
-        lambda: mean_gradient(model, batch),
-    )
 
 
 def require_slope(model, loss, backward):
