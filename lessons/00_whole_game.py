@@ -20,7 +20,7 @@ from support.lesson import ROOT, show, table
 from support.translator_pictures import Candidate, Side
 
 # %% [markdown]
-# Here is a Transformer that translates from English into German. This course is about how it works.
+# Here is a Transformer that translates English into German. This course is about how it works.
 
 # %%
 translator = load_run(ROOT / "data/tiny_model")
@@ -46,7 +46,7 @@ assert not {TIRED, NARROW} & trained_on and len(trained_on) > 19_000
 # Try your own: in the project's folder, `scratchformer explore data/tiny_model` writes a page that runs this model in
 # your browser.
 #
-# It looks as if the model knew which noun is meant. But nobody wrote a rule into it. It can only calculate. So how?
+# It looks as if the model knew which noun is meant. But nobody wrote a rule into it. It can only calculate. How?
 #
 # ## The picture
 #
@@ -112,7 +112,7 @@ show(
 #    row's token, its score. **Softmax** turns the 1,600 logits into probabilities.
 #
 # All numbers in tables and layers are **parameters**, 867,328 of them. The model learned them from 20,000 sentence
-# pairs, which a program made from a small grammar.
+# pairs, which a program made from a grammar.
 #
 # ## By hand: the two tools
 #
@@ -132,9 +132,9 @@ show(
 #
 # 3/4 · (4, 0) + 1/4 · (0, 8) = (3, 2)
 #
-# Multiplied by one more table, this is added to the vector of *weil* ([lesson 04](04_soft_lookup.py)).
+# This average, times one more table, is added to the vector of *weil* ([lesson 04](04_soft_lookup.py)).
 #
-# **Now you.** Let the key of *street* be (0.69, 0). What are the weights, and what is the average?
+# **Now you.** Let the key of *street* be (0.69, 0). What are the weights and the average?
 #
 # <details><summary>Calculate, then unfold</summary>
 #
@@ -191,7 +191,7 @@ table(["next token", "logit", "e to the logit", "probability"], rows)
 # Check the first line with a calculator. (Why only 0.895? This model was trained to give about 0.9 to the right token,
 # not 1: [lesson 14](14_label_smoothing.py).)
 #
-# And where does *weil* really look?
+# Where does *weil* really look?
 
 # %% The weights of the second drawing
 def names(ids):
@@ -226,8 +226,8 @@ show(
     alt="Two rows of bars, one for each token. English: too 0.33, tired 0.29, the full "
     "stop 0.11, the others below 0.1; horse 0.00, street 0.01, it 0.02. German so far: "
     "Das 0.53, die 0.25, the others at most 0.05.",
-    caption="Attention weights of *weil* in the last decoder layer: the mean of its four "
-    "*heads*, which are attentions side by side.",
+    caption="Attention weights of *weil* in the last decoder layer: the mean of its "
+    "four *heads*, which are attentions side by side.",
 )
 
 # %% [markdown]
@@ -358,7 +358,7 @@ table(["the decoder gets", "P(es)", "P(sie)"],
 #   prefer *es*?
 #
 # Is this one lucky pair? We have 120 such pairs, with nouns of all genders. How many of the 240 sentences get their
-# partner's pronoun? 2 as they are, 3 with the partner's *it*, 237 with the partner's adjective, and 213 with this
+# partner's pronoun? 2 without exchange, 3 with the partner's *it*, 237 with the partner's adjective, and 213 with this
 # adjective from "It is too …". Without an adjective, 193 get the first noun's pronoun (half would be 120). This noun is
 # always the subject, too ([lab notes 00](lab/00_whole_game.py#experiment-1-which-vector-decides-the-pronoun)).
 #
@@ -377,7 +377,7 @@ for article in "Das", "Der", "Die":
 # The model copies the gender from the article, even from a wrong one: in 239 of 240 trials. And if "it" is the second
 # noun, the model copies from the second article, in 226 of 228.
 #
-# Does it at least know that streets don't tire? Exchange the nouns:
+# Does it know that streets don't tire? Exchange the nouns:
 
 # %%
 print(translator.translate(["The street leaves the horse because it is too tired."])[0])
@@ -435,9 +435,9 @@ table(["after training steps", "loss", "p with this loss: e to the −loss"],
 #
 # ## Paper and code
 #
-# This is the machine of [Attention Is All You Need](https://arxiv.org/abs/1706.03762) (2017). Figure 1 leaves out that
-# the vectors are rescaled after each step ([lesson 12](12_residual_norm_dropout.py)). The paper's *base* model has six
-# layers instead of two, and about 75 times as many parameters. In the library:
+# This is the machine of [Attention Is All You Need](https://arxiv.org/abs/1706.03762) (2017). We left out the biases,
+# and that the vectors are rescaled after each step ([lesson 12](12_residual_norm_dropout.py)). The paper's *base* model
+# has six layers instead of two, and about 75 times as many parameters. In the library:
 # [nn/transformer.py](../scratchformer/nn/transformer.py), [decoding/search.py](../scratchformer/decoding/search.py).
 #
 # ## What to remember

@@ -186,11 +186,11 @@ print("8 p =", 8 * p.round(12), "  L =", L.round(3))
 # grows by 5δ/8. The gradient is 5/8, the probability of *date*.
 #
 # In the same way, *question* gets 1/8. From *passive*, two routes lead to the loss. The route through the sum gives
-# 2/8. On the other route, ln 2 is the logit itself, and it is subtracted: if it grows by δ, the loss falls by δ. That
-# is −1. Together they give 2/8 − 1.
+# 2/8. On the other route, the logit itself, ln 2, is subtracted: if it grows by δ, the loss falls by δ. That is −1.
+# Together: 2/8 − 1.
 #
-# This holds for any logits. In $L=\ln s-y_\text{right}$, where $s=\sum_j e^{y_j}$, the first part gives $e^{y_j}/s=p_j$
-# for each class, and the second −1 for the right one. So:
+# This holds for any logits. In $L=\ln s-y_{\text{right}}$, where $s=\sum_j e^{y_j}$, the first part gives
+# $e^{y_j}/s=p_j$ for each class, and the second −1 for the right one. So:
 #
 # **dy = p − q** = (1/8 − 0, 2/8 − 1, 5/8 − 0) = (+1/8, −6/8, +5/8)
 #
@@ -346,8 +346,8 @@ assert np.allclose(W_1.grad, [[0, 1]])
 # ## How do we know that it is right?
 #
 # Code and pencil agree, but the same wrong idea could be in both. Here is a test that needs forward only. Take the
-# weight from *the* to *passive* in figure 2, which is 0. Run forward with the weight δ, then with −δ. Divide the
-# difference of the two losses by 2δ. This slope should be −12/8 = −1.5.
+# weight from *the* to *passive*, which is 0. Run forward with the weight δ, then with −δ. Divide the difference of the
+# two losses by 2δ. This slope should be −12/8 = −1.5.
 
 # %% Two nudges and a tiny one
 rows = []
@@ -361,8 +361,8 @@ table(["δ", "loss at weight δ", "loss at weight −δ", "difference / 2δ"], r
 
 # %% [markdown]
 # This is a **central difference**. With the small δ, all digits are right. (Others: [lab notes 01, experiment
-# 2](lab/01_backprop.py#experiment-2-which-step).) But it takes two forward passes for *every* weight, so we don't train
-# with it.
+# 2](lab/01_backprop.py#experiment-2-which-step).) But it takes two forward passes for *every* weight: too slow for
+# training.
 #
 # **Your turn.** Write `check` in `transformer.py`: this test for all weights of a tiny Transformer. Its parts come in
 # later lessons; until you write them, they are ours. These lines show what you need:
@@ -428,7 +428,7 @@ assert [round(errors[name], 1) for name in ("run B", "run C")] == [1.1, 0.8]
 # Both: their relative errors are 1.1 and 0.8. (That of A is below 10⁻⁹.)
 #
 # The results hardly show the bug of C: its biases hardly move, and a network without biases is right just as often. So
-# biases bring 2 points here. On four other training sets, run A beats run C by 1.4 points at most, and once it loses
+# biases bring 2 points here. On four other training sets, run A beats run C by 1.4 points at most, and loses once
 # ([experiment 1](lab/01_backprop.py#experiment-1-three-gradients-on-five-training-sets)).
 #
 # </details>
@@ -438,7 +438,7 @@ assert [round(errors[name], 1) for name in ("run B", "run C")] == [1.1, 0.8]
 # with *our* forward: if we had counted each *was* twice, it would pass as well.
 #
 # Of 33 bugs of six public programs, planted in our code, gradient checks notice 10: 7 wrong derivatives, and 3 that
-# make forward fail. Many others lie where there is no gradient, as in the tokenizer ([experiment
+# make forward fail. Many others lie in code without gradients, such as the tokenizer ([experiment
 # 3](lab/01_backprop.py#experiment-3-what-gradient-checks-cannot-see)).
 #
 # ## Paper and code
@@ -458,7 +458,7 @@ assert [round(errors[name], 1) for name in ("run B", "run C")] == [1.1, 0.8]
 #
 # 1. Three classes have p = (0.2, 0.3, 0.5), and the first is right. What is dy?
 # 2. A weight of 7 carries the input 3, and −0.2 comes back to its output. What is its gradient, and what does its input
-#    get through this wire?
+#    get?
 #
 # <details><summary>Answers</summary>
 #
