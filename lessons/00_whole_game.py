@@ -158,7 +158,7 @@ for street, weights, average in ((2, -1), [3 / 4, 1 / 4], [3, 2]), (
     assert np.allclose(found @ values, average, atol=0.02)
 
 # %% [markdown]
-# Step 5 uses softmax, too. With the real logits of figure 1:
+# Step 5 uses softmax. With the real logits of figure 1:
 
 # %% Figure 1 as code: encode, next_logits
 def encode(sentence):
