@@ -49,7 +49,8 @@ table(["between the two linear maps", "new sentences put right"],
 #
 # Carry the input *around* the sublayer, and let the sublayer **add** what it has to say, its **update**. This is a
 # **residual connection** ([He et al. 2015](https://arxiv.org/abs/1512.03385)): a road, with the sublayers as its side
-# streets. But sums can grow. **Layer normalization** ([Ba et al. 2016](https://arxiv.org/abs/1607.06450)), LayerNorm or "norm", brings a vector to a fixed size. In the paper it normalizes each sum (**post-LN**). In many later
+# streets. But sums can grow. **Layer normalization** ([Ba et al. 2016](https://arxiv.org/abs/1607.06450)), LayerNorm or
+# "norm", brings a vector to a fixed size. In the paper it normalizes each sum (**post-LN**). In many later
 # models it normalizes what a sublayer reads (**pre-LN**).
 #
 # Figure 1 shows this for a single number. Every sublayer halves what it reads. A norm here only divides by the size, so
@@ -487,7 +488,8 @@ table(["a box computes", "gradient, input : end", "put right, 12", "put right, 4
 #
 # **Today.** Many large models, such as [Llama](https://arxiv.org/abs/2302.13971), are pre-LN, which can train without a
 # warm-up ([Xiong et al. 2020](https://arxiv.org/abs/2002.04745)). Llama's norm is **RMSNorm** ([Zhang and Sennrich
-# 2019](https://arxiv.org/abs/1910.07467)): $y_j = \gamma_j x_j / \sqrt{\mathrm{mean}(x^2) + \varepsilon}$. It subtracts no mean and has no $\beta$ ([lesson 23](23_block_of_2026.py)).
+# 2019](https://arxiv.org/abs/1910.07467)): $y_j = \gamma_j x_j / \sqrt{\mathrm{mean}(x^2) + \varepsilon}$. It
+# no $\beta$ ([lesson 23](23_block_of_2026.py)).
 #
 # ## Paper and code
 #
