@@ -488,8 +488,8 @@ table(["a box computes", "gradient, input : end", "put right, 12", "put right, 4
 #
 # **Today.** Many large models, such as [Llama](https://arxiv.org/abs/2302.13971), are pre-LN, which can train without a
 # warm-up ([Xiong et al. 2020](https://arxiv.org/abs/2002.04745)). Llama's norm is **RMSNorm** ([Zhang and Sennrich
-# 2019](https://arxiv.org/abs/1910.07467)): $y_j = \gamma_j x_j / \sqrt{\mathrm{mean}(x^2) + \varepsilon}$. It
-# no $\beta$ ([lesson 23](23_block_of_2026.py)).
+# 2019](https://arxiv.org/abs/1910.07467)): $y_j = \gamma_j x_j / \sqrt{\mathrm{mean}(x^2) + \varepsilon}$.
+# It subtracts no mean and has no $\beta$ ([lesson 23](23_block_of_2026.py)).
 #
 # ## Paper and code
 #
