@@ -13,8 +13,9 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
+from typing import Any
 
 from more import merge
 
@@ -40,11 +41,19 @@ def parts_of(word: str) -> list[str]:
     return LETTERS_OR_OTHERS.findall(word)
 
 
-def learn_merges(sentences: Iterable[str], n_merges: int, longest: float = math.inf) -> list[Pair]:
+def shortest_first(pair: Pair) -> Any:
+    """sentencepiece's order of pairs that are equally frequent: the shorter piece, then the earlier in Unicode."""
+    joined = "".join(pair)
+    return len(joined), joined, len(pair[0])
+
+
+def learn_merges(
+    sentences: Iterable[str], n_merges: int, order: Callable[[Pair], Any] = shortest_first, longest: float = math.inf
+) -> list[Pair]:
     """The first `n_merges` merges, in the order in which they are learnt; fewer if no pair is left.
 
-    Each time the most frequent pair is merged; of several, the first in sentencepiece's order. No piece has more than
-    `longest` characters. Counts are kept, not made anew: a merge changes those of the words that hold it.
+    Each time the most frequent pair is merged; of several, the first in this `order`. No piece has more than `longest`
+    characters. Counts are kept, not made anew: a merge changes those of the words that hold it.
     """
     occurrences = Counter(word for sentence in sentences for word in words_of(sentence))
     words: list[Word] = [tuple(word) for word in occurrences]
@@ -64,10 +73,7 @@ def learn_merges(sentences: Iterable[str], n_merges: int, longest: float = math.
         count(i, times[i])
     merges: list[Pair] = []
     while len(merges) < n_merges and (most := max(pairs.values(), default=0)):
-        # of equal counts: the shortest when joined, the first in Unicode, the shortest left piece
-        best = min(
-            (ab for ab, n in pairs.items() if n == most), key=lambda ab: (len("".join(ab)), "".join(ab), len(ab[0]))
-        )
+        best = min((pair for pair, number in pairs.items() if number == most), key=order)
         for i in holders[best]:
             count(i, -times[i])
             words[i] = merge(words[i], best)

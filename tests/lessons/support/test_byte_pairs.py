@@ -44,6 +44,7 @@ def test_kept_counts_are_those_made_anew():
 
 def test_equally_frequent_pairs_come_in_order():
     assert learn_merges(["xyz"], 3) == [("x", "y"), ("xy", "z"), ("▁", "xyz")]
+    assert learn_merges(["xyz"], 1, order=lambda pair: pair[::-1]) == [("▁", "x")]
 
 
 def test_learning_ends_when_every_word_is_a_piece():
