@@ -11,15 +11,15 @@
 import numpy as np
 
 from support import look_back_pictures as pictures
-from support.lesson import same, show, table, varying
+from support.lesson import QUICK, same, show, table, varying
 from support.numeric import numeric_gradient
 from support.recurrent import AdditiveAttention
 from support.reversal import PlainMean
 from support.word_translator import Corpus, LastState, Translator, shares_right
 
 # %% [markdown]
-# In 2014 a neural translator was two recurrent networks. The **encoder** reads the English words, one after the
-# other. The **decoder** writes the German words. All that it gets of the English is the encoder's *last* state: one
+# In 2014 the usual neural translator was two recurrent networks. The **encoder** reads the English words, one after
+# the other. The **decoder** writes the German words. All that it gets of the English is the encoder's *last* state: one
 # vector. We trained such a machine on 8,568 sentences of at most seven words. Here are three that it has never seen:
 
 # %% Training the machine with one vector
@@ -31,8 +31,9 @@ for english in ("Lena has sold eight goats", "Oskar has cleaned the small table"
     varying(f"{english}  →  {one_vector.translate(english)}")
 
 # %% [markdown]
-# The first translation says *the woman has eight goats*, the second asks *why Julia cleaned the table*, and in the
-# third *the woman turned off a lamp*. The end of each sentence came through. The beginning was lost.
+# The first translation says *the king has eight goats*, the second *why has Sophie on the table*, and the third *Laura
+# has turned off a lamp*. The last English words came through: *goats*, *table*, *lamp*. Earlier ones are lost: *Lena*,
+# *sold*; *Oskar*, *cleaned*, *small*; *big*.
 #
 # But the encoder *had* a state right after it read *Lena*, and one after each further word. We kept the last of the
 # five and threw away four.
@@ -61,13 +62,13 @@ show(pictures.who_asks(lena.english, lena.german, weights[4]), "03_who_asks",
 # Start at the blue box. The decoder has written *Lena hat acht Ziegen*, and its state is now $s_5$. This state
 # **asks**: it is compared with every state of the encoder, and each comparison gives a **score**. Softmax turns the
 # scores into **weights**, which are positive and add up to one. The blend of the states with these weights is the
-# **context**. Context and $s_5$ together give the next word. This is **attention**. (The decoder still starts from
-# $h_5$, the last state.)
+# **context**. Context and $s_5$ together give the next word. This is **attention**. It began as a patch for recurrent
+# networks: the decoder still starts from $h_5$, the last state.
 #
 # ## By hand
 #
-# To keep the sums short, we take three of the five words, and states of two numbers. In the states of the encoder,
-# let the first number mean "thing" and the second "action". (A trained model finds numbers of its own.)
+# To keep the sums short, we take three of the five words, and states of two numbers. In a state of the encoder, let
+# the first number mean "thing" and the second "action". The numbers of the decoder's state have no such meaning.
 
 # %% The drawing of one step
 show(pictures.by_hand(), "03_by_hand",
@@ -87,14 +88,15 @@ show(pictures.by_hand(), "03_by_hand",
 # | $\tanh x$ | 0 | 0.6 | nearly 1 |
 #
 # So *sold* gets (1, 0.6), and *Lena* gets (1, 0). And *goats*? Its sum is (8.693, 0), but tanh is flat there, so it
-# gets (1, 0), too. This is how the asker chooses: its 8 switches "thing" off, and only "action" still counts.
+# gets (1, 0), too. This is how the asker chooses: with its 8, the first number ("thing") is 1 for every word. Only the
+# second ("action") can still differ.
 #
 # **Step 2, score.** Multiply by the learned vector $v = (3.466, 3.466)$ and add up. *sold*: 1 · 3.466 + 0.6 · 3.466 =
 # **5.545**. *Lena* and *goats*: 3.466.
 #
 # **Step 3, softmax.** Only the differences between scores matter to softmax, so subtract 3.466 from all three. What
-# is left is 0, 2.079 and 0. The exponentials are 1, 8 and 1, and their sum is 10. (We chose 0.693 and 3.466 for
-# this.) So the weights are **0.1, 0.8 and 0.1**.
+# is left is 0, 2.079 and 0. The exponentials are 1, 8 and 1, and their sum is 10. So the weights are
+# **0.1, 0.8 and 0.1**.
 #
 # **Step 4, blend.** 0.1 · (0, 0) + 0.8 · (0, 1) + 0.1 · (1, 0) = **(0.1, 0.8)**: mostly the state of *sold*.
 #
@@ -104,8 +106,7 @@ show(pictures.by_hand(), "03_by_hand",
 # <details><summary>Calculate, then unfold: another state asks</summary>
 #
 # $s_4 W = (0, 8)$. After tanh, *Lena* and *sold* have (0, 1), and *goats* has (0.6, 1). So *goats* scores 5.545, and
-# the others 3.466. The weights are 0.1, 0.1 and **0.8**, and the context is (0.8, 0.1). Same words, but another state
-# asked.
+# the others 3.466. The weights are 0.1, 0.1 and **0.8**, and the context is (0.8, 0.1).
 #
 # </details>
 #
@@ -119,10 +120,10 @@ show(pictures.by_hand(), "03_by_hand",
 #
 # These scores are called **additive**, because $s_t W$ and $h_j U$ are added.
 #
-# **Your turn.** Write `look_back(s, h, W, U, v)`, which returns the contexts (T, d_h). Shapes: $s$ (T, d_s), $h$ (S,
-# d_h), $W$ (d_s, d_a), $U$ (d_h, d_a), $v$ (d_a,). One trick: `(s @ W)[:, None]` has the shape (T, 1, d_a). Add `h @
-# U` (S, d_a), and NumPy adds every row of the one to every row of the other: (T, S, d_a). Try it with the numbers of
-# figure 2.
+# **Your turn.** Write `look_back(s, h, W, U, v)`. It returns the contexts (T, d_h), the weights (T, S) and tanh of the
+# sums (T, S, d_a). You choose $d_a$, the length of the vectors inside tanh. Shapes: $s$ (T, d_s), $h$ (S, d_h), $W$
+# (d_s, d_a), $U$ (d_h, d_a), $v$ (d_a,). One trick: `(s @ W)[:, None]` has the shape (T, 1, d_a). Add `h @ U` (S, d_a),
+# and NumPy adds every row of the one to every row of the other: (T, S, d_a). Try it with the numbers of figure 2.
 
 # %% Our solution
 def look_back(s, h, W, U, v):
@@ -161,16 +162,19 @@ show(pictures.by_hand(backward=True), "03_by_hand_backward",
 # Read figure 3 from the bottom to the top.
 #
 # - **Weights.** The gradient of the weight of word $j$ is $dc_5 \cdot h_j$. We call it the **offer** of the word: 0,
-#   −1 and 0. An offer of −1 means that more weight on *sold* makes the loss smaller. With the weights 0.1, 0.8 and
-#   0.1, the average offer is −0.8.
-# - **Scores.** The gradient of a score is **weight × (offer − average offer)** ([lesson 04](04_soft_lookup.py) shows
-#   why). *sold* gets 0.8 · (−1 + 0.8) = −0.16, and the others get 0.1 · (0 + 0.8) = +0.08. So training raises the
-#   score of *sold* and lowers the other two.
+#   −1 and 0. It says how the *loss* grows with this weight, so the smallest offer is the best one. With the weights
+#   0.1, 0.8 and 0.1, the average offer is −0.8.
+# - **Scores.** The gradient of a score is **weight × (offer − average offer)**. Weights add up to one, so what one word
+#   gains, the others lose: only a difference from the average counts. ([Lesson 04](04_soft_lookup.py) derives it.)
+#   *sold* gets 0.8 · (−1 + 0.8) = −0.16, and the others get 0.1 · (0 + 0.8) = +0.08. So training raises the score of
+#   *sold* and lowers the other two.
+# - **The vector $v$.** A score is $v$ · (tanh of the sum), so each word adds its gradient times its tanh: $dv$ = 0.08 ·
+#   (1, 0) − 0.16 · (1, 0.6) + 0.08 · (1, 0) = (0, −0.096).
 # - **Sums inside tanh.** Multiply by $v$ and by the slope of tanh, which is $1 - \tanh^2$. The second number of
 #   *sold* gets −0.16 · 3.466 · (1 − 0.6²) = −0.355. That of the others gets 0.08 · 3.466 · (1 − 0²) = +0.277. The
 #   first numbers get 0, because tanh is flat there.
-# - **The asker.** Forward, $s_5 W$ was copied to all three words. Where forward copies, backward adds: 0.277 − 0.355
-#   + 0.277 = 0.2 (rounded).
+# - **The asker.** Forward, $s_5 W$ was copied to all three words. Where forward copies, backward adds: (0, 0.277 −
+#   0.355 + 0.277) = (0, 0.2), rounded. So $ds_5$ = (0, 0.2) $W^T$ = (0, 1.6).
 # - **The states.** Each state was used twice, in its score and in the blend, so two gradients are added. For *sold*
 #   they are −0.355 · 0.693 = −0.246 and 0.8 · (−1) = −0.8, together −1.046.
 #
@@ -194,6 +198,8 @@ def look_back_backward(dc, s, h, W, U, v, weights, hidden):
 of_step = look_back_backward(np.array([[0.0, -1]]), s[:1], h, W, U, v,
                              weights_by_hand[:1], hidden[:1])
 assert np.allclose(of_step[1][:, 1], [0.092, -1.046, 0.092], atol=5e-4)
+assert np.allclose(of_step[4], [0, -0.096], atol=1e-6)
+assert np.allclose(of_step[0], [0, 1.6], atol=5e-3)
 assert one_vector.network.store.data.size == 178729 and len(corpus.test) == 204
 no_v = look_back(s[:1], h, W, U, 0 * v)
 _, _, dW, dU, dv = look_back_backward(np.array([[0.0, -1]]), s[:1], h, W, U, 0 * v,
@@ -227,37 +233,48 @@ if torch:
 # %% [markdown]
 # ## Does it matter?
 #
-# Attention gives the decoder two things: a short way to every state, *and* a choice among them. Is the short way
-# enough? We train three machines that differ in one part:
+# Attention gives the decoder a blend of *all* states, and it *chooses* the weights. Must it choose? We train four
+# machines that differ in one part:
 #
-# - **The same for all:** two RNNs with states of 48 numbers, and 1,000 steps of training. Each German word is
-#   computed from $s_t$ and *one* vector beside it.
-# - **What is changed** is this vector: the **last state** of the encoder (the machine of the opening), the **plain
-#   mean** of all its states, or the **weighted mean** of attention.
+# - **The same for all:** two RNNs with states of 48 numbers, and 1,000 steps of training. All decoders start from the
+#   encoder's last state. Each German word is computed from $s_t$ and what stands beside it.
+# - **What is changed** is what stands beside it: the **last state** of the encoder (the machine of the opening), the
+#   **plain mean** of all states, **both** of these, or the **weighted mean** of attention.
 # - **What is measured:** German words right in 204 new sentences. The decoder reads the *right* words before each
-#   one, not its own (**teacher forcing**). Two groups are counted separately: words that translate only the first
-#   English word, and words that translate only the last one.
+#   one, not its own (**teacher forcing**). Three groups are counted: words that translate only the first English word
+#   (203, of which 75 are articles), only the last one (193), and all others (724).
 #
-# Where will the plain mean be? (a) Near the last state, (b) in the middle, (c) near the weighted mean.
+# Where will *both* come close to attention? (a) In all groups. (b) In the first two. (c) In none.
 #
-# <details><summary>Make a guess, then unfold: German words right</summary>
+# <details><summary>Make a guess, then unfold: German words right, mean of three runs</summary>
 
-# %% Training the third machine
-machines = {"last state": one_vector, "plain mean": Translator(corpus, PlainMean),
-            "weighted mean": attention}
-found = {name: shares_right(machine) for name, machine in machines.items()}
-table(["beside s_t", "all words", "of the first English word", "of the last"],
-      [[name, *(f"{share:.0%}" for share in shares)] for name, shares in found.items()])
-assert found["last state"][1] < 0.6 < 0.8 < found["last state"][2]
-assert found["last state"][0] < found["plain mean"][0] - 0.1 < found["weighted mean"][0]
-assert found["weighted mean"][0] > 0.85
+# %% Training the other machines: about a minute and a half
+looks = {"last state": LastState, "plain mean": PlainMean,
+         "both": (PlainMean, LastState), "weighted mean": AdditiveAttention}
+machines = {(name, 0): machine for name, machine in
+            (("last state", one_vector), ("weighted mean", attention))}
+seeds = (0,) if QUICK else (0, 1, 2)
+for name, look in looks.items():
+    for seed in seeds:
+        if (name, seed) not in machines:
+            machines[name, seed] = Translator(corpus, look, seed)
+runs = {name: np.array([shares_right(machines[name, seed]) for seed in seeds])
+        for name in looks}
+table(["beside s_t", "first English word", "last English word", "all others"],
+      [[name, *(f"{share:.0%}" for share in found.mean(axis=0))]
+       for name, found in runs.items()])
+last, mean, both, chosen = runs.values()
+assert (last[:, 0] < mean[:, 0] - 0.2).all() and (mean[:, 1] < last[:, 1] - 0.2).all()
+assert (both[:, 1] > mean[:, 1] + 0.1).all() and (both[:, 0] > 0.75).all()
+ahead = (chosen - both).mean(axis=0)
+assert QUICK or (0.03 < ahead[:2]).all() and (ahead[:2] < 0.1).all() and ahead[2] > 0.12
+assert (chosen[:, 2] > both[:, 2] + 0.05).all() and (chosen[:, 2] > 0.75).all()
 
 # %% [markdown]
-# The answer is (b). The plain mean brings the first word back, so the short way helps. But it loses the last one. We
-# think that the mean of five states holds too little of each. Only the machine that **chooses** gets both. Two
-# further runs agree ([lab notes 03](lab/03_bahdanau.py#three-runs)). One vector isn't a wall, though: in another
-# task, 16 times as many steps brought it from 57 to 86 % ([lab notes
-# 03](lab/03_bahdanau.py#one-vector-and-more-training)).
+# The answer is (b). The plain mean brings the first word back but loses the last one. With the last state beside it,
+# most of both come through, and nothing was chosen: attention is only 6 or 7 points ahead. For all other words it is
+# 15 points ahead ([each run](lab/03_bahdanau.py#three-runs)). So choosing helps most there. (More training helps a
+# single vector, [too](lab/03_bahdanau.py#one-vector-and-more-training).)
 #
 # </details>
 #
@@ -274,52 +291,46 @@ show(pictures.map_of(lena.english, lena.german, weights[:5]), "03_alignment",
      "Read it row by row: after *goats* it goes back to *sold*.")
 
 # %% Exchange one state
-bought = lena._replace(english=["Lena", "has", "bought", "eight", "goats"])
+other = lena._replace(english=["Oskar", "has", "bought", "six", "flowers"])
 for j in range(5):
     varying(f"h_{j + 1} exchanged:  "
-            + " ".join(attention.written_without(lena, bought, j)[:5]))
+            + " ".join(attention.written_without(lena, other, j)[:5]))
 
 # %% [markdown]
 # Such a map is called an **alignment**. Does the model *use* what it looks at? We let attention see one state of
-# "Lena has **bought** eight goats" in place of ours. Only $h_3$ changes a word: *verkauft* (sold) becomes *gekauft*
-# (bought). So this word was read from $h_3$.
+# "Oskar has bought six flowers" in place of ours. Each time, only the German word changes that looks there: *Oskar*,
+# then *gekauft* (bought), *sechs* (six), *Blumen* (flowers). $h_2$ belongs to *has* in both sentences, and changes
+# nothing. (In two further runs the same words changed, but some exchanges also lost *verkauft*.)
 #
 # ### What attention does not change
 #
 # The decoder is still recurrent: $s_5$ can't be computed before $s_4$. So the positions are computed one after the
-# other, in training, too. And length still matters. When random symbols had to be written backwards, three runs
-# with attention got 99, 98 and 98 % right with 16 symbols, but 84, 51 and 50 % with 32, after equally many steps
-# ([lab notes 03](lab/03_bahdanau.py#attention-and-length)).
+# other, in training, too. And longer sequences take longer to learn: to write random symbols backwards took 300 steps
+# with 16 symbols, and with 32 about 2,400 ([lab notes 03](lab/03_bahdanau.py#attention-and-length)).
 #
 # **Today.** A decoder that looks back at an encoder does **cross-attention**. Translators and speech recognisers such
-# as Whisper do it, with dot products as scores. In the image generator Stable Diffusion (2022) the parts of the image
-# ask, and the words of the prompt are asked. Most chat models have no encoder: question and answer are one text, and
-# its words ask each other.
+# as Whisper do it, with dot products as scores.
 #
 # ## Paper and code
 #
 # - This attention is from [Bahdanau, Cho and Bengio (2014)](https://arxiv.org/abs/1409.0473). Their encoder reads in
 #   both directions. Their $s_{t-1}$ asks, and the context goes *into* $s_t$. That $s_t$ asks is from [Luong et al.
 #   (2015)](https://arxiv.org/abs/1508.04025).
-# - The machine of the opening is close to that of [Cho et al. (2014)](https://arxiv.org/abs/1406.1078). [Sutskever et
-#   al. (2014)](https://arxiv.org/abs/1409.3215) did translate well through a single vector, with 384 million weights.
-#   Ours has 178,729.
-# - PyTorch has no layer for it. These two lines have the same five gradients (compared above): `z = torch.tanh((s @
+# - [Sutskever et al. (2014)](https://arxiv.org/abs/1409.3215) did translate well through a single vector, with 384
+#   million weights. Ours has 178,729.
+# - PyTorch (compared above): `z = torch.tanh((s @
 #   W)[:, None] + h @ U) @ v`, then `c = z.softmax(dim=1) @ h`.
 #
 # ## What to remember
 #
 # The decoder's state asks. Every state of the encoder gets a score, softmax turns scores into weights, and the
-# context is the blend. The gradient of a score is weight × (offer − average offer). Each state is used twice, so two
-# gradients are added.
+# context is the blend. The gradient of a score is weight × (offer − average offer).
 #
 # **Test yourself.**
 #
 # 1. Set $v = (0, 0)$ in figure 2. What are the weights and the context? With $dc_5 = (0, -1)$, which of $dv$, $dW$
 #    and $dU$ are zero?
 # 2. Leave out tanh: $z = (s W + h U) \cdot v$. Which weights do $s_5$ and $s_4$ get? (Use $e^{2.4} = 11$.)
-# 3. A sentence of 20 words is translated into 25. How many scores are computed? And how many steps of the RNNs, one
-#    after the other?
 #
 # <details><summary>Answers</summary>
 #
@@ -327,7 +338,6 @@ for j in range(5):
 #    gradient on its way to them is multiplied by $v$. $dv$ isn't: its second number is −2/9 · 0.6 = −0.133.
 # 2. *sold* and *goats* both score 0.693 · 3.466 = 2.4 more than *Lena*, whoever asks. So both askers get the weights
 #    1/23, 11/23 and 11/23. That is why we need tanh.
-# 3. 25 · 20 = 500 scores, and 20 + 25 = 45 steps.
 #
 # </details>
 #

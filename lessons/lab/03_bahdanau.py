@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Lab notes 03 · Attention as a patch
 #
-# The controls behind [lesson 03](../03_bahdanau.py): two further runs of its three translators; what more training
-# does for a single vector; how attention depends on the length; which state is really used.
+# The controls behind [lesson 03](../03_bahdanau.py): three runs of two of its translators; which state is really used;
+# what more training does for a single vector; how attention depends on the length.
 
 # %% Imports
 import course  # noqa: F401  finds lessons/support
@@ -23,58 +23,64 @@ from support.word_translator import (
 # %% [markdown]
 # ## Three runs
 #
-# The lesson shows the run with seed 0. Here are seeds 1 and 2: German words right in 204 test sentences, of all
-# words, of those for the first English word, and of those for the last one.
+# The lesson shows means of seeds 0, 1 and 2. Here is each run of the two best machines: German words right of those for
+# the first English word, for the last one, and of all others.
 
 # %%
 corpus, runs = Corpus(), {}
-looks = {"last state": LastState, "plain mean": PlainMean,
-         "weighted mean": AdditiveAttention}
-for seed in (1,) if QUICK else (1, 2):
+looks = {"both": (PlainMean, LastState), "weighted mean": AdditiveAttention}
+for seed in (0,) if QUICK else (0, 1, 2):
     for name, look in looks.items():
         runs[name, seed] = machine = Translator(corpus, look, seed)
         shares = shares_right(machine)
         varying(f"{name}, seed {seed}:  "
                 + "  ".join(f"{share:.2f}" for share in shares))
-        lo, hi = {"last state": (0.45, 0.62), "plain mean": (0.64, 0.78),
-                  "weighted mean": (0.82, 0.97)}[name]
-        measure(f"{name}, seed {seed}, all words", shares[0], lo, hi)
+        lo, hi = {"both": (0.62, 0.76), "weighted mean": (0.78, 0.97)}[name]
+        measure(f"{name}, seed {seed}, all others", shares[2], lo, hi)
 
 # %% [markdown]
-# Over all words, the order is the same in every run. For the first English word, attention and the plain mean are
-# equal in these two. The three machines read the same sentences in the same order, and attention has 1 % more
-# weights. Does the learning rate, 0.01, favour attention? Half of it for the two others:
+# For all other words, attention is ahead by 12 to 20 points in each run; for the first word, it is not ahead in every
+# run. Of the 203 German words for the first one, 75 are *der*, *die* or *das*, whose gender is that of a later noun.
+# The machines read the same sentences in the same order. Does the learning rate, 0.01, favour attention? Half of it
+# for *both*:
 
 # %%
-for name in () if QUICK else ("last state", "plain mean"):
-    shares = shares_right(Translator(corpus, looks[name], rate=0.005))
-    varying(f"{name}, seed 0, rate 0.005:  "
+if not QUICK:
+    shares = shares_right(Translator(corpus, looks["both"], rate=0.005))
+    varying("both, seed 0, rate 0.005:  "
             + "  ".join(f"{share:.2f}" for share in shares))
-    measure(f"{name}, rate 0.005, all words", shares[0], 0.45, 0.78)
+    measure("both, rate 0.005, all others", shares[2], 0.45, 0.76)
+    articles = [pair.german[j] for pair in corpus.test for i, j in pair.links
+                if i == 0 and [at for _, at in pair.links].count(j) == 1
+                and pair.german[j] in ("der", "die", "das")]
+    assert len(articles) == 75
 
 # %% [markdown]
-# They stay behind.
+# It stays behind.
 #
 # ## Which state is used
 #
-# To write *verkauft* in "Lena has sold eight goats", the weight lies on $h_3$. Is it used? One state at a time is
-# replaced by that of "Lena has bought eight goats". (The first two are the same in both sentences.)
+# One state at a time of "Lena has sold eight goats" is replaced by that of "Oskar has bought six flowers", in the two
+# runs that the lesson doesn't show.
 
 # %%
 lena = next(pair for pair in corpus.test
             if pair.english == "Lena has sold eight goats".split())
-bought = lena._replace(english="Lena has bought eight goats".split())
-for seed in (1,) if QUICK else (1, 2):
+other = lena._replace(english="Oskar has bought six flowers".split())
+for seed in () if QUICK else (1, 2):
     for j in range(5):
-        found = runs["weighted mean", seed].written_without(lena, bought, j)
+        found = runs["weighted mean", seed].written_without(lena, other, j)
         varying(f"seed {seed}, h_{j + 1} exchanged:  {' '.join(found[:-1])}")
 
 # %% [markdown]
+# The word that looks there changes, as in the lesson. But the exchanged state doesn't fit its neighbours, and sometimes
+# *verkauft* is lost as well.
+#
 # A large weight is no dictionary, though. The corpus says which words belong together. How often does the largest
 # weight lie on such a word, and how often would it if each position simply looked at the word with its own number?
 
 # %%
-for seed in (1,) if QUICK else (1, 2):
+for seed in (0,) if QUICK else (1, 2):
     translator = runs["weighted mean", seed]
     share = share_linked(corpus, lambda pair: translator.map_of(pair).argmax(axis=1))
     measure(f"largest weight on a linked word, seed {seed}", share, 0.65, 0.97)

@@ -33,6 +33,7 @@ class Reader:
 
     kind     of its positions
     slow     pairs of numbers that RoPE turns at a third of their speed: to change after training, not for backward
+    sees     a word sees so many words, itself and those before it
     """
 
     def __init__(self, kind: Kind, seed: int) -> None:
@@ -44,7 +45,7 @@ class Reader:
             w = (D_MODEL**-0.5 * random.standard_normal(shape)).astype("float32")
             self.weights[name] = SimpleNamespace(data=w, grad=0 * w, m=0 * w, v=0 * w)
         self.E = self.weights["E"]
-        self.kind, self.slow = kind, ()  # type: Kind, tuple[int, ...]
+        self.kind, self.slow, self.sees = kind, (), 1000  # type: Kind, tuple[int, ...], int
 
     def loss(self, ids: np.ndarray, answers: np.ndarray) -> tuple[float, Any]:
         """-> the loss of all answers in nats, and its backward, which fills the gradients"""
@@ -56,21 +57,23 @@ class Reader:
         ids, answers = latest_name(np.random.default_rng(7), 400, n)
         return float((logits_of(self, ids)[0][:, -1].argmax(axis=-1) == answers[:, -1]).mean())
 
-    def last_scores(self, ids: np.ndarray) -> np.ndarray:
-        """The scores that the last word gives to all words. ids (b, n) -> (b, h, n)"""
-        Q, K, _ = queries_and_keys(self, vectors(self, ids)[0])
-        return np.einsum("bhk,bshk->bhs", Q[:, -1], K) / Q.shape[-1] ** 0.5
-
     def weight_of_oldest(self, n: int) -> float:
         """The weight that the last of n words gives to the 20 oldest ones, mean over heads and 400 sequences."""
-        scores = self.last_scores(latest_name(np.random.default_rng(7), 400, n)[0])
+        ids, _ = latest_name(np.random.default_rng(7), 400, n)
+        Q, K, _ = queries_and_keys(self, vectors(self, ids)[0])
+        scores = np.einsum("bhk,bshk->bhs", Q[:, -1], K) / Q.shape[-1] ** 0.5
         return float(np.exp(transformer.log_softmax(scores))[..., :20].sum(axis=-1).mean())
 
-    def score_of_a_name(self, n: int) -> np.ndarray:
-        """The score of a name 1 to n words back in each head, mean over all names and all last words. -> (h, n)"""
-        name, last = np.meshgrid(np.arange(1, NAMES), np.arange(1, V))
-        ids = np.concatenate([np.repeat(name.reshape(-1, 1), n, axis=1), last.reshape(-1, 1)], axis=1)
-        return self.last_scores(ids).mean(axis=0)[:, -2::-1]
+    def score_of_a_name(self, ahead: int, back: int) -> np.ndarray:
+        """The score of a name from `ahead` words after the word that asks to `back` words before it.
+
+        Mean over all names and all words that ask, in each head. -> (h, ahead + 1 + back)
+        """
+        name, asks = np.meshgrid(np.arange(1, NAMES), np.arange(1, V))
+        ids = [np.repeat(each.reshape(-1, 1), ahead + 1 + back, axis=1) for each in (asks, name)]
+        (Q, _, _), (_, K, _) = (queries_and_keys(self, vectors(self, each)[0]) for each in ids)
+        scores = np.einsum("bhk,bshk->bhs", Q[:, back], K) / Q.shape[-1] ** 0.5
+        return scores.mean(axis=0)[:, ::-1]
 
 
 @differentiable
@@ -111,6 +114,11 @@ def slowed(x, pairs):
     return np.concatenate([z.real, z.imag], axis=-1).astype(x.dtype), None
 
 
+def seen(t, words):
+    """True where a word sees another: itself and those before it, so many in all. (t, t)"""
+    return np.tri(t, dtype=bool) & ~np.tri(t, k=-words, dtype=bool)
+
+
 @differentiable
 def logits_of(reader, ids):
     """ids (b, t) -> logits (b, t, v)"""
@@ -118,7 +126,7 @@ def logits_of(reader, ids):
     x, vectors_backward = vectors(reader, ids)
     Q, K, back_to_x = queries_and_keys(reader, x)
     values, values_backward = linear("btd,dhk->bthk", x, w["W_V"])
-    heads, heads_backward = attention(Q, K, values, np.tri(ids.shape[1], dtype=bool))
+    heads, heads_backward = attention(Q, K, values, seen(ids.shape[1], reader.sees))
     y, y_backward = linear("bthk,hkd->btd", heads, w["W_O"])
     logits, logits_backward = linear("btd,dv->btv", y, w["W"])
     dlogits = yield logits

@@ -83,8 +83,8 @@ class EncoderDecoder(Layer):
         ds, *dcontexts = np.split(self.output.backward(dlogits, output_cache), 1 + len(self.looks), axis=2)
         dh = np.zeros(shape)
         for look, dc, look_cache in zip(self.looks, dcontexts, look_caches):
-            ds_of_look, dh = look.backward(dc, look_cache)
-            ds = ds + ds_of_look
+            ds_of_look, dh_of_look = look.backward(dc, look_cache)
+            ds, dh = ds + ds_of_look, dh + dh_of_look
         gradients = self.decoder.backward(ds, decoder_cache)
         if isinstance(self.decoder, RNN):
             # the decoder's first state is h_n

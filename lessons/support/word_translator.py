@@ -1,8 +1,8 @@
 """A small recurrent translator of short sentences of the bundled corpus (lesson 03).
 
 Words are the tokens. An encoder reads the English words, a decoder writes the German ones. At every position the
-decoder gets its own state and one vector made of the encoder's states: the last of them, their plain mean, or the
-weighted mean of attention.
+decoder gets its own state and a vector made of the encoder's states, or two: the last of them, their plain mean, or
+the weighted mean of attention.
 Shapes: B batch, S English words, T German words and the end, d numbers in a state.
 """
 
@@ -130,14 +130,14 @@ class LastState(PlainMean):
 
 
 class Network(EncoderDecoder):
-    """EncoderDecoder for words. look: LastState, PlainMean or AdditiveAttention"""
+    """EncoderDecoder for words. look: LastState, PlainMean or AdditiveAttention, or a tuple of them"""
 
     def __init__(self, english: int, german: int, look: Any, seed: int, d: int, dtype: str = "float32") -> None:
         init = np.random.default_rng(seed)
         self.positions = ""
         self.encoder, self.decoder = WordRNN(english, d, init, dtype), WordRNN(german, d, init, dtype)
-        self.looks = [look(d, d, d // 2, init, dtype)]
-        self.output = Linear(2 * d, german, init, dtype)
+        self.looks = [each(d, d, d // 2, init, dtype) for each in (look if isinstance(look, tuple) else (look,))]
+        self.output = Linear(d * (1 + len(self.looks)), german, init, dtype)
         self.store = ParameterStore(self.parameters())
 
     def rows(self, ids: Array, with_position: bool) -> Array:
@@ -195,18 +195,16 @@ class Translator:
         return [names[i] for i in logits[0].argmax(axis=-1)]
 
 
-def shares_right(translator: Translator) -> tuple[float, float, float]:
-    """Of the German words of the test: of all, of those for the first English word alone, and for the last one alone"""
+def shares_right(translator: Translator) -> list[float]:
+    """Of the German words for the first English word alone, of those for the last one alone, of all others"""
     found: tuple[list, list, list] = ([], [], [])
     for pair in translator.corpus.test:
         is_right = translator.right(pair)
         for j in range(len(pair.german)):
-            found[0].append(is_right[j])
             sources = [i for i, at in pair.links if at == j]
-            for group, place in ((1, 0), (2, len(pair.english) - 1)):
-                if sources == [place]:
-                    found[group].append(is_right[j])
-    return tuple(float(np.mean(group)) for group in found)  # type: ignore[return-value]
+            group = 0 if sources == [0] else 1 if sources == [len(pair.english) - 1] else 2
+            found[group].append(is_right[j])
+    return [float(np.mean(group)) for group in found]
 
 
 def share_linked(corpus: Corpus, look_of: Callable[[Sentence], Array]) -> float:

@@ -273,9 +273,9 @@ def test_alibi_subtracts_slope_times_distance_but_for_a_number_that_all_keys_sha
 
 
 def test_the_score_of_a_name_falls_by_the_slope_of_alibi_from_word_to_word():
-    scores = latest_name.Reader("ALiBi", seed=0).score_of_a_name(7)
+    scores = latest_name.Reader("ALiBi", seed=0).score_of_a_name(0, 7)
     slopes = alibi_slopes(latest_name.H)[:, None]
-    assert scores.shape == (latest_name.H, 7) and np.allclose(np.diff(scores), -slopes, rtol=0, atol=1e-4)
+    assert scores.shape == (latest_name.H, 8) and np.allclose(np.diff(scores), -slopes, rtol=0, atol=1e-4)
 
 
 def test_pairs_turn_at_a_third_of_their_speed():
