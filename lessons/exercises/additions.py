@@ -568,13 +568,18 @@ def two_systems(n: int, samples: int, longer: int = 0):
 
 SCORES = "(bleu_of_counts(x[drawn].sum(axis=0)) for x in (counts_a, counts_b))"
 QUANTILES = "np.quantile(differences, [0.025, 0.975])"
+CUT = "cut off 2.5 % of `samples` at each end, rounded down: 25 of 1000, 1 of 41, 0 of 1 (where d[0:-0] is empty)"
 
 
 def samples_and_interval(module: ModuleType, function: Function, call: Call, seed: int) -> Iterator[tuple[str, Any]]:
     """Observe `bootstrap`: how it draws, which its random generator tells afterwards, and what it returns."""
     n, rng = len(call.args[2]), call.args[3]
     again = copy.deepcopy(rng)
-    [(name, interval)] = Plain("interval")(module, function, call, seed)
+    error = None
+    try:
+        [(name, interval)] = Plain("interval")(module, function, call, seed)
+    except IndexError as raised:
+        error = raised
     used = "other numbers"
     for count in range(1001):
         if again.bit_generator.state == rng.bit_generator.state:
@@ -582,6 +587,10 @@ def samples_and_interval(module: ModuleType, function: Function, call: Call, see
             break
         again.integers(0, n, n)
     yield "use of rng", np.array([used])
+    if error and used.startswith(f"{call.kwargs['samples']} times"):  # all are drawn: the error is in what follows
+        raise Slip(f"after {used}: {error}. If you sort, {CUT}") from error
+    if error:
+        raise error
     yield name, interval
 
 
@@ -609,7 +618,7 @@ BOOTSTRAP = Function(
             ("score_b - score_a", "score_a - score_b"),
         ),
         Mistake(
-            "it encloses 90 % of the differences: of the middle 95 %, 2.5 % lie on each side",
+            "it encloses 90 % of the differences: cut off 2.5 % on each side, of 41 differences one, not two",
             ("[0.025, 0.975]", "[0.05, 0.95]"),
         ),
         Mistake(
@@ -639,6 +648,21 @@ BOOTSTRAP = Function(
         Mistake(
             "only b is drawn, and a is scored on the whole test set; the same sentences must be drawn for both",
             (SCORES, "(bleu_of_counts(x.sum(axis=0)) for x in (counts_a, counts_b[drawn]))"),
+        ),
+        Mistake(
+            f"a fixed number is cut off; {CUT}", (QUANTILES, "(np.sort(differences)[25], sorted(differences)[-26])")
+        ),
+        Mistake(
+            "the upper end is one too low: at both ends the same number must be cut off, of 41 differences one",
+            (QUANTILES, "(np.sort(differences)[[int(0.025 * samples), int(0.975 * samples) - 1]])"),
+        ),
+        Mistake(
+            "the upper end is one too high: with c differences cut off at each end, it is [-c - 1]",
+            (QUANTILES, "(np.sort(differences)[[int(0.025 * samples), -int(0.025 * samples)]])"),
+        ),
+        Mistake(
+            f"a fixed range is taken; {CUT}",
+            (QUANTILES, "(sorted(differences)[25:975][0], sorted(differences)[25:975][-1])"),
         ),
     ),
     file="more",

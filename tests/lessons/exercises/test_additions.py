@@ -30,6 +30,8 @@ def bootstrap(a, b, references, rng, samples=1000):
         differences.append(bleu(chosen[1], chosen[2]) - bleu(chosen[0], chosen[2]))
     return np.percentile(differences, [2.5, 97.5])
 """
+SORTED = BOTH.format("samples", "rng.integers(0, n, n)").replace("np.percentile(differences, [2.5, 97.5])", "{}")
+SORTED = SORTED.replace("return", "differences.sort()\n    return")
 
 
 @pytest.mark.parametrize(
@@ -67,6 +69,17 @@ def bootstrap(a, b, references, rng, samples=1000):
             "use of rng is wrong: '369 times integers(0, n",
         ),
         (BOOTSTRAP, BOTH.format("samples", "rng.choice(n, n)"), "right in 4 cases"),
+        (
+            BOOTSTRAP,
+            SORTED.format("differences[int(0.025 * samples)], differences[int(0.975 * samples)]"),
+            "right in 4 cases",
+        ),
+        (BOOTSTRAP, SORTED.format("differences[25], differences[-26]"), "interval is wrong: a fixed number is cut off"),
+        (
+            BOOTSTRAP,
+            SORTED.format("differences[25], differences[974]"),
+            "after 41 times integers(0, n, n): list index out of range. If you sort, cut off 2.5 %",
+        ),
     ],
 )
 def test_what_is_said_helps(function, code, told):
