@@ -20,7 +20,7 @@ from support.lesson import ROOT, show, table
 from support.translator_pictures import Candidate, Side
 
 # %% [markdown]
-# Here is a Transformer that translates from English into German. This course is about how it works.
+# Here is a Transformer that translates English into German. This course is about how it works.
 
 # %%
 translator = load_run(ROOT / "data/tiny_model")
@@ -39,15 +39,14 @@ trained_on = set(read_text("train").source)
 assert not {TIRED, NARROW} & trained_on and len(trained_on) > 19_000
 
 # %% [markdown]
-# We changed only the last English word. In the German, the word for "it" changed too, from *es* to *sie*. And that's
-# right! *Das Pferd* (the horse) is neuter, so a tired horse is *es*. *Die Straße* (the street) is feminine, so a narrow
-# street is *sie*. Neither sentence was in the training text.
+# We changed only the last English word. In the German, the word for "it" changed too, from *es* to *sie*. *Das Pferd*
+# (the horse) is neuter, so a tired horse is *es*. *Die Straße* (the street) is feminine, so a narrow street is *sie*.
+# Neither sentence was in the training text.
 #
-# Try sentences of your own: in the project's folder, `scratchformer explore data/tiny_model` writes a page in which
-# this model runs in your browser.
+# Try your own: in the project's folder, `scratchformer explore data/tiny_model` writes a page that runs this model in
+# your browser.
 #
-# It looks as if the model knew which noun is meant. But nobody wrote a rule into it. It only adds, multiplies and
-# divides, with a few simple functions such as $e^x$ in between. So how?
+# It looks as if the model knew which noun is meant. But nobody wrote a rule into it. It can only calculate. How?
 #
 # ## The picture
 #
@@ -108,20 +107,19 @@ show(
 #    itself.
 # 4. **Decoder.** The German so far becomes vectors too, with `<s>` for "start" in front. A decoder layer has three
 #    steps. The second, attention to the encoder's vectors, brings in the English.
-# 5. **Vector → probabilities.** Take a row of the table of step 2, and the decoder's last vector. Multiply their first
-#    numbers, their second numbers and so on, and add up the 128 products. This **dot product** is the **logit** of the
+# 5. **Vector → probabilities.** Each row of the table of step 2 is compared with the decoder's last vector: multiply
+#    the first numbers of both, the second numbers, and so on, and add up. This **dot product** is the **logit** of the
 #    row's token, its score. **Softmax** turns the 1,600 logits into probabilities.
 #
 # All numbers in tables and layers are **parameters**, 867,328 of them. The model learned them from 20,000 sentence
-# pairs, which a program made from a small grammar.
+# pairs, which a program made from a grammar.
 #
 # ## By hand: the two tools
 #
 # **Attention** finds weights, and averages with them. Say *weil* looks at two English tokens, *tired* and *street*. It
 # asks with a vector, its **query**, here (1, 2). Each of the two has a **key**, which is compared with the query, and a
-# **value**, which is averaged. (Where do they come from? The query is the vector of *weil* times a learned table: a dot
-# product with each of its columns. Key and value are the encoder's vector of the token times two more tables. The
-# numbers here are made up.)
+# **value**, which is averaged. (The query is the vector of *weil* times a learned table: a dot product with each
+# column. Key and value are the token's encoder vector times two other tables. The numbers here are made up.)
 #
 # | token | key | score: query · key | weight | value |
 # |---|---|---|---|---|
@@ -134,10 +132,9 @@ show(
 #
 # 3/4 · (4, 0) + 1/4 · (0, 8) = (3, 2)
 #
-# Multiplied by one more table, this is added to the vector of *weil*. Another sentence gets other weights ([lesson
-# 04](04_soft_lookup.py)).
+# This average, times one more table, is added to the vector of *weil* ([lesson 04](04_soft_lookup.py)).
 #
-# **Now you.** Let the key of *street* be (0.69, 0). What are the weights, and what is the average?
+# **Now you.** Let the key of *street* be (0.69, 0). What are the weights and the average?
 #
 # <details><summary>Calculate, then unfold</summary>
 #
@@ -161,7 +158,7 @@ for street, weights, average in ((2, -1), [3 / 4, 1 / 4], [3, 2]), (
     assert np.allclose(found @ values, average, atol=0.02)
 
 # %% [markdown]
-# Step 5 uses softmax. Here are the real logits of figure 1:
+# Step 5 uses softmax. With the real logits of figure 1:
 
 # %% Figure 1 as code: encode, next_logits
 def encode(sentence):
@@ -191,10 +188,10 @@ rows += [["the 1,597 others", "", f"{others:,.0f}", f"{others / e.sum():.4f}"],
 table(["next token", "logit", "e to the logit", "probability"], rows)
 
 # %% [markdown]
-# Check the first line with a calculator, up to rounding. (Why only 0.895? This model was trained to give about 0.9 to
-# the right token, not 1: [lesson 14](14_label_smoothing.py).)
+# Check the first line with a calculator. (Why only 0.895? This model was trained to give about 0.9 to the right token,
+# not 1: [lesson 14](14_label_smoothing.py).)
 #
-# And where does *weil* really look?
+# Where does *weil* really look?
 
 # %% The weights of the second drawing
 def names(ids):
@@ -229,14 +226,14 @@ show(
     alt="Two rows of bars, one for each token. English: too 0.33, tired 0.29, the full "
     "stop 0.11, the others below 0.1; horse 0.00, street 0.01, it 0.02. German so far: "
     "Das 0.53, die 0.25, the others at most 0.05.",
-    caption="Real attention weights of *weil* in the last decoder layer. It has four "
-    "attentions side by side, called *heads*: this is their mean. Each row adds up to 1.",
+    caption="Attention weights of *weil* in the last decoder layer: the mean of its "
+    "four *heads*, which are attentions side by side.",
 )
 
 # %% [markdown]
-# In this last layer, *weil* looks mostly at *too* and *tired*, and hardly at *it* or a noun. In the *narrow* sentence,
-# it looks mostly at *too* (0.54), and hardly at *narrow* (0.01). Of the German, it looks at the articles: most at *Das*
-# in the first sentence (0.53), most at *die* in the second (0.45).
+# So *weil* looks mostly at *too* and *tired*, and hardly at *it* or a noun. In the *narrow* sentence, it looks mostly
+# at *too* (0.54), and hardly at *narrow* (0.01). Of the German, it looks at the articles: most at *Das* in the first
+# sentence (0.53), most at *die* in the second (0.45).
 #
 # To write a whole sentence, take the likeliest token, write it down, and ask again, until the answer is `</s>`:
 # **greedy search**.
@@ -273,15 +270,14 @@ show(
 # %% [markdown]
 # ## In general
 #
-# How probable is a whole translation? Multiply the probabilities of its tokens, 16 in figure 3. For the upper row, you
-# get about 0.27. In symbols, with $x$ for the English sentence, $y_t$ for a German token, and $\prod_t$ for the
-# product:
+# How probable is a whole translation? Multiply the probabilities of its tokens. For the upper row of figure 3, you get
+# 0.27. In symbols, where $x$ is the English, $y_t$ a German token, and $\prod_t$ a product:
 #
 # $$P(y \mid x) = \prod_t P(y_t \mid y_1, \dots, y_{t-1}, x)$$
 #
-# **Your turn.** Write greedy search on paper, for at most 80 tokens. You may call `memory = encode(sentence)`,
-# `next_logits(memory, written)`, which takes the German ids so far, without `<s>`, and gives 1,600 logits, and
-# `tokenizer.decode([ids])[0]`, which turns ids into text. When does your loop end?
+# **Your turn.** Write greedy search on paper, for at most 80 tokens. You may call `encode(sentence)`, which gives
+# `memory`; `next_logits(memory, written)`, which gives 1,600 logits for the German ids so far, without `<s>`; and
+# `tokenizer.decode([ids])[0]` for the text. When does your loop end?
 
 # %% Our solution
 def greedy(sentence, longest=80):
@@ -301,8 +297,8 @@ assert [greedy(each) for each in (TIRED, NARROW)] == translator.translate(
 # ## So how does it know?
 #
 # The German so far is the same for both sentences. So the difference between *es* and *sie* comes from the encoder's
-# vectors. From which one? Let's operate. The decoder gets the vectors of the *tired* sentence, but some are replaced by
-# those of the *narrow* sentence, or left out.
+# vectors. From which one? The decoder gets the vectors of the *tired* sentence, but some are replaced by those of the
+# *narrow* sentence, or left out.
 
 # %% The drawing of the exchange
 texts = []
@@ -356,16 +352,15 @@ table(["the decoder gets", "P(es)", "P(sie)"],
         *pronouns(np.delete(narrow, 11, axis=0))]])
 
 # %% [markdown]
-# - ***it* does nothing.** So if the encoder wrote an answer into *it*, the decoder doesn't read it.
-# - **The word *narrow* is enough.** Even its vector from "It is too narrow.", without a horse or a street, switches the
-#   model to *sie*.
-# - **Without an adjective, the model writes *es* in both sentences.** Does it take the first noun by default, or does
-#   it just prefer *es*?
+# - **The vector of *it* does nothing.** So if the encoder wrote an answer into it, the decoder doesn't read it.
+# - **The word *narrow* is enough.** Even its vector from "It is too narrow." switches the model to *sie*.
+# - **Without an adjective, the model writes *es* in both sentences.** Does it take the first noun by default, or just
+#   prefer *es*?
 #
-# Is this one lucky pair? We have 120 such pairs, 240 sentences, with nouns of all genders. How many get the other
-# sentence's pronoun? 2 as they are, 3 with its *it*, 237 with its adjective, and 213 with this adjective from "It is
-# too …". Without an adjective, the model takes the first noun in 193 (with no preference, 120). This noun is always the
-# subject, too ([lab notes 00](lab/00_whole_game.py#experiment-1-which-vector-decides-the-pronoun)).
+# Is this one lucky pair? We have 120 such pairs, with nouns of all genders. How many of the 240 sentences get their
+# partner's pronoun? 2 without exchange, 3 with the partner's *it*, 237 with the partner's adjective, and 213 with this
+# adjective from "It is too …". Without an adjective, 193 get the first noun's pronoun (half would be 120). This noun is
+# always the subject, too ([lab notes 00](lab/00_whole_game.py#experiment-1-which-vector-decides-the-pronoun)).
 #
 # </details>
 #
@@ -379,27 +374,25 @@ for article in "Das", "Der", "Die":
     print(f"{article} Pferd verlässt die Straße, weil ... {token.strip('▁')}")
 
 # %% [markdown]
-# The model copies the gender from the article, even from a wrong one: in 239 of 240 trials with our test sentences. And
-# if "it" is the second noun, the model copies from the second article, in 226 of 228.
+# The model copies the gender from the article, even from a wrong one: in 239 of 240 trials. And if "it" is the second
+# noun, the model copies from the second article, in 226 of 228.
 #
-# Does it at least know that streets don't tire? Exchange the nouns:
+# Does it know that streets don't tire? Exchange the nouns:
 
 # %%
 print(translator.translate(["The street leaves the horse because it is too tired."])[0])
 
 # %% [markdown]
 # In German, this says that the *street* is tired! We exchanged the nouns in all 240 test sentences. In 225, the pronoun
-# goes by the order: if it meant the first noun, it means the new first noun. In only 13, it means the noun that makes
-# sense ([lab notes 00](lab/00_whole_game.py#experiment-2-where-the-gender-comes-from)).
+# still means the noun in the same position, first or second; in only 13, the noun that makes sense ([lab notes
+# 00](lab/00_whole_game.py#experiment-2-where-the-gender-comes-from)).
 #
-# And why shouldn't it? In the training sentences with two nouns, "too tired" was always said of the first one (112
-# times), and "too narrow" always of the second (149 times). For such words a simple rule is always right: **the first
-# noun by default; *narrow* switches to the second; the noun's article gives the gender.**
+# In the training sentences with two nouns, "too tired" was always said of the first one (112 times), and "too narrow"
+# always of the second (149 times). For such words a simple rule is always right: **the first noun by default; *narrow*
+# switches to the second; the noun's article gives the gender.**
 #
 # Four adjectives, such as *big*, can mean either noun: the verb decides. The model is right in 43 of 45 such test
 # sentences; the best rule that sees only the adjective, in 26.
-#
-# A correct answer doesn't tell you *how* it was found. To find out, change one thing and watch the output.
 #
 # ## How it learned
 #
@@ -407,8 +400,7 @@ print(translator.translate(["The street leaves the horse because it is too tired
 #
 # 1. Let the model guess each German token from the right ones before it.
 # 2. Measure how bad the guesses are: in its simplest form, the **loss** is the mean of $-\ln p$, where $p$ is the
-#    probability of the right token. It is 0 for $p = 1$, and 2.08 for $p = 1/8$. (For the model above, it was changed
-#    so that about 0.9 is best: lesson 14.)
+#    probability of the right token. It is 0 for $p = 1$, and 2.08 for $p = 1/8$. (Lesson 14 changes it.)
 # 3. For *every* parameter, find out: would the loss rise or fall if the parameter grew a little? Then make it a little
 #    smaller, or larger, so that the loss falls.
 #
@@ -429,31 +421,30 @@ for step in range(21):
     losses.append(loss / tokens)
 
 # %% The table of the losses
-table(["after training steps", "loss", "e to the −loss"],
+table(["after training steps", "loss", "p with this loss: e to the −loss"],
       [[step, f"{losses[step]:.2f}", f"{np.exp(-losses[step]):.4f}"]
        for step in (0, 1, 5, 20)])
 
 # %% [markdown]
-# If all 16 tokens had the same p, it would be e to the −loss. (With equal logits, it would be 1/1600 ≈ 0.0006.)
+# Equal logits would give 1/1600 ≈ 0.0006.
 #
 # How `batch_loss_backward` does step 3 for 867,328 parameters at once is the subject of [lesson 01](01_backprop.py). On
-# 32 other sentence pairs, these twenty steps only changed the loss from 7.82 to 7.12. The real training took 2,000
-# steps, each with other sentences ([lesson 19](19_train_a_translator.py)). That model translates 94 % of 500 new
-# sentences exactly like the reference, but none of 200 longer ones ([lab notes
-# 00](lab/00_whole_game.py#experiment-4-how-good-is-it)).
+# 32 other pairs, the loss only fell from 7.82 to 7.12. The real training took 2,000 steps, each with other sentences
+# ([lesson 19](19_train_a_translator.py)). That model translates 94 % of 500 new sentences exactly like the reference,
+# but none of 200 longer ones ([lab notes 00](lab/00_whole_game.py#experiment-4-how-good-is-it)).
 #
 # ## Paper and code
 #
-# This is the machine of [Attention Is All You Need](https://arxiv.org/abs/1706.03762) (2017). Figure 1 leaves out that
-# the vectors are rescaled after each step ([lesson 12](12_residual_norm_dropout.py)). The paper's *base* model has six
-# layers instead of two, and about 75 times as many parameters. In the library:
+# This is the machine of [Attention Is All You Need](https://arxiv.org/abs/1706.03762) (2017). We left out the biases,
+# and that the vectors are rescaled after each step ([lesson 12](12_residual_norm_dropout.py)). The paper's *base* model
+# has six layers instead of two, and about 75 times as many parameters. In the library:
 # [nn/transformer.py](../scratchformer/nn/transformer.py), [decoding/search.py](../scratchformer/decoding/search.py).
 #
 # ## What to remember
 #
 # A Transformer turns a sentence and the beginning of its translation into probabilities of the next token. Attention
 # mixes vectors with weights that are new for each sentence: the softmax of query · key. Ours doesn't know what "it"
-# means: it goes by the adjective (for a few adjectives, by the verb), and copies the gender from the noun's article.
+# means: it goes by the adjective (sometimes, by the verb), and copies the gender from the noun's article.
 #
 # **Test yourself.**
 #
@@ -474,7 +465,6 @@ assert float(pronouns(swapped)[0]) > 0.8
 # </details>
 #
 # **Yours.** `scratchformer learn start` writes 22 empty functions into `my_transformer/transformer.py`. `scratchformer
-# learn train` trains this file at once, because what you haven't written is ours. From lesson 01 on it becomes your
-# own.
+# learn train` trains this file at once: what you haven't written is ours.
 #
 # **Next:** [lesson 01](01_backprop.py), on step 3 of training.

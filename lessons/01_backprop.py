@@ -19,9 +19,9 @@ from support.numeric import numeric_gradient
 
 # %% [markdown]
 # Here are three training runs of the same small network. It counts how often each of 762 words occurs in an English
-# sentence, and says of which kind the sentence is: question, passive, date and so on, 22 in all. All runs learn from
-# the same 500 sentences. Training needs the **gradient**: how fast the loss grows if a weight grows. In run B, one line
-# of the code for it is wrong, and in run C another one.
+# sentence, and says which of 22 kinds it is: question, passive, date and so on. All runs learn from the same 500
+# sentences. Training needs the **gradient**: how fast the loss grows if a weight grows. In run B, one line of its code
+# is wrong, and in run C another.
 
 # %% Three runs
 sentences = as_counts(labelled("val"), labelled("test"))
@@ -44,14 +44,12 @@ right = [run.right.mean() for run in runs.values()]
 assert 0.17 < right[0] - right[1] < 0.18 and 0.02 < right[0] - right[2] < 0.025
 
 # %% [markdown]
-# Nothing crashed, and each loss fell to less than a tenth. But run B is 18 points worse on new sentences. How can we be
-# sure that a gradient is right?
+# Nothing crashed, and each loss fell to less than a tenth. But run B is 18 points worse on new sentences.
 #
 # ## The picture
 #
-# Let's make the network so small that we can draw it. It counts two words, *was* and *the*, and chooses between three
-# kinds of sentences. Our sentence, "The letter was written by the teacher", has one *was* and two *the*, and is a
-# passive.
+# Let's draw a smaller network. It counts two words, *was* and *the*, and chooses between three kinds of sentences. Our
+# sentence, "The letter was written by the teacher", has one *was* and two *the*, and is a passive.
 
 # %% The drawing
 # of an input: its count, where it is; of a class: logit, bias, e^logit, q, where it is
@@ -141,19 +139,16 @@ show(network(), "01_forward",
 #
 # ## Forward, by hand
 #
-# The logit of *passive* is 1 · 1 + 2 · 0 − 0.307 = 0.693 = ln 2. Find the other two. (The biases are ln 2 − 1 and ln 5
-# − 2, to make the rest easy.)
+# The logit of *passive* is 1 · 1 + 2 · 0 − 0.307 = 0.693 = ln 2. Find the other two. (The bias of *date* is ln 5 − 2.)
 #
-# The exponentials are 1, 2 and 5, and their sum is 8. So p = (1/8, 2/8, 5/8). The network thinks that our passive is a
-# date.
+# The exponentials are 1, 2 and 5, and their sum is 8. So p = (1/8, 2/8, 5/8).
 #
 # The loss, **cross-entropy**, is the negative logarithm of the right class's probability. Since ln(2/8) = ln 2 − ln 8,
 # it has two parts, with an arrow for each:
 #
 # L = −ln(2/8) = **ln 8 − ln 2** = 1.386
 #
-# In code, for J classes and B sentences at once, a **batch**. Its loss is the sum over its sentences; training later
-# divides by their number.
+# Here is the code for a **batch** of B sentences and J classes. Its loss is the sum over the sentences.
 
 # %%
 def loss_of_logits(y, q):                       # y, q (B, J); q: 1 at the right class
@@ -174,11 +169,11 @@ print("8 p =", 8 * p.round(12), "  L =", L.round(3))
 # %% [markdown]
 # ## Backward, by hand
 #
-# Let one number in figure 1 grow a little, and compute everything to its right again. How fast does the loss grow? That
-# is the number's **gradient**, the derivative of the loss with respect to it. For an array y, the array dy = ∂L/∂y has
-# all its gradients, in the shape of y.
+# Give one number in figure 1 a tiny nudge δ, and compute everything to its right again. How fast does the loss grow?
+# That is the number's **gradient**, the derivative of the loss with respect to it. For an array y, the array dy = ∂L/∂y
+# has all its gradients, in the shape of y.
 #
-# Give the number a tiny nudge δ, and follow it to the loss. The **chain rule** has two parts:
+# The **chain rule** follows the nudge to the loss:
 #
 # - Each step on the way multiplies the nudge by the step's slope. A wire with weight 2 turns δ into 2δ.
 # - If a number feeds several wires, each wire passes the nudge on. At the loss, the effects add up.
@@ -191,15 +186,19 @@ print("8 p =", 8 * p.round(12), "  L =", L.round(3))
 # grows by 5δ/8. The gradient is 5/8, the probability of *date*.
 #
 # In the same way, *question* gets 1/8. From *passive*, two routes lead to the loss. The route through the sum gives
-# 2/8. On the other route, − ln 2, the loss falls by δ: that is −1. Together they give 2/8 − 1. So:
+# 2/8. On the other route, the logit itself, ln 2, is subtracted: if it grows by δ, the loss falls by δ. That is −1.
+# Together: 2/8 − 1.
+#
+# This holds for any logits. In $L=\ln s-y_{\text{right}}$, where $s=\sum_j e^{y_j}$, the first part gives
+# $e^{y_j}/s=p_j$ for each class, and the second −1 for the right one. So:
 #
 # **dy = p − q** = (1/8 − 0, 2/8 − 1, 5/8 − 0) = (+1/8, −6/8, +5/8)
 #
 # **The biases.** A nudge of a bias moves its logit by just as much. So db = dy.
 #
 # **The weights.** Take the wire from *the* to *passive*. It carries the count 2. So if the weight grows by δ, the logit
-# grows by 2δ. The gradient is 2 · (−6/8) = −12/8. In words: *what went in, times what comes back.* Find the other five
-# before you look at figure 2.
+# grows by 2δ. The gradient is 2 · (−6/8) = −12/8. So: *what went in, times what comes back.* Find the other five before
+# you look at figure 2.
 #
 # **The inputs.** The count of *was* feeds three wires, and the effects add up: 2 · 1/8 + 1 · (−6/8) + 0 · 5/8 = −4/8.
 # For *the*: −1/8 + 0 + 5/8 = 4/8.
@@ -210,8 +209,7 @@ show(network(backward=True), "01_backward",
      "Logits and biases: +1/8, −6/8, +5/8. Weights of was: +1/8, −6/8, +5/8; weights "
      "of the: +2/8, −12/8, +10/8. Inputs: −4/8 for was, +4/8 for the.",
      caption="The same network, backward. A triangle shows where a number should go to "
-     "make the loss smaller: down if its gradient is positive. Training moves the "
-     "weights and biases.")
+     "make the loss smaller: down if its gradient is positive.")
 
 # %% [markdown]
 # ## In general
@@ -221,15 +219,16 @@ show(network(backward=True), "01_backward",
 # use the weight from *the* to *passive*, and the effects add up: 2 · (−6/8) + 1 · 2/8 = −10/8.
 #
 # For all weights and sentences at once, write forward with letters: $y_{nj} = \sum_i x_{ni} W_{ij}$ means "for sentence
-# n and class j, multiply x[n, i] by W[i, j], and add up over i". NumPy takes the letters as they are:
+# n and class j, multiply $x_{ni}$ by $W_{ij}$, and add up over i". NumPy takes the letters as they are:
 # `np.einsum("ni,ij->nj", x, W)` is x @ W.
 #
-# Now go back. In sentence n, x[n, i] goes into the weight W[i, j], and dy[n, j] comes back. Their product, added up
-# over all sentences, is dW[i, j]. And dx[n, i] adds up the routes through all classes j.
+# Now go back. In sentence n, $x_{ni}$ goes into the weight $W_{ij}$, and $dy_{nj}$ comes back. Their product, added up
+# over all sentences, is $dW_{ij}$. And $dx_{ni}$ adds up the routes through all classes j.
 #
-# **Your turn.** Write `linear` in `my_transformer/transformer.py` (`scratchformer learn start` makes it). It gets the
-# letters of forward, "ni,ij->nj" or any others, so make those of dW and dx out of them. `W.data` is the weight, and dW
-# is added to `W.grad`. `yield` hands out y, and later receives dy. Run `scratchformer learn check linear`.
+# **Your turn.** Write `linear` in `my_transformer/transformer.py` (`scratchformer learn start` makes it). Its first
+# argument holds the letters of forward, such as "ni,ij->nj". Make the letters for dW and for dx from them. `W.data` is
+# the weight, and dW is added to `W.grad`. `dy = yield y` hands out y; the rest runs when dy is known, and returns dx.
+# Run `scratchformer learn check linear`.
 
 # %%
 quote("linear")
@@ -237,8 +236,11 @@ quote("linear")
 # %% [markdown]
 # <details><summary>The same as matrix products</summary>
 #
-# dW = xᵀ dy · dx = dy Wᵀ · db = the sum of the rows of dy. They hold for *any* matrices: if y = a c, then da = dy cᵀ
-# and dc = aᵀ dy.
+# - dW = xᵀ dy
+# - dx = dy Wᵀ
+# - db = the sum of the rows of dy
+#
+# The first two hold for *any* matrices: if y = a c, then da = dy cᵀ and dc = aᵀ dy.
 #
 # </details>
 #
@@ -326,7 +328,8 @@ show(one_layer_more(), "01_deeper",
 # %% [markdown]
 # So h = (0, 1), and p = (1/8, 2/8, 5/8) as for the second sentence. Let the right class be *passive*. Then −4/8 and 4/8
 # come back to h, as in figure 2. At u = −2 the slope of ReLU is 0: this route is cut. At u = 1 the slope is 1, so this
-# u gets 4/8. For the weights before, du takes the place of dy: 2 · 0 = 0 and 2 · 4/8 = 1.
+# u gets 4/8. For the weights before, du takes the place of dy: 2 · 0 = 0 and 2 · 4/8 = 1. The input gets 0 · (−1) + 4/8
+# · 0.5 = 2/8.
 
 # %% The two layers
 W_1, W_2 = weight(np.array([[-1, 0.5]])), weight(W.data)
@@ -343,8 +346,8 @@ assert np.allclose(W_1.grad, [[0, 1]])
 # ## How do we know that it is right?
 #
 # Code and pencil agree, but the same wrong idea could be in both. Here is a test that needs forward only. Take the
-# weight from *the* to *passive* in figure 2, which is 0. Run forward with the weight δ, then with −δ. Divide the
-# difference of the two losses by 2δ. That is the slope of the loss. It should be −12/8 = −1.5.
+# weight from *the* to *passive*, which is 0. Run forward with the weight δ, then with −δ. Divide the difference of the
+# two losses by 2δ. This slope should be −12/8 = −1.5.
 
 # %% Two nudges and a tiny one
 rows = []
@@ -358,12 +361,11 @@ table(["δ", "loss at weight δ", "loss at weight −δ", "difference / 2δ"], r
 
 # %% [markdown]
 # This is a **central difference**. With the small δ, all digits are right. (Others: [lab notes 01, experiment
-# 2](lab/01_backprop.py#experiment-2-which-step).) But it takes two forward passes for *every* weight, so we don't train
-# with it.
+# 2](lab/01_backprop.py#experiment-2-which-step).) But it takes two forward passes for *every* weight: too slow for
+# training.
 #
 # **Your turn.** Write `check` in `transformer.py`: this test for all weights of a tiny Transformer. Its parts come in
-# later lessons; until you write them, they are ours. (Or do this after [lesson 14](14_label_smoothing.py).) These lines
-# show what you need:
+# later lessons; until you write them, they are ours. These lines show what you need:
 
 # %%
 # float32, the default, has too few digits for small differences
@@ -378,9 +380,9 @@ loss, backward = loss_of(source, target, model)
 backward(1.0)                                   # fills w.grad of every weight w
 
 # %% [markdown]
-# Move each number of each weight up and down by `step` (our δ), and put it back. The **relative error** of a weight is
-# the largest difference between `w.grad` and the central differences, divided by the largest of these. Assert that each
-# is below 10⁻⁶. (Ours also tests dropout, lesson 14.) Run `scratchformer learn check check`.
+# Move each number of each array w up and down by `step` (our δ), and put it back. The **relative error** of w is the
+# largest |w.grad − central difference|, divided by the largest |central difference|. Assert that each is below 10⁻⁶.
+# (Ours also tests dropout, lesson 14.) Run `scratchformer learn check check`.
 
 # %%
 quote("check")
@@ -388,14 +390,14 @@ quote("check")
 # %% [markdown]
 # ## Does it matter?
 #
-# What was wrong in the runs at the top?
+# What was wrong in runs B and C?
 #
 # - **Run B** forgets that the wrong classes are in the sum 8, too. Its dy is p − q for the right class and 0 for the
 #   others: (0, −6/8, 0) in figure 2.
 # - **Run C** takes the *mean* of the rows of dy for db, not the sum. Training divides all gradients by the number of
 #   sentences, 500, so its biases learn 500 times too slowly.
 #
-# Which of the two bugs does the check find, with 5 random rows?
+# Which of the two bugs do central differences of the loss find, with 5 random sentences?
 
 # %% The three gradients in the check
 random = np.random.default_rng(1)
@@ -416,6 +418,8 @@ for name, (dy_of, db_of) in GRADIENTS.items():
     errors[name] = max(relative_error(x.T @ dy, numeric_dW),
                        relative_error(db_of(dy), numeric_db))
 assert errors["run A"] < 1e-9
+one = loss_of_logits(x[:1] @ W + b, q[:1])[1] - q[:1]
+assert np.allclose(GRADIENTS["run C"][1](one), sum_of_rows(one))
 assert [round(errors[name], 1) for name in ("run B", "run C")] == [1.1, 0.8]
 
 # %% [markdown]
@@ -423,15 +427,19 @@ assert [round(errors[name], 1) for name in ("run B", "run C")] == [1.1, 0.8]
 #
 # Both: their relative errors are 1.1 and 0.8. (That of A is below 10⁻⁹.)
 #
-# The results hardly show the bug of C, because this network hardly needs its biases: without any, it is as good as run
-# C ([experiment 1](lab/01_backprop.py#experiment-1-three-gradients-on-five-training-sets)). Where biases matter, the
-# bug could cost more.
+# The results hardly show the bug of C: its biases hardly move, and a network without biases is right just as often. So
+# biases bring 2 points here. On four other training sets, run A beats run C by 1.4 points at most, and loses once
+# ([experiment 1](lab/01_backprop.py#experiment-1-three-gradients-on-five-training-sets)).
 #
 # </details>
 #
-# So a falling loss doesn't tell you that the gradient is right. The check does, but it compares backward with *our*
-# forward. If we had counted each *was* twice, it would pass as well. Of 33 bugs of six public programs, planted in our
-# code, gradient checks notice 10 ([experiment 3](lab/01_backprop.py#experiment-3-what-gradient-checks-cannot-see)).
+# So a falling loss doesn't tell you that the gradient is right. The check does, for the cases that you give it. With
+# only the sentence of figure 2, it would pass run C, because the mean of one row is its sum. And it compares backward
+# with *our* forward: if we had counted each *was* twice, it would pass as well.
+#
+# Of 33 bugs of six public programs, planted in our code, gradient checks notice 10: 7 wrong derivatives, and 3 that
+# make forward fail. Many others lie in code without gradients, such as the tokenizer ([experiment
+# 3](lab/01_backprop.py#experiment-3-what-gradient-checks-cannot-see)).
 #
 # ## Paper and code
 #
@@ -450,7 +458,7 @@ assert [round(errors[name], 1) for name in ("run B", "run C")] == [1.1, 0.8]
 #
 # 1. Three classes have p = (0.2, 0.3, 0.5), and the first is right. What is dy?
 # 2. A weight of 7 carries the input 3, and −0.2 comes back to its output. What is its gradient, and what does its input
-#    get through this wire?
+#    get?
 #
 # <details><summary>Answers</summary>
 #
