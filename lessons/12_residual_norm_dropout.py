@@ -19,8 +19,9 @@ from support.stacks import sentences
 
 # %% [markdown]
 # Lesson 01 sorted sentences, as bags of words, into 22 kinds. Two linear maps, one after the other, learn to put three
-# in four new sentences right. Now put feed-forward networks (lesson 11) between the two maps. Each is called a
-# **sublayer**. They could simply hand on what they read. But after 400 steps of plain gradient descent:
+# in four new sentences right. Now put feed-forward networks (lesson 11) between the two maps. (The paper calls these,
+# and the attentions, **sublayers**.) If each handed on what it reads, nothing would be lost. But after 400 steps of
+# plain gradient descent:
 
 # %% The shares of new sentences
 RESULTS = {(row["way"], row["depth"]): row for row in recorded("stacks")["results"]}
@@ -42,17 +43,18 @@ table(["between the two linear maps", "new sentences put right"],
        ["(always the most common kind in training)", f"{guessed:.2f}"]])
 
 # %% [markdown]
-# (0.44 and 0.22 with a better start.) The paper's model has thirty sublayers, and it learns. How?
+# The paper's model has thirty sublayers (18 attentions, 12 feed-forward networks), and it learns. How?
 #
 # ## The picture
 #
 # Carry the input *around* the sublayer, and let the sublayer **add** what it has to say, its **update**. This is a
-# **residual connection** (He et al. 2015): a road, with the sublayers as its side streets. But sums can grow. **Layer
-# normalization** (Ba et al. 2016), LayerNorm or "norm" for short, brings a vector to a fixed size. In the paper it
-# normalizes each sum (**post-LN**). In many later models it normalizes what a sublayer reads (**pre-LN**).
+# **residual connection** ([He et al. 2015](https://arxiv.org/abs/1512.03385)): a road, with the sublayers as its side
+# streets. But sums can grow. **Layer normalization** ([Ba et al. 2016](https://arxiv.org/abs/1607.06450)), LayerNorm or
+# "norm", brings a vector to a fixed size. In the paper it normalizes each sum (**post-LN**). In many later
+# models it normalizes what a sublayer reads (**pre-LN**).
 #
-# Figure 1 shows this for a single number. Every sublayer halves what it reads. A norm is here only a division by the
-# size, so that 1 comes out.
+# Figure 1 shows this for a single number. Every sublayer halves what it reads. A norm here only divides by the size, so
+# 1 comes out.
 
 # %% Drawing a road with side streets
 def road(drawing, y, way, words, sizes, parts, end):
@@ -112,18 +114,19 @@ show(picture, "12_road",
      "comes from the input, past all sublayers.")
 
 # %% [markdown]
-# A sublayer together with its addition and its norm is a **box**. Follow the three roads:
+# A sublayer together with its addition and its norm is a **box**. The three roads:
 #
 # - **Add alone.** Each box makes $x + x / 2 = 1.5 \, x$ of $x$. On the way back the gradient is multiplied by 1.5 in
 #   each box, too: it **explodes**. (Without a road, number and gradient are halved in each box: they **vanish**.)
-# - **Post-LN.** The norm divides by 1.5 again, on the way back as well. So number and gradient keep their size. The
-#   price: ever less of the number is the input, after 12 boxes 1/130. And ever less of the gradient has come along the
-#   road, past all sublayers.
+# - **Post-LN.** The norm divides by 1.5 again, so the number keeps its size. So does the gradient, if we take this 1.5
+#   as fixed. (The true gradient of a single number is 0, because every positive number becomes 1. A row of many loses
+#   only two directions.) The price: past 48 boxes, only 1/280 million of the input, and of the gradient, has
+#   come along the road.
 # - **Pre-LN.** Each sublayer reads 1 and adds 1/2. The sum grows, but slowly: in the 25, the input is still 1. The
 #   gradient comes along the road undivided.
 #
-# This is why "Add & Norm" follows *every* sublayer of the paper. With *Add*, the input and the gradient get past the
-# sublayer. And because every sublayer adds, every sum needs its *Norm*. (Pre-LN models have one more norm, at the end.)
+# This is why "Add & Norm" follows *every* sublayer of the paper. *Add* lets the input and the gradient past it. And
+# because it adds, the sum gets its *Norm*. (Pre-LN models have one more norm, at the end.)
 #
 # ## By hand
 #
@@ -204,21 +207,21 @@ show(box_picture(backward=False), "12_norm",
 # The means run over the $D$ numbers of the row. $\varepsilon = 10^{-6}$ is there for a row of equal numbers, where $c$
 # is 0. In the file all rows are computed at once: $z$ is (B, T, D), $s$ is (B, T, 1), $\gamma$ and $\beta$ are (D,).
 #
-# **Why scale and shift again?** Now all *rows* have the same size. Where a column should be larger, $\gamma_j$ can
-# stretch it, and $\beta_j$ can shift it. In one small translator, they lowered the loss from 0.66 to 0.55 ([lab notes
+# **Why scale and shift again?** Now all *rows* have the same size. $\gamma_j$ can stretch a column, and $\beta_j$ can
+# shift it. In one small translator, this lowered the loss from 0.66 to 0.55 ([lab notes
 # 12](lab/12_residual_norm_dropout.py#without-gamma-and-beta)).
 #
 # **Your turn.** Write `layer_norm(x, gamma, beta)` and `add_and_norm(P_drop, sublayer, x, *others, gamma, beta,
 # **weights)` in `transformer.py`, first their forward halves. The $z$ of this page is the `x` of `layer_norm`, and the
-# file's `mean(x)` is the mean of each row, with the last axis kept. `others` is empty for `feed_forward`; for attention
-# it holds the memory and the mask. `sublayer(x, *others, **weights)` gives the update and a backward. Then come `keep =
-# dropout(update, P_drop)` (ours until lesson 14), `z = x + keep * update`, and `layer_norm` of `z`.
+# file's `mean(x)` is the mean of each row, with the last axis kept. `others` are further inputs of the sublayer:
+# attention has two, the memory and the mask; `feed_forward` has none. `sublayer(x, *others, **weights)` gives the
+# update and a backward. Then come `keep = dropout(update, P_drop)` (ours until lesson 14), `z = x + keep * update`, and
+# `layer_norm` of `z`.
 #
 # ## Backward
 #
 # In figure 2, let the loss grow with the first number of $n$ alone: $dn = (1, 0, 0, 0)$. Training wants to lower that
-# number. What will it do to each number of $z = (1, 1, 5, 5)$: lower it, raise it, or leave it alone? Remember what
-# LayerNorm undoes.
+# number. What will it do to each number of $z = (1, 1, 5, 5)$: lower it, raise it, or leave it alone?
 #
 # <details><summary>Make a guess, then unfold: the way back</summary>
 
@@ -229,7 +232,7 @@ show(box_picture(backward=True), "12_norm_backward",
      "at z, and the same at u. Triangles show that training lowers the first number "
      "and raises the second. At x arrives dz and what f sends back.",
      caption="The way back, from below to above. Triangles show where training moves a "
-     "number: against its gradient.")
+     "number.")
 
 # %% [markdown]
 # So $dz = (+0.25, -0.25, 0, 0)$. Why does training leave the 5s alone? Raise the first 5 to 5.1. The mean grows to
@@ -239,10 +242,10 @@ show(box_picture(backward=True), "12_norm_backward",
 #
 # The same, step by step:
 #
-# - **The size.** A stretch of $c$ = (−2, −2, 2, 2) moves it along $n$, and changes nothing. So the gradient of $c$ must
-#   have no part along $n$: take it out of $dn$. This part (the *projection* of $dn$ on $n$) is
-#   $\mathrm{mean}_j(dn_j n_j) \cdot n$, here −1/4 · (−1, −1, 1, 1). What is left is (0.75, −0.25, 0.25, 0.25). (Indeed
-#   its product with $n$ is −0.75 + 0.25 + 0.25 + 0.25 = 0.) Divide by 2, as forward did: (0.375, −0.125, 0.125, 0.125).
+# - **The size.** A stretch of $c$ = (−2, −2, 2, 2) moves $c$ along $n$, and leaves $n$ as it is. So $dc$ must have no
+#   part along $n$. But $dn$ has one, its *projection* on $n$: $\mathrm{mean}_j(dn_j n_j) \cdot n$, here −1/4 · (−1, −1,
+#   1, 1). Subtract it: (0.75, −0.25, 0.25, 0.25). (The product with $n$ is now −0.75 + 0.25 + 0.25 + 0.25 = 0.) Divide
+#   by 2, as forward did: $dc$ = (0.375, −0.125, 0.125, 0.125).
 # - **The mean.** A shift of $z$ changes nothing either. So take out the mean, 0.125, from each: (0.25, −0.25, 0, 0).
 # - **The sum.** $z = x + u$, so $dz$ goes to both. Along the road it reaches $x$ as it is. The sublayer's backward
 #   turns it into a second share of $dx$.
@@ -251,11 +254,14 @@ show(box_picture(backward=True), "12_norm_backward",
 #
 # $$d\beta_j = \sum_{\mathrm{rows}} dy_j \qquad d\gamma_j = \sum_{\mathrm{rows}} dy_j n_j \qquad dn_j = \gamma_j dy_j$$
 #
-# Then the size. From $s^2 = \frac{1}{D} \sum_j c_j^2 + \varepsilon$ follows
-# $2 s \, \partial s / \partial c_i = 2 c_i / D$, and from $n_j = c_j / s$ how $n_j$ changes with $s$:
+# Then the size. First, how $s$ changes with $c_i$. From $s^2 = \frac{1}{D} \sum_j c_j^2 + \varepsilon$ follows
 #
-# $$\frac{\partial s}{\partial c_i} = \frac{c_i}{D s} = \frac{n_i}{D} \qquad \frac{\partial n_j}{\partial s} =
-# -\frac{c_j}{s^2} = -\frac{n_j}{s}$$
+# $$2 s \, \frac{\partial s}{\partial c_i} = \frac{2 c_i}{D} \qquad \frac{\partial s}{\partial c_i} = \frac{c_i}{D s} =
+# \frac{n_i}{D}$$
+#
+# Second, how $n_j = c_j / s$ changes with $s$:
+#
+# $$\frac{\partial n_j}{\partial s} = -\frac{c_j}{s^2} = -\frac{n_j}{s}$$
 #
 # $c_i$ reaches $n_i$ directly, and *every* $n_j$ through $s$:
 #
@@ -269,8 +275,8 @@ show(box_picture(backward=True), "12_norm_backward",
 #
 # $$dx = dz + \mathrm{back}_f(dz)$$
 #
-# where $\mathrm{back}_f$ is the backward of the sublayer. Try the formula on four different numbers: what is $dz$ for
-# $z = (1, 3, 5, 7)$ and $dn = (0, 0, 0, 1)$?
+# where $\mathrm{back}_f$ is the backward of the sublayer. Try it: what is $dz$ for $z = (1, 3, 5, 7)$ and
+# $dn = (0, 0, 0, 1)$?
 #
 # <details><summary>Calculate, then unfold</summary>
 #
@@ -281,9 +287,9 @@ show(box_picture(backward=True), "12_norm_backward",
 # </details>
 #
 # Now finish both functions. In `layer_norm` the sums over all rows run over the axes (0, 1). In `add_and_norm` the
-# sublayer's backward gets `keep * dz`, and returns a tuple: `(dx,)` of `feed_forward`, `(dx, dmemory)` of attention. (A
-# mask has no gradient.) Return such a tuple, too, with the $dx$ of the last formula. Check with `scratchformer learn
-# check layer_norm add_and_norm`.
+# sublayer's backward gets `keep * dz`, and returns a tuple: `(dx,)` of `feed_forward`, `(dx, dmemory)` of attention.
+# Return such a tuple, too, with the $dx$ of the last formula. Check with `scratchformer learn check layer_norm
+# add_and_norm`.
 
 # %%
 quote("layer_norm", "add_and_norm")
@@ -307,6 +313,7 @@ def of_box(x):
     return transformer.add_and_norm(0.0, transformer.feed_forward, x, **weights, **norm)
 
 
+# gamma = 1 would hide a gamma in the wrong place (lab notes 12), so ours is random
 weights, norm = network(), {"gamma": weight(6), "beta": weight(6)}
 x, dy = random.normal(size=(2, 2, 3, 6))                                # (B, T, D) both
 y, backward = of_box(x)
@@ -342,8 +349,6 @@ if torch:
     assert np.allclose(ours, theirs.detach()) and np.allclose(backward(dy), z.grad)
 
 # %% [markdown]
-# (With $\gamma = 1$ the check wouldn't notice a $\gamma$ in the wrong place, so ours is random.)
-#
 # ## Does it matter?
 #
 # - **What goes in:** the task of the opening.
@@ -351,7 +356,7 @@ if torch:
 #   $\mathrm{LN}(f(x))$; *Add alone*, $x + f(x)$; *the paper*, $\mathrm{LN}(x + f(x))$; *pre-LN*,
 #   $x + f(\mathrm{LN}(x))$.
 # - **Control:** another start of $W_2$. *Larger* is multiplied by √2, so that $f(x)$ is about as large as $x$. *Small*
-#   is divided by √12 or √48, so that at first the updates are small beside the sum.
+#   is divided by the root of the number of boxes, so that updates start small beside the sum.
 # - **What is measured:** before training, how many times larger a gradient is at the input of 48 boxes than at their
 #   end. After training, the share of new sentences put right (best learning rate of those tried, mean of three runs).
 
@@ -392,8 +397,9 @@ def size(x):
 
 
 def passage(way, factor=1.0, n=48):
-    """-> size of the output; gradient at the input / at the end; what is left of x"""
-    x, backwards, left = random.normal(size=(8, 8, 32)), [], 1
+    """-> size of the output; gradient at the input / at the end; what is left of x;
+    update / sum in the first box and in the last"""
+    x, backwards, left, updates = random.normal(size=(8, 8, 32)), [], 1, []
     for _ in range(n):
         weights = {"W_1": glorot(), "b_1": vector(0.0),
                    "W_2": glorot(factor), "b_2": vector(0.0)}
@@ -401,7 +407,11 @@ def passage(way, factor=1.0, n=48):
         if way == "post-LN":                                 # what its norm divides by
             u, _ = transformer.feed_forward(x, **weights)
             left = left / (x + u).std(axis=-1)
+            updates.append(size(u) / size(x + u))
+        before = x
         x, backward = box(way, x, weights, norm)
+        if way in ("residual only", "pre-LN"):
+            updates.append(size(x - before) / size(x))
         backwards.append(backward)
     output = size(x)
     dx = random.normal(size=x.shape)
@@ -410,7 +420,8 @@ def passage(way, factor=1.0, n=48):
     end = size(dx)
     for backward in reversed(backwards):
         dx = backward(dx)
-    return output, size(dx) / end, np.exp(np.log(left).mean())
+    first, last = (updates[0], updates[-1]) if updates else (1, 1)
+    return output, size(dx) / end, np.exp(np.log(left).mean()), first, last
 
 
 # %% [markdown]
@@ -432,12 +443,15 @@ WAYS = {"bare": ("bare", "f(x)", 1.0),
         "pre-LN": ("pre-LN", "pre-LN: x + f(LN(x))", 1.0)}
 logs = {name: np.mean([np.log(passage(way, factor)) for _ in range(20)], axis=0)
         for name, (way, _, factor) in WAYS.items()}
-output, gradient, left = ({name: np.exp(each[i]) for name, each in logs.items()}
-                          for i in range(3))
+output, gradient, left, first, last = (
+    {name: np.exp(each[i]) for name, each in logs.items()} for i in range(5))
 assert 5000 < output["residual only"] < 20000
 assert output["residual only, smaller W_2"] < 2
 assert 1 / 7000 < left["post-LN"] < 1 / 5000
 assert 0.8 < left["post-LN, smaller W_2"] < 0.85
+assert 0.55 < first["pre-LN"] < 0.62 and 0.13 < last["pre-LN"] < 0.15
+for name in "residual only, smaller W_2", "post-LN, smaller W_2":
+    assert 0.08 < last[name] < 0.12 and 0.08 < first[name] < 0.12
 
 
 def in_words(ratio):
@@ -454,24 +468,28 @@ table(["a box computes", "gradient, input : end", "put right, 12", "put right, 4
 # %% [markdown]
 # (b).
 #
-# - **f(x):** the gradient vanishes. With the larger start it vanishes less, and the stack learns a little more.
-# - **Add alone:** the gradient explodes, and so do the outputs, to a size of 10,000 or so. The small start prevents
-#   both.
-# - **Norm alone, and the paper's box:** the gradient changes little, and they still learn badly. So its size can't be
-#   the whole reason. For the paper's box, figure 1 suggests another: only 1/6,000 of the input is left after 48 norms.
-#   With the small start it is 0.8, and the 0.75 of no sublayers is reached. That fits, but doesn't prove it: the small
-#   start also allows a ten times higher learning rate.
+# - **f(x):** the gradient vanishes. With the larger start it vanishes less.
+# - **Add alone:** the gradient explodes, and so do the outputs, to about 10,000. The small start prevents both.
+# - **Norm alone, and the paper's box with 48:** the gradient changes little, and they still learn badly. So its size
+#   can't be the whole reason. For the paper's box, figure 1 suggests another: before training, only 1/6,000 of the
+#   input arrives past all 48 sublayers. With the small start it is 0.8, and it learns. That fits, but doesn't prove it:
+#   the small start also allows ten times the learning rate.
 #
 # </details>
 #
-# In this task, the stacks of 48 that did well had all three: a road, updates that are small beside the sum on it, and a
-# norm. (No attention, no [warm-up](15_adam_and_warmup.py), two starts without a road. All rates and seeds: [lab notes
+# Of the stacks of 48, three put more than half of the new sentences right. All have a road. With a small start but no
+# norm, the share is 0.55; with both, 0.75. Pre-LN (0.71) starts with larger updates: before training, the first is 0.6
+# of the sum, the last 0.14.
+#
+# But no stack clearly beats "nothing" (0.75): this task needs no depth. So the table shows how little 48 boxes harm,
+# not what they are good for. A small start, close to no boxes, has it easy. Not tested: attention, a
+# [warm-up](15_adam_and_warmup.py), more than two starts without a road. (All rates and seeds: [lab notes
 # 12](lab/12_residual_norm_dropout.py#all-rates-and-seeds).)
 #
 # **Today.** Many large models, such as [Llama](https://arxiv.org/abs/2302.13971), are pre-LN, which can train without a
 # warm-up ([Xiong et al. 2020](https://arxiv.org/abs/2002.04745)). Llama's norm is **RMSNorm** ([Zhang and Sennrich
-# 2019](https://arxiv.org/abs/1910.07467)): $y_j = \gamma_j x_j / \sqrt{\mathrm{mean}(x^2) + \varepsilon}$. It subtracts
-# no mean and has no $\beta$. Its backward is ours without the term for the mean ([lesson 23](23_block_of_2026.py)).
+# 2019](https://arxiv.org/abs/1910.07467)): $y_j = \gamma_j x_j / \sqrt{\mathrm{mean}(x^2) + \varepsilon}$.
+# It subtracts no mean and has no $\beta$ ([lesson 23](23_block_of_2026.py)).
 #
 # ## Paper and code
 #
@@ -482,10 +500,9 @@ table(["a box computes", "gradient, input : end", "put right, 12", "put right, 4
 #
 # ## What to remember
 #
-# A residual connection carries the input, and the gradient, around a sublayer, which only adds its update. Because
-# every sublayer adds, the paper normalizes every sum: LayerNorm brings each row to mean 0 and standard deviation 1. On
-# the way back it takes out the two directions that it ignores, shift and stretch, and divides by the standard
-# deviation.
+# A residual connection carries the input, and the gradient, around a sublayer, which only adds its update. The paper
+# normalizes every sum: LayerNorm brings each row to mean 0 and standard deviation 1. On the way back it takes out the
+# two directions that it ignores, shift and stretch, and divides by the standard deviation.
 #
 # **Three questions.**
 #
@@ -505,5 +522,4 @@ table(["a box computes", "gradient, input : end", "put right, 12", "put right, 4
 # **Yours:** `layer_norm`, `add_and_norm`, and the hunt `broken_norm` (a LayerNorm with five bugs: `scratchformer learn
 # check broken_norm`)
 #
-# **Next:** [13 · The whole model](13_whole_model.py). Sources: [He et al. 2015](https://arxiv.org/abs/1512.03385), [Ba
-# et al. 2016](https://arxiv.org/abs/1607.06450).
+# **Next:** [13 · The whole model](13_whole_model.py).

@@ -20,9 +20,8 @@ from support.drawing import Drawing, number
 from support.lesson import quote, recorded, same, show, table, varying
 
 # %% [markdown]
-# Here are two models, built from these parts, that should translate 207 short sentences like "The bear is old." We
-# compare their gradients with finite differences, train them for 200 steps, and let them translate two of the
-# sentences:
+# Two models, built from these parts, should translate 207 short sentences like "The bear is old." We check their
+# gradients with finite differences, train them for 200 steps, and let both translate two of the sentences:
 
 # %% Checking and training both
 NOT_READ = {"decode": (
@@ -121,13 +120,13 @@ for i in 6, 5:
 #
 # <details><summary>Make a guess, then unfold</summary>
 #
-# Its decoder doesn't read the source. Cross-attention should read the memory, but here it reads `x` once more. Its
-# backward was changed, too, so the gradient is right: it is that of a model that can't see the source.
+# Its decoder doesn't read the source: cross-attention gets `x` in place of the memory. Its backward was changed to
+# match. So the gradient is right, for a model that can't see the source.
 #
 # </details>
 #
 # A *gradient* check compares backward with forward. It can't tell whether *forward* is the model that we wanted. So
-# let's see that model, build it, and find tests for such mistakes **before** training.
+# let's see that model, build it, and find such mistakes **before** training.
 #
 # ## The picture
 #
@@ -282,22 +281,21 @@ show(whole(), "13_architecture",
 # %% [markdown]
 # 1. **Ids.** The source, with `</s>` at its end, becomes 6 ids.
 # 2. **`embed`.** Each id picks a row of $E$ (330, 32). Times $\sqrt{d_{model}}$, plus positions, it is a vector.
-# 3. **`encode`.** In each layer, every source word looks at all of them, with 4 heads. Then the feed-forward network
-#    (FFN) changes each word by itself. The output of the last layer is the **memory**.
-# 4. **`decode`** embeds what is written so far. In each layer, every word looks at itself and at earlier words.
+# 3. **`encode`.** In each layer, every source word looks at all, with 4 heads. Then the feed-forward network
+#    (FFN) changes each word alone. The output of the last layer is the **memory**.
+# 4. **`decode`** embeds what is written so far. Every word looks at itself and at earlier ones.
 # 5. **Cross-attention.** The 4 target words ask (queries), the 6 words of the memory are asked (keys and values). So
-#    its weights are (1, 4, 4, 6): sentences, heads, queries, keys. Here *ist* takes 0.75 from *old*.
+#    its weights are (1, 4, 4, 6): sentences, heads, queries, keys. (In figure 1, each query is a column.) Here *ist*
+#    takes 0.75 from *old*.
 # 6. **Logits,** the scores for the next word, are the products of $x$ with all rows of $E$. Every position predicts the
 #    word after it.
 # 7. **Next,** append *alt*, and decode again, until `</s>` is written.
-#
-# All three attentions are one function. They differ in who asks whom, and in the mask.
 #
 # ## By hand
 #
 # What is new is the thick arrow: several layers read one memory. Let the memory have two words, $m_a = (1, -1)$ and
 # $m_b = (1, 1)$. The decoder has two layers, and each only adds its cross-attention to the state $x$, one number.
-# $W_Q$, $W_O$ and $\sqrt{d_k}$ are all 1, so $x$ is itself the query. We start at $x_0 = 1$.
+# $W_Q$, $W_O$ and $\sqrt{d_k}$ are all 1. So the query, $x$ times $W_Q$, is $x$. We start at $x_0 = 1$.
 
 # %% Drawing the memory in two layers
 LAYERS = [dict(W_K=(2, 0), W_V=(1, 1)), dict(W_K=(1, 0), W_V=(0, 2))]
@@ -374,7 +372,7 @@ show(two_layers(backward=False), "13_memory",
 # times key is $1 \cdot 2 = 2$ for both words, so the weights are 0.5 and 0.5. With $W_V = (1, 1)^T$ the values are
 # $1 - 1 = 0$ and $1 + 1 = 2$. The blend is 0.5 · 0 + 0.5 · 2 = 1, and it is added: $x_1 = 1 + 1 = 2$.
 #
-# **Layer 2** has $W_K = (1, 0)^T$ and $W_V = (0, 2)^T$. Cover it in figure 2, and calculate it.
+# **Layer 2** has $W_K = (1, 0)^T$ and $W_V = (0, 2)^T$. Cover it, and calculate it.
 #
 # <details><summary>The result of layer 2</summary>
 #
@@ -385,15 +383,15 @@ show(two_layers(backward=False), "13_memory",
 #
 # ## In general
 #
-# Let $A(x \mid y)$ be multi-head attention with queries from $x$, and keys and values from $y$. Around each sublayer
+# Let $A(x, y)$ be multi-head attention with queries from $x$, and keys and values from $y$. Around each sublayer
 # $f$ is the box of lesson 12, $\mathrm{box}_f(x, \dots) = \mathrm{LayerNorm}(x + f(x, \dots))$, here without dropout.
 # So an encoder layer turns the states $x$ of the source into
 #
-# $$x' = \mathrm{box}_{A}(x \mid x) \qquad x'' = \mathrm{box}_{FFN}(x')$$
+# $$x' = \mathrm{box}_{A}(x, x) \qquad x'' = \mathrm{box}_{FFN}(x')$$
 #
 # and a decoder layer, which reads the memory $M$, turns the states $x$ of the target into
 #
-# $$x' = \mathrm{box}_{A}(x \mid x) \qquad x'' = \mathrm{box}_{A}(x' \mid M) \qquad
+# $$x' = \mathrm{box}_{A}(x, x) \qquad x'' = \mathrm{box}_{A}(x', M) \qquad
 # x''' = \mathrm{box}_{FFN}(x'')$$
 #
 # The first of these three has the causal mask. Padding of the source is masked in the encoder and in cross-attention.
@@ -406,8 +404,8 @@ show(two_layers(backward=False), "13_memory",
 # $$V d_{model} + N \left( 3 \cdot 4 d_{model}^2 + 2 (2 d_{model} d_{ff} + d_{ff} + d_{model}) + 5 \cdot 2 d_{model}
 # \right)$$
 #
-# With $V = 5$, $d_{model} = 2$, $d_{ff} = 4$ and $N = 1$, it is 10 + 48 + 44 + 20 = **122**. The paper's base model
-# ($V = 37{,}000$) has 63.0 million.
+# With $V = 5$, $d_{model} = 2$, $d_{ff} = 4$ and $N = 1$, it is 10 + 48 + 44 + 20 = **122**. With the sizes of the
+# paper's base model and $V = 37{,}000$, it is 63.0 million. (The paper says 65.)
 #
 # ## Backward
 #
@@ -420,11 +418,9 @@ show(two_layers(backward=True), "13_memory_backward",
      "and 0.5. In layer 1 they are -0.5 and 0.5, -0.5 and 0.5, 0.5 and 0.5. The memory "
      "gets (-2.5, 1.5) for word a and (3.5, 1.5) for word b.",
      caption="In magenta, gradients of the loss, which is $x_2$ here. Triangles show "
-     "where training moves a number: against its gradient.")
+     "where training moves a number.")
 
 # %% [markdown]
-# The first number of *a* should grow, the other three should shrink.
-#
 # **Layer 2.** The gradient of $x_2$ is 1. Each word of the memory reaches $x_2$ in two ways.
 #
 # *As a value.* Each value enters with weight 0.5, so its gradient is 0.5, and each word gets $0.5 \cdot W_V^T$ = 0.5 ·
@@ -450,12 +446,12 @@ show(two_layers(backward=True), "13_memory_backward",
 #
 # </details>
 #
-# **The rule.** Every layer reads the memory, so the gradient of the memory is the sum of what comes back from all:
+# **The rule.** Every layer reads the memory, so $dM$ is the sum of what comes back from all. With one head:
 #
 # $$dM = \sum_{n=1}^{N} \left( dK_n W_{K,n}^T + dV_n W_{V,n}^T \right)$$
 #
-# The bracket is what `multi_head_attention` returns as `dmemory`, and it agrees with the pencil. The sum is the job of
-# `decode`, and `learn check decode` tests it.
+# With several heads, the bracket is also summed over them. `multi_head_attention` returns it as `dmemory`. The sum over
+# the layers is the job of `decode`.
 
 # %% The check
 def chain(memory):
@@ -490,12 +486,15 @@ same("dM, the sum of both shares", sum(shares), [[-2.5, 1.5], [3.5, 1.5]])
 #   $(h, d_{model} / h, d_{model})$. $E$ and all $W$ are random normal numbers with standard deviation
 #   $1/\sqrt{d_{model}}$, only $W_2$ has $1/\sqrt{d_{ff}}$. Biases and $\beta$ start at 0, $\gamma$ at 1. An encoder
 #   layer is a list of two dictionaries, for attention and feed-forward, each with its $\gamma$ and $\beta$. A decoder
-#   layer has a third, for cross-attention, between them. Each weight is one object with two places:
-#   `weights["encoder.0.attention.W_Q"]` is `encoder[0][0]["W_Q"]`.
-# - `encode` makes the memory. The mask of the source is (b, 1, 1, s), for all heads and queries. In self-attention, $x$
-#   enters twice, as `x` and as `memory`. So its gradient is `dx + dmemory`.
+#   layer has a third, for cross-attention, between them. Each weight is one `SimpleNamespace` of four arrays of the
+#   given `dtype`: `data`, and, starting at 0, `grad`, `m` and `v` (the last two for lesson 15). It has two places:
+#   `weights["encoder.0.attention.W_Q"]` is `encoder[0][0]["W_Q"]`. The other names are `cross` and `ffn`.
+# - `encode` makes the memory. The mask of the source is (b, 1, 1, s), for all heads and queries. Self-attention gets
+#   $x$ twice, as `x` and as `memory`. So its backward returns two shares, and the gradient of $x$ is `dx + dmemory`.
 # - `decode` makes the last $x$, with a causal mask (t, t), and the source's mask for the memory. Its backward returns
-#   the sum `dmemory`. (That of `encode` returns nothing. Both end with the backward of `embed`.)
+#   the sum `dmemory`.
+#
+# The backward of `encode` returns nothing. Both end with the backward of `embed`.
 #
 # Each call of `add_and_norm` gives you a `backward`. Keep these in a list, and call them from the last to the first.
 # Then run `scratchformer learn check new_model encode decode`. Ours:
@@ -508,11 +507,11 @@ quote("new_model", "encode", "decode")
 #
 # Three tests need no training:
 #
-# - **The gradient:** move all weights a small step in a random direction, and as far the other way. The difference of
-#   the losses, divided by the distance, must be the sum of gradient times direction, over all weights. (In several
-#   directions, with $\gamma \neq 1$.)
+# - **The gradient:** move all weights a small step along a random direction, and as far against it. The difference of
+#   the losses, divided by the distance, must be the sum of gradient times direction. (Several directions,
+#   $\gamma \neq 1$.)
 # - **The flow:** change one word, and see which positions move. A source word must move memory and logits at every
-#   position; a target word, only the logits from its own position on. Padding that we append must move nothing.
+#   position; a target word, only the logits from its own position on. Padding appended to the source must move nothing.
 # - **The weights:** their number must equal our count, and each array must get a gradient that isn't all 0.
 
 # %%
@@ -532,7 +531,7 @@ def flow_is_right(file):
         both = zip(run(source, read), run(SOURCE, READ))
         return [(abs(a[:, :b.shape[1]] - b) > 1e-9).any(axis=-1) for a, b in both]
 
-    for s in range(3):                          # both sources have three words
+    for s in range(3):                          # the first three are words in both
         memory, logits = moved(np.where(np.arange(5) == s, 11, SOURCE), READ)
         if not (memory.all() and logits.all()):
             return False
@@ -558,7 +557,7 @@ def count(V, d_model, d_ff, h, N):              # the number of heads changes no
 
 
 # %% [markdown]
-# Now we build eight wrong models:
+# Eight wrong models:
 #
 # 1. `dmemory` is overwritten in the loop of `decode`, not summed.
 # 2. The memory is not read (the opening).
@@ -569,7 +568,7 @@ def count(V, d_model, d_ff, h, N):              # the number of heads changes no
 # 7. Each decoder layer has cross-attention *before* self-attention.
 # 8. One decoder layer of three doesn't read the memory.
 #
-# Which test finds which? And which faults does none of them find?
+# Which test finds which? Which faults does none find?
 #
 # <details><summary>Make a guess, then unfold: who finds what</summary>
 
@@ -618,25 +617,57 @@ table(["fault", "gradient", "flow", "weights"],
       [[fault, *("found" if each else "–" for each in row)]
        for fault, row in zip(FAULTS, found)])
 
-# %% The logits of models 7 and 8 are others
-def logits_of(file):
+# %% Two finer flow tests, and a right model
+CHANGED = np.where(np.arange(4) == 0, 11, READ)           # another first target word
+
+
+def logits_of(file, source=SOURCE, alone=None):
+    """With a number `alone`, only this layer of the decoder reads the memory."""
     model = built(file)
+    for n, (_, cross, _) in enumerate(model.decoder):
+        if alone not in (None, n):
+            cross["W_O"].data[...] = 0
+    memory, _ = file.encode(source, model, 0.0)
+    return file.decode(READ, memory, source, model, 0.0)[0] @ model.E.data.T
+
+
+def each_layer_reads(file):
+    other = np.where(np.arange(5) == 0, 11, SOURCE)
+    moves = [logits_of(file, other, n) - logits_of(file, SOURCE, n) for n in range(3)]
+    return all((abs(move) > 1e-9).any(axis=-1).all() for move in moves)
+
+
+def first_cross_weights(file, read):
+    """At position 3: (b, h, s)"""
+    model, run = built(file), {}
+    noting(file, "softmax", run)
     memory, _ = file.encode(SOURCE, model, 0.0)
-    return file.decode(READ, memory, SOURCE, model, 0.0)[0] @ model.E.data.T
+    file.decode(read, memory, SOURCE, model, 0.0)
+    return next(w[:, :, 3] for w in run["softmax"] if w.shape[2:] == (4, 5))
+
+
+def asks_later(file):
+    first, second = (first_cross_weights(file, read) for read in (READ, CHANGED))
+    return (abs(first - second) > 1e-9).any()
 
 
 right = logits_of(ours("transformer"))
-for fault in list(FAULTS)[-2:]:
-    assert abs(logits_of(variant(**FAULTS[fault])) - right).max() > 0.5
+for fault, expected in (("nothing is wrong", (True, True)), ("7 order", (True, False)),
+                        ("8 memory, 1 of 3 layers", (False, True))):
+    file = variant(**FAULTS[fault])
+    assert (abs(logits_of(file) - right).max() > 0.5) == (expected != (True, True))
+    assert (each_layer_reads(file), asks_later(file)) == expected
 
 # %% [markdown]
 # The **gradient** finds fault 1, the only one where backward is not the derivative of forward. The **flow** finds who
-# sees too much or too little, unless other layers make up for it (8). The **weights** find those that share weights (6)
-# or don't use them (2).
+# sees too much or too little, unless other layers make up for it (8). The **weights** find that there are too few (6),
+# or that those of the encoder get no gradient (2).
 #
-# **Faults 7 and 8 pass all three.** What finds them? Give a right model the same weights and words: its logits are
-# other numbers. So `learn check` compares your functions with ours. (A model without positions passes, too. For that,
-# you write a test in the hunt below.)
+# **Faults 7 and 8 pass all three.** Finer flow tests find them. For 8: if only one layer reads the memory (the other
+# cross-attentions with $W_O = 0$), a source word must still move the logits. For 7: a target word must move the weights
+# of the first cross-attention at later positions. But you must think of each such test. `learn check` needs no such
+# idea: it compares your numbers with those of a right model. (A model without positions passes, too: see the hunt
+# below.)
 #
 # </details>
 #
@@ -656,7 +687,7 @@ for fault in list(FAULTS)[-2:]:
 #
 # ## Your own model trains
 #
-# **Every layer is your code now.** Let it learn to translate:
+# **Every layer is your code now.** Train it:
 #
 #     scratchformer learn train
 #     scratchformer learn translate "The dog ate the apple."
@@ -666,19 +697,20 @@ whole = recorded("one_file")["results"]
 mine = [one.name for one in FUNCTIONS.values()
         if one.file == "transformer" and one.lesson <= "13"]
 everything = [one for one in FUNCTIONS.values() if one.file == "transformer"]
-print(f"{len(mine)} of {len(everything)} functions are yours after this lesson")
+print(f"{len(mine)} of {len(everything)} functions are yours after this lesson, "
+      "the others until lesson 20")
 print(f"ours: {whole['train']['cpu_seconds']:.0f} s of one core, "
       f"BLEU {whole['bleu']['test']:.0f} on the test sentences")
 
 # %% [markdown]
 # (BLEU, up to 100, measures translations, [lesson 21](21_bleu_and_averaging.py); here of one run on our made-up
-# corpus.) Dropout, loss, optimizer, batches and search are still ours, until lessons 14 to 20.
+# corpus.)
 #
 # ## What to remember
 #
 # The encoder turns the source into the memory, and every decoder layer reads it. So the gradient of the memory is the
 # sum of all layers' shares. Checks of the parts can't see a wrong connection. Test the whole: its gradient, flow and
-# weights. Faults that pass show in a comparison with the numbers of a right model.
+# weights. Faults that pass these need finer tests, or the numbers of a right model.
 #
 # **Check yourself.** Somebody sets `dmemory` to zero. Which parameters still learn?
 #
@@ -689,6 +721,6 @@ print(f"ours: {whole['train']['cpu_seconds']:.0f} s of one core, "
 # </details>
 #
 # **Yours:** `new_model`, `encode`, `decode`, and the hunt `wire`: what is missing in a model? (Test positions with a
-# row of equal words, because the causal mask shows the order of different ones.) · `scratchformer learn check wire`
+# row of equal words.) · `scratchformer learn check wire`
 #
 # **Next:** [14 · The loss, and label smoothing](14_label_smoothing.py)
