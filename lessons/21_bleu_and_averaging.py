@@ -30,10 +30,10 @@ def tokens(lines):
 wanted = tokens(german)
 
 # %% [markdown]
-# A trained translator can write with greedy search or with a beam of 4 ([lesson 20](20_beam_search.py)). Which one is
-# better? The loss can't say, because the model is the same. So let's translate the 500 test sentences both ways. Each
-# has a **reference**, a correct translation. **BLEU** compares all translations with the references. It goes from 0 to
-# 100.
+# The translator of [lesson 00](00_whole_game.py) can write with greedy search or with a beam of 4 ([lesson
+# 20](20_beam_search.py)). Which one is better? The loss can't say, because the model is the same. So let's translate
+# the 500 test sentences both ways. Each has a **reference**, a correct translation. **BLEU** compares all translations
+# with the references. It goes from 0 to 100.
 
 # %% Greedy search and a beam of 4
 greedy, beam = (translator.translate(english, beam=size) for size in (1, 4))
@@ -105,8 +105,6 @@ show(ngrams_picture(SHEEP, REFERENCE), "21_ngrams",
 # </details>
 #
 # ### Two translators that cheat
-#
-# Precisions alone can be fooled.
 #
 # **Stop early.** A translator writes *Der alte Mann sieht*, and stops. Every n-gram is right, so all four precisions
 # are 1. BLEU would be 100 for half a sentence! So BLEU is multiplied by a **brevity penalty**. With $c$ words written,
@@ -342,23 +340,25 @@ varying(f"right where the other is wrong: greedy {right[0]}, beam {right[1]}")
 # **Test yourself.**
 #
 # 1. A translation of 6 words, as the reference, is right but for the last word. What is its BLEU?
-# 2. All n-grams are right, but only 10 of 20 words are written. What is BLEU?
+# 2. All n-grams are right, but only 10 of 15 words are written. What is BLEU?
 # 3. The paired interval of B − A is −0.4 to +1.2. Is B better? Is A as good as B?
 #
 # <details><summary>Answers</summary>
 #
 # 1. 5/6 · 4/5 · 3/4 · 2/3 = 1/3, and its fourth root is 0.76: 76 BLEU.
-# 2. $100 \, e^{1 - 2} = 37$.
+# 2. $100 \, e^{1 - 1.5} = 61$.
 # 3. The test set can't tell either. B may be up to 1.2 better, or 0.4 worse.
 #
 # </details>
 #
 # **Yours:** `clipped_counts`, `bleu_of_counts`, `bleu`, `bootstrap` · `scratchformer learn check 21`
 #
-# **Next:** [22 · GPT](22_gpt.py). You have a translator that you can train, search with, and judge.
+# **Next:** [22 · GPT: the decoder without a source](22_gpt.py). You can train a translator, search with it, and judge
+# it.
 
 # %% Checking the answers
 assert round(bleu_of_counts(np.array([5, 4, 3, 2, 6, 5, 4, 3, 6]))) == 76
 assert np.isclose((1 / 3) ** 0.25, 0.76, atol=0.001)
+assert round(bleu_of_counts(np.array([10, 9, 8, 7, 10, 9, 8, 7, 15]))) == 61
 smoothed = [corpus_scores([line], [HORSE]).bleu for line in list(OTHERS)[2:]]
 assert [round(score) for score in smoothed] == [19, 12]
