@@ -2,18 +2,16 @@
 # # Lab notes 16 · The first training, and how to debug it
 #
 # The controls behind [lesson 16](../16_first_training.py): models A and C with other seeds, why a new model repeats
-# what it has read, how many mutants pass every gradient check, and a model without its source.
+# what it has read, and a model without its source.
 
 # %% Imports
 import course  # noqa: F401  finds lessons/support
-import json
 import math
-import sys
 from itertools import repeat
 
 import numpy as np
 
-from support.lesson import QUICK, ROOT, measure, table
+from support.lesson import QUICK, measure
 from support.planted_bugs import (
     PAD,
     V,
@@ -27,9 +25,6 @@ from support.planted_bugs import (
     words_right,
     written,
 )
-
-sys.path.append(str(ROOT / "tests" / "mutants"))
-from mutants import MUTANTS  # noqa: E402
 
 held_out = batch_of(words(np.random.default_rng(99), 200, kept=True))
 
@@ -104,28 +99,7 @@ for name, own, *bands in (("E", False, 0.6, 1.2, 0.35, 0.6),
             *bands[2:])
 
 # %% [markdown]
-# ## Experiment 2: a hundred bugs
-#
-# Adam and everything outside `nn/` have no gradient check, so a mutant there has no chance to be noticed. That is why
-# they are counted apart. (These are shares of a collection. They say nothing about how often people make which
-# mistake.)
-
-# %% Which mutants do gradient checks notice?
-noticed = json.loads((ROOT / "benchmarks/results/mutants.json").read_text("utf-8"))
-places = {"layers and loss": [], "Adam and elsewhere": []}
-for mutant in MUTANTS:
-    if mutant.name in noticed:
-        file = mutant.patches[0].file
-        layer = file.startswith("scratchformer/nn/") and not file.endswith("optim.py")
-        places["layers and loss" if layer else "Adam and elsewhere"].append(
-            "gradients" not in noticed[mutant.name])
-table(["where", "mutants", "pass every gradient check", "share"],
-      [[place, len(passing), sum(passing), f"{np.mean(passing):.0%}"]
-       for place, passing in places.items()])
-assert (sum(places["layers and loss"]), len(places["layers and loss"])) == (40, 67)
-
-# %% [markdown]
-# ## Experiment 3: a model without its source
+# ## Experiment 2: a model without its source
 #
 # The correct model, seed 0, with every source letter replaced by one and the same: it sees how long a word is, and
 # nothing else.

@@ -44,7 +44,7 @@ measure("step 80: no source − right pairs", early["no source"] - early["right 
         -0.2, 0.2)
 
 # %% [markdown]
-# At step 80 the source is worth nothing yet: the loss falls because the model learns German.
+# At step 80 the source is worth nothing yet: so far, the model has learned only what German alone can teach.
 #
 # ## Experiment 2: one gradient 100 times as long
 #
