@@ -429,7 +429,7 @@ assert min(looks[0, 0, 0], looks[1, 0, 1], looks[0, 3, 4], looks[1, 3, 3]) > 0.9
 # $h$ heads make $h$ blends for each query, and a linear map can use them all. Each head adds its part to the output,
 # through its rows of $W_O$. Backward, `memory` gets a share through the keys and one through the values.
 #
-# **Three questions.**
+# **Test yourself.**
 #
 # 1. Let $d_{model} = 512$ and $h = 16$. What is $d_k$, and how many numbers have the four matrices?
 # 2. In figure 1, set head 2's row of $W_O$ to 0. What is the output? Is one of its numbers a content?
@@ -444,6 +444,6 @@ assert min(looks[0, 0, 0], looks[1, 0, 1], looks[0, 3, 4], looks[1, 3, 3]) > 0.9
 # </details>
 #
 # **Yours:** `multi_head_attention`, and the hunts `wrong_split` and `cross_attention` (wrong, though gradient checks
-# pass) · `scratchformer learn check multi_head_attention`, then `scratchformer learn check wrong_split`
+# pass) · `scratchformer learn check 07`
 #
 # **Next:** attention works on vectors that were given. [Lesson 08](08_embeddings.py) makes vectors of words.

@@ -99,8 +99,8 @@ show(three_uses(backward=False), "08_three_uses",
 # On the left the model **reads** *the dog sees the*: each word is replaced by its row, times $\sqrt{D} = 2$. (A vector
 # of the position is added: [lesson 09](09_positions.py).) At the other end a vector has to become a word again. So on
 # the right the model **scores** all words: the score of a word, its **logit**, is the dot product of the output $y$
-# with its row. The paper takes the same $E$ for both ends, which saves parameters: **weight tying**. (Our small
-# translator learns better with separate matrices: [lab notes
+# with its row. The paper takes the same $E$ for both ends, which saves parameters: **weight tying**. (So does the
+# translator of lesson 00. Another small one learned better with three matrices: [lab notes
 # 08](lab/08_embeddings.py#what-the-factor-does-in-training).)
 #
 # ## By hand
@@ -362,8 +362,7 @@ show(drawing, "08_nouns",
 #   \sqrt{d_{model}}$.
 # - PyTorch: `F.embedding(ids, E) * D**0.5 + p`. `nn.Embedding` starts with numbers of size 1, and `head.weight =
 #   embedding.weight` shares them.
-# - In the library: `Embedding` and `Unembedding` in [nn/layers.py](../scratchformer/nn/layers.py), where padding is
-#   read as 0.
+# - In the library: `Embedding` and `Unembedding` in [nn/layers.py](../scratchformer/nn/layers.py).
 #
 # ## What to remember
 #
@@ -371,7 +370,7 @@ show(drawing, "08_nouns",
 # scores them, so a row's gradient is the sum over all its uses. Its numbers start with size 1/√D, so that scores are
 # small.
 #
-# **Three questions.**
+# **Test yourself.**
 #
 # 1. The base model has 37,000 words and $D = 512$. How many numbers has $E$, and how many would three separate matrices
 #    have?
@@ -388,8 +387,7 @@ show(drawing, "08_nouns",
 #
 # </details>
 #
-# **Yours:** `embed`, and the hunt `lost_repeats` (write its test) ·
-# `scratchformer learn check embed`
+# **Yours:** `embed`, and the hunt `lost_repeats` (write its test) · `scratchformer learn check 08`
 #
 # **Next:** [09 · Where am I? Sinusoidal positions](09_positions.py). `embed` adds the vector of a position. What does
 # it say?
