@@ -18,7 +18,7 @@ from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 from small_training import settings_of
 
 from scratchformer.decoding.incremental import begin_decoding, decoding_step
-from scratchformer.decoding.search import Hypothesis, search
+from scratchformer.decoding.search import search
 from scratchformer.decoding.translator import Translator
 from scratchformer.nn.ops import chunks
 from scratchformer.text.batches import encode_sequences
@@ -44,11 +44,12 @@ def row(values: Iterable[int]) -> str:
     return " ".join(str(int(value)) for value in values)
 
 
-def rank_of_end(translator: Translator, source_ids: np.ndarray) -> np.ndarray:
-    """The rank of </s> among the first pieces, 1 for the likeliest. source_ids (B, S) -> (B,)"""
+def of_end(translator: Translator, source_ids: np.ndarray) -> np.ndarray:
+    """log P(</s> | source) as the first piece, and its rank among them, 1 for the likeliest. (B, S) -> (2, B)"""
     model = translator.model
     logits, _ = decoding_step(model, np.full((len(source_ids), 1), BOS), begin_decoding(model, source_ids))
-    return 1 + (logits[:, 0] > logits[:, :1, EOS]).sum(axis=-1)
+    logits, of_end = logits[:, 0].astype(float), logits[:, 0, EOS].astype(float)
+    return np.stack([of_end - np.logaddexp.reduce(logits, axis=-1), 1 + (logits > of_end[:, None]).sum(axis=-1)])
 
 
 def batches_of(translator: Translator, source: list[str]) -> list[np.ndarray]:
@@ -60,7 +61,7 @@ def measured(run: Path, source: list[str], reference: list[str]) -> dict[str, An
     """For each setting what the search wrote, as numbers of a sentence each; the config of the run."""
     translator = load_run(run)
     tokenizer, sources = translator.tokenizer, batches_of(translator, source)
-    empty = np.concatenate([log_p_of_empty(translator, source_ids) for source_ids in sources])
+    empty, rank = np.concatenate([of_end(translator, source_ids) for source_ids in sources], axis=1)
     wanted = words(reference)
     settings = []
     for beam, alpha in SETTINGS:
@@ -78,29 +79,15 @@ def measured(run: Path, source: list[str], reference: list[str]) -> dict[str, An
             "empty_is_likelier": int((empty > log_p + 1e-4).sum()),
         }
         print(summary, flush=True)
-        rows = {"tokens": row(map(n_tokens, found)), "words": row(table[:, N])}
+        rows = {"tokens": row(len(best.ids) + 1 for best in found), "words": row(table[:, N])}
         matches = {f"matches_{n}": row(table[:, n - 1]) for n in range(1, N + 1)}
         settings.append(summary | rows | matches)
     return {
         "config": settings_of(run),
-        "log_p_of_empty": {str(q): number(np.quantile(empty, q)) for q in (0.05, 0.25, 0.5, 0.75, 0.95)},
-        "rank_of_end": row(np.concatenate([rank_of_end(translator, source_ids) for source_ids in sources])),
-        "reference_tokens": row(len(ids) + 1 for ids in tokenizer.encode(reference)),
+        "rank_of_end": row(rank),
         "reference_words": row(map(len, wanted)),
         "settings": settings,
     }
-
-
-def n_tokens(hypothesis: Hypothesis) -> int:
-    return len(hypothesis.ids) + 1
-
-
-def log_p_of_empty(translator: Translator, source_ids: np.ndarray) -> np.ndarray:
-    """log P(</s> | source) of each source (B, S) -> (B,)"""
-    model = translator.model
-    logits, _ = decoding_step(model, np.full((len(source_ids), 1), BOS), begin_decoding(model, source_ids))
-    logits = logits[:, 0].astype(float)
-    return logits[:, EOS] - np.logaddexp.reduce(logits, axis=-1)
 
 
 def options(parser: argparse.ArgumentParser) -> None:

@@ -25,7 +25,6 @@ from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.corpora import Pairs, find_split, read_pairs
 from scratchformer.text.tokenizer import PAD, Tokenizer
 from scratchformer.training.trainer import TrainingData
-from support.calibration import reliability
 
 EXPERIMENT = {
     "model.N": 2,
@@ -73,10 +72,21 @@ def nats(logits: np.ndarray, targets: np.ndarray) -> float:
     return float(loss_sum) / n_tokens
 
 
-def calibration(logits: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
-    p = softmax(logits, axis=-1)
-    bins = reliability(p.max(axis=-1), p.argmax(axis=-1) == targets)
-    return rounded({name: getattr(bins, name) for name in ("error", "count", "confidence", "accuracy")})
+def calibration(confidence: np.ndarray, right: np.ndarray, bins: int = 10) -> dict[str, Any]:
+    """Sort guesses into bins of equal width by their probability; `error` is the expected calibration error.
+
+    Of all guesses with probability 0.8 a calibrated model has eight in ten right. The error is the mean distance of
+    confidence and accuracy, each bin by its count (Guo et al. 2017, equation 3).
+
+    confidence (n,), 0 to 1: the probability of each guess;  right (n,) bool
+    -> per bin the count, the mean probability and the share that is right, NaN where it is empty; the error
+    """
+    at = np.minimum((confidence * bins).astype(int), bins - 1)  # on a boundary: the upper bin
+    count = np.bincount(at, minlength=bins)
+    n = np.where(count, count, np.nan)
+    mean, share = np.bincount(at, confidence, bins) / n, np.bincount(at, right, bins) / n
+    error = float(np.nansum(np.abs(mean - share) * count) / count.sum())
+    return {"error": error, "count": count, "confidence": mean, "accuracy": share}
 
 
 def mixed_nats(p: np.ndarray, targets: np.ndarray, smoothing: float) -> float:
@@ -98,7 +108,7 @@ def run(n_pairs: int, text: Text, config: Config) -> dict[str, Any]:
             "accuracy": float((p.argmax(axis=-1) == targets).mean()),
             "confidence": float(p.max(axis=-1).mean()),
             "bleu": corpus_scores(translations, text.test_text.target).bleu,
-            "calibration": calibration(logits, targets),
+            "calibration": calibration(p.max(axis=-1), p.argmax(axis=-1) == targets),
             "mixed_nats": mixed_nats(p, targets, STRENGTHS[-1]),
         }
     )

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from support.drawing import Drawing, number
-from support.lesson import ROOT, quote, same, show, table
+from support.lesson import quote, same, show, table
 from support.noun_lookup import Lookup, noun_task
 from support.numeric import numeric_gradient
 
@@ -386,7 +386,7 @@ show(task_picture(), "04_task",
 # <details><summary>Make a guess, then unfold: three runs each</summary>
 
 # %% Training the four lookups
-task = noun_task(ROOT / "data" / "tiny")
+task = noun_task()
 RATES = {"soft": 2, "frozen": 2, "mean": 6, "hard": 0.1}  # the best in training
 found = {}
 for way, rate in RATES.items():

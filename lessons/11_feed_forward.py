@@ -17,9 +17,8 @@ from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.layers import FeedForward, Linear
 from scratchformer.text.bundled import read
 from scratchformer.training.run import load_run
-from support.agreement import Judge, sentences, trained
 from support.drawing import Drawing, number
-from support.hidden_units import Units
+from support.feed_forward import Judge, Units, sentences, trained
 from support.lesson import QUICK, ROOT, measure, quote, same, show, table
 from support.numeric import numeric_gradient
 
@@ -306,7 +305,7 @@ if torch:
 # score the row by its dot products with the rows of $E$, [lesson 08](08_embeddings.py), as if no other layer came.)
 
 # %% One unit
-units = Units(load_run(ROOT / "data/tiny_model"), read("test")[:300], layer=2)
+units = Units(load_run(ROOT / "data/tiny_model"), read("test")[:300], layer=0)
 ARTICLES = "der das Das dem ein Ein eine Eine die Der einen Die den".split()
 on = [f"{word} {units.share_on(129, ['▁' + word]):.0%}" for word in ARTICLES]
 print("It is on at", ", ".join(on[:8]))

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from support.drawing import Drawing
-from support.lesson import QUICK, ROOT, measure, show, table
+from support.lesson import QUICK, measure, show, table
 from support.noun_lookup import Lookup, noun_task
 from support.numeric import numeric_gradient
 
@@ -69,7 +69,7 @@ table(["moved by", "answers of hard that changed", "of soft"],
 # sentences. Where only some tables learn, it is the best of 0.3, 1, 2 and 4. Seeds 0, 1 and 2.
 
 # %%
-task = noun_task(ROOT / "data" / "tiny")
+task = noun_task()
 known = {noun for _, pairs in task.train for noun, _ in pairs}
 measure("new sentences: nouns that occur in training",
         np.mean([noun in known for _, pairs in task.test for noun, _ in pairs]),

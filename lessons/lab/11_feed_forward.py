@@ -9,7 +9,7 @@ import course  # noqa: F401  finds lessons/support
 
 import numpy as np
 
-from support.agreement import Judge, sentences, trained
+from support.feed_forward import Judge, sentences, trained
 from support.lesson import QUICK, measure, recorded, table
 
 # %% [markdown]

@@ -89,12 +89,15 @@ def beam(is_confused: bool = False) -> Drawing:
         label(drawing, words, p)
         is_plain = words in DROPPED or not words or ends or product is not None
         node(drawing, words, "plain" if is_plain else "forward", product)
+        x, y = PLACES[words]
         if words in DROPPED:
-            strike(drawing, words)
-        if words in RANKS:
-            badge(drawing, words)
+            drawing.line([(x - WIDE / 2 - 6, y + 14), (x + WIDE / 2 + 6, y - 14)], "ink", 2)
+        if words in RANKS:  # on the upper edge of its box
+            drawing.rectangle(x + 34, y - HIGH / 2 - 2, 46, 18, "paper", 1, outline=False)
+            drawing.rectangle(x + 34, y - HIGH / 2 - 2, 46, 18, "forward", 0.13, radius=9)
+            drawing.text(x + 34, y - HIGH / 2 - 2, f"row {RANKS[words]}", size=12)
         if len(words) == 3:
-            drawing.text(706, PLACES[words][1], remark, "soft", 13, anchor="start")
+            drawing.text(706, y, remark, "soft", 13, anchor="start")
     return drawing
 
 
@@ -151,16 +154,3 @@ def node(drawing: Drawing, words: Words, role: Role, product: float | None = Non
     drawing.text(x - WIDE / 2 + 8, y, words[-1], anchor="start", size=14)
     shown = probability(words) if product is None else product
     drawing.text(x + WIDE / 2 - 8, y, f"{shown:.3g}", anchor="end", size=14, bold=True)
-
-
-def strike(drawing: Drawing, words: Words) -> None:
-    x, y = PLACES[words]
-    drawing.line([(x - WIDE / 2 - 6, y + 14), (x + WIDE / 2 + 6, y - 14)], "ink", 2)
-
-
-def badge(drawing: Drawing, words: Words) -> None:
-    """The row of a hypothesis, on the upper edge of its box."""
-    x, y = PLACES[words]
-    drawing.rectangle(x + 34, y - HIGH / 2 - 2, 46, 18, "paper", 1, outline=False)
-    drawing.rectangle(x + 34, y - HIGH / 2 - 2, 46, 18, "forward", 0.13, radius=9)
-    drawing.text(x + 34, y - HIGH / 2 - 2, f"row {RANKS[words]}", size=12)

@@ -7,10 +7,10 @@ Scores of runs are taken with sacreBLEU, by `scratchformer.text.bleu`; the tests
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
+from more import clipped_counts
 
 N = 4
 """BLEU looks at runs of 1 to 4 tokens, its n-grams."""
@@ -18,35 +18,13 @@ N = 4
 Tokens = Sequence[str]
 
 
-def ngrams(tokens: Tokens, n: int) -> Counter[tuple[str, ...]]:
-    """Count each run of n tokens; the runs overlap."""
-    return Counter(zip(*(tokens[i:] for i in range(n))))
-
-
-def clipped_counts(hypothesis: Tokens, reference: Tokens, n: int) -> tuple[int, int]:
-    """-> (how many n-grams of the hypothesis the reference has, how many n-grams the hypothesis has)
-
-    An n-gram counts no more often than it stands in the reference: its count is clipped.
-    """
-    written = ngrams(hypothesis, n)
-    return (written & ngrams(reference, n)).total(), written.total()
-
-
 def count_table(hypotheses: Sequence[Tokens], references: Sequence[Tokens]) -> np.ndarray:
     """-> (sentences, 9) integers: matches of n = 1 to 4, written n-grams of n = 1 to 4, length of the reference
 
     Raises ValueError if there are not as many hypotheses as references.
     """
-    rows = []
-    for hypothesis, reference in zip(hypotheses, references, strict=True):
-        matches, written = zip(*(clipped_counts(hypothesis, reference, n) for n in range(1, N + 1)))
-        rows.append([*matches, *written, len(reference)])
-    return np.array(rows).reshape(-1, 2 * N + 1)
-
-
-def brevity_penalty(written: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """1 if at least as many tokens are written as the references have, else exp(1 - wanted / written), elementwise"""
-    return np.exp(np.minimum(0, 1 - wanted / np.maximum(written, 1)))
+    rows = [clipped_counts(*pair) for pair in zip(hypotheses, references, strict=True)]
+    return np.array(rows, int).reshape(-1, 2 * N + 1)
 
 
 def bleu(counts: np.ndarray) -> np.ndarray:
@@ -57,7 +35,8 @@ def bleu(counts: np.ndarray) -> np.ndarray:
     """
     matches, written, wanted = counts[..., :N], counts[..., N : 2 * N], counts[..., 2 * N]
     precisions = matches / np.maximum(written, 1)
-    return 100 * brevity_penalty(written[..., 0], wanted) * precisions.prod(axis=-1) ** (1 / N)
+    brevity_penalty = np.exp(np.minimum(0, 1 - wanted / np.maximum(written[..., 0], 1)))
+    return 100 * brevity_penalty * precisions.prod(axis=-1) ** (1 / N)
 
 
 # How sure? ------------------------------------------------------------------------------------------------------------

@@ -13,9 +13,11 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import Any
+
+from more import merge
 
 SPACE = "▁"
 
@@ -37,25 +39,6 @@ def words_of(sentence: str) -> list[str]:
 def parts_of(word: str) -> list[str]:
     """The same of one word, with its mark. A text has few different words, so most calls find the answer kept."""
     return LETTERS_OR_OTHERS.findall(word)
-
-
-def count_pairs(words: Mapping[Word, int]) -> Counter[Pair]:
-    """Count each two pieces that stand side by side in a text. words: the count of each word in it."""
-    pairs: Counter[Pair] = Counter()
-    for word, occurrences in words.items():
-        for pair in zip(word, word[1:]):
-            pairs[pair] += occurrences
-    return pairs
-
-
-def merge(word: Word, pair: Pair) -> Word:
-    """Join the two pieces wherever they stand side by side, from left to right: a a a with (a, a) -> aa a"""
-    merged, i = [], 0
-    while i < len(word):
-        width = 2 if word[i : i + 2] == pair else 1
-        merged.append("".join(word[i : i + width]))
-        i += width
-    return tuple(merged)
 
 
 def shortest_first(pair: Pair) -> Any:

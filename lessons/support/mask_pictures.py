@@ -81,7 +81,7 @@ def by_hand(backward: bool = False) -> Drawing:
                 drawing.rectangle(right[s], y, 58, 66, "soft", 0.13, outline=False)
                 drawing.text(right[s], y, "0", "soft")
             else:
-                drawing.bar(right[s], y - 9, e / total, 44, 44, fraction(e, total))
+                drawing.bar(right[s], y - 9, e / total, 44, 44, "1" if e == total else f"{e}/{total}")
             if not backward:
                 drawing.text(left[s], y + 13, "−∞" if hidden else f"e^z = {e}", "ink" if hidden else "soft", 14)
             elif dscores[t, s]:
@@ -144,7 +144,3 @@ def maps(words: Sequence[str], weights: Mapping[str, np.ndarray]) -> Figure:
     panels[0, 0].set_ylabel("position → word to guess")
     figure.colorbar(image, ax=panels, shrink=0.8, label="attention weight (empty: exactly 0)")
     return figure
-
-
-def fraction(above: int, below: int) -> str:
-    return "1" if above == below else f"{above}/{below}"

@@ -7,16 +7,14 @@ right English noun; a code is a random vector of each word that stays as it is.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from scratchformer.text.bundled import words
+from scratchformer.text.bundled import read, words
 
 Sentence = tuple[list[str], list[tuple[str, int]]]
 """English words, and (German noun, position of the English noun that it translates)."""
@@ -41,26 +39,22 @@ class Task(NamedTuple):
         return float(np.mean([1 / len(pairs) for _, pairs in self.test for _ in pairs]))
 
 
-def noun_task(directory: Path) -> Task:
-    """The task of the corpus in `directory`, data/tiny."""
-    train = noun_pairs(directory, "val") + noun_pairs(directory, "test_compositional")
-    test = noun_pairs(directory, "test")
+def noun_task() -> Task:
+    """The task of the bundled corpus."""
+    train, test = noun_pairs("val") + noun_pairs("test_compositional"), noun_pairs("test")
     english = sorted({word for source, _ in train + test for word in source})
     german = sorted({noun for _, pairs in train + test for noun, _ in pairs})
     return Task(train, test, {word: i for i, word in enumerate(english)}, {noun: i for i, noun in enumerate(german)})
 
 
-def noun_pairs(directory: Path, split: str) -> list[Sentence]:
-    lines = (
-        (directory / f"{split}.{suffix}").read_text(encoding="utf-8").splitlines() for suffix in ("en", "de", "jsonl")
-    )
+def noun_pairs(split: str) -> list[Sentence]:
     sentences = []
-    for source, target, record in zip(*lines):
-        fields = json.loads(record)
-        tags = [tag for tag, _ in re.findall(r"\(([^()\s]+) ([^()\s]+)\)", fields["tree"])]
-        pairs = [(words(target)[j], i) for i, j in fields["alignment"] if tags[i] in ("NN", "NNS")]
+    for example in read(split):
+        tags = re.findall(r"\(([^()\s]+) [^()\s]+\)", example.tree)
+        target = words(example.target)
+        pairs = [(target[j], i) for i, j in example.alignment if tags[i] in ("NN", "NNS")]
         if len(pairs) >= 2:
-            sentences.append((words(source.lower()), pairs))
+            sentences.append((words(example.source.lower()), pairs))
     return sentences
 
 

@@ -33,11 +33,11 @@ def dial(drawing: Drawing, x: float, y: float, angle: float, radius: float = 27)
     drawing.arrow((x, y), tip, "ink", width=2)
 
 
-def one_hand(speed: float = EIGHTH) -> Drawing:
+def one_hand() -> Drawing:
     """A hand at position 1 with its height and its width, and the curve of its height over the positions."""
     drawing = Drawing(760, 236)
     x, y, radius = 130, 110, 84
-    tip = x + radius * math.cos(speed), y - radius * math.sin(speed)
+    tip = x + radius * math.cos(EIGHTH), y - radius * math.sin(EIGHTH)
     columns = [300 + 54 * t for t in range(9)]
     drawing.line([(columns[0] - 26, y), (columns[-1] + 26, y)], "line", 1.2)
     drawing.line([tip, (columns[1], tip[1])], "line", 1.2, dashed=True)
@@ -46,16 +46,16 @@ def one_hand(speed: float = EIGHTH) -> Drawing:
     drawing.line([(x, y), (tip[0], y)], "soft", 5)
     drawing.line([(tip[0], y), tip], "forward", 5)
     drawing.arrow((x, y), tip, "ink", width=2)
-    arc = [speed * share / 12 for share in range(13)]
+    arc = [EIGHTH * share / 12 for share in range(13)]
     drawing.line([(x + 27 * math.cos(a), y - 27 * math.sin(a)) for a in arc], "soft", 1.2)
     drawing.text(x + 40, y - 14, "45°", "soft", 13)
     drawing.text((x + tip[0]) / 2, y + 14, "width", "soft", 13)
     drawing.text(x + radius + 6, 82, "height", "forward", 13, anchor="start")
     drawing.text(x - 20, 216, "position 1", bold=True)
     fine = [t / 10 for t in range(81)]
-    drawing.line([(columns[0] + 54 * t, y - radius * math.sin(speed * t)) for t in fine], "forward", 1.4)
+    drawing.line([(columns[0] + 54 * t, y - radius * math.sin(EIGHTH * t)) for t in fine], "forward", 1.4)
     for t, column in enumerate(columns):
-        height = round(math.sin(speed * t), 3) + 0.0
+        height = round(math.sin(EIGHTH * t), 3) + 0.0
         if height:
             drawing.line([(column, y), (column, y - radius * height)], "forward", 5)
         drawing.text(column, y + (14 if height > 0 else -13), height, size=13, bold=t == 1)
@@ -85,9 +85,9 @@ def two_hands() -> Drawing:
     return drawing
 
 
-def three_to_the_left(t: int = 5, k: int = 3) -> Drawing:
-    """The hands of position t turned back by k positions, and this query's scores with the keys of all positions."""
-    drawing = Drawing(760, 448)
+def three_to_the_left() -> Drawing:
+    """The hands of position 5 turned back by 3 positions, and this query's scores with the keys of all positions."""
+    drawing, t, k = Drawing(760, 448), 5, 3
     target = position(t - k)
     for row, (y, speed, turned) in enumerate(((60, QUARTER, "back by 3/4 turn"), (130, EIGHTH, "back by 3/8 turn"))):
         drawing.text(92, y, ("fast", "slow")[row], "soft", 13, anchor="end")

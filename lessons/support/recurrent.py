@@ -89,7 +89,10 @@ class LSTM(Layer):
         gates = from_input.reshape(*x.shape[:2], 4, d_hidden)
         for t in range(x.shape[1]):
             a = gates[:, t] + (h[:, t] @ W_h).reshape(-1, 4, d_hidden)
-            h[:, t + 1], c[:, t + 1], gates[:, t] = lstm_cell(a, c[:, t])
+            i, f, g, o = sigmoid(a[:, 0]), sigmoid(a[:, 1]), np.tanh(a[:, 2]), sigmoid(a[:, 3])
+            c[:, t + 1] = f * c[:, t] + i * g
+            h[:, t + 1] = o * np.tanh(c[:, t + 1])
+            gates[:, t] = np.stack([i, f, g, o], axis=1)
         return h[:, 1:], (input_cache, h, c, gates)
 
     def backward(self, dh: Array, cache: Any) -> tuple[Array, Array, Array]:
@@ -98,8 +101,13 @@ class LSTM(Layer):
         da = np.empty_like(gates)  # (B, T, 4, d_hidden)
         dh_later, dc_later = np.zeros_like(h[:, 0]), np.zeros_like(c[:, 0])
         for t in reversed(range(dh.shape[1])):
-            # h_t is output t, and is read by step t + 1, as c_t is
-            da[:, t], dc_later = lstm_cell_backward(dh[:, t] + dh_later, dc_later, c[:, t], c[:, t + 1], gates[:, t])
+            i, f, g, o = gates[:, t].swapaxes(0, 1)
+            # h_t = o tanh(c_t) is output t, and is read by step t + 1, as c_t is
+            dh_t, tanh_c = dh[:, t] + dh_later, np.tanh(c[:, t + 1])
+            dc = dc_later + dh_t * o * (1 - tanh_c**2)
+            # c_t = f c_{t-1} + i g;  i, f, o = sigmoid(a), g = tanh(a)
+            parts = dc * g * i * (1 - i), dc * c[:, t] * f * (1 - f), dc * i * (1 - g**2), dh_t * tanh_c * o * (1 - o)
+            da[:, t], dc_later = np.stack(parts, axis=1), dc * f
             # a_t = x_t W_x + b + h_{t-1} W_h
             dh_later = da[:, t].reshape(len(dh), -1) @ W_h.data.T
         da = da.reshape(*dh.shape[:2], -1)  # (B, T, 4 d_hidden)
@@ -131,21 +139,17 @@ class AdditiveAttention(Layer):
         self.score = Linear(d_a, 1, init, dtype, bias=False)
 
     def forward(self, s: Array, h: Array, rng: DropoutKey | None = None) -> tuple[Array, AdditiveCache]:
-        e, *caches = self.scores(s, h)
-        c, weights = context(e, h)
-        return c, AdditiveCache(h, weights, *caches)
-
-    def scores(self, s: Array, h: Array) -> tuple[Array, Any, Any, Any]:
-        """s (B, T, d_s), h (B, S, d_h) -> e (B, T, S), and what the three Linear keep"""
         from_s, s_cache = self.query.forward(s)  # (B, T, d_a)
         from_h, h_cache = self.key.forward(h)  # (B, S, d_a)
         z = from_s[:, :, None] + from_h[:, None]  # (B, T, S, d_a): each t with each j
         np.tanh(z, out=z)
-        e, z_cache = self.score.forward(z)  # (B, T, S, 1)
-        return e[..., 0], s_cache, h_cache, z_cache
+        e = self.score.forward(z)[0][..., 0]  # (B, T, S)
+        weights = np.exp(e - e.max(axis=-1, keepdims=True))
+        weights /= weights.sum(axis=-1, keepdims=True)
+        return weights @ h, AdditiveCache(h, weights, z, s_cache, h_cache)
 
     def backward(self, dc: Array, cache: AdditiveCache) -> tuple[Array, Array]:
-        h, weights, s_cache, h_cache, (z,) = cache
+        h, weights, z, s_cache, h_cache = cache
         # c = w h
         dweights = dc @ h.swapaxes(1, 2)  # (B, T, S)
         # w = softmax(e)
@@ -162,39 +166,12 @@ class AdditiveAttention(Layer):
         return ds, self.key.backward(da.sum(axis=1), h_cache) + weights.swapaxes(1, 2) @ dc
 
 
-def context(e: Array, h: Array) -> tuple[Array, Array]:
-    """Scores e (B, T, S), states h (B, S, d_h) -> their means (B, T, d_h) with the weights softmax(e), (B, T, S)"""
-    weights = np.exp(e - e.max(axis=-1, keepdims=True))
-    weights /= weights.sum(axis=-1, keepdims=True)
-    return weights @ h, weights
-
-
 class AdditiveCache(NamedTuple):
-    """h (B, S, d_h), weights (B, T, S), and what the three Linear keep: s, h, tanh of the pairs (B, T, S, d_a)."""
-
-    h: Array
-    weights: Array
+    h: Array  # (B, S, d_h)
+    weights: Array  # (B, T, S)
+    z: Array  # (B, T, S, d_a)
     query: Any
     key: Any
-    score: Any
-
-
-def lstm_cell(a: Array, c_before: Array) -> tuple[Array, Array, Array]:
-    """One step of an LSTM from a_t (B, 4, d) and c_{t-1} (B, d). -> h_t, c_t (B, d), the gates i, f, g, o (B, 4, d)"""
-    i, f, g, o = gates = sigmoid(a[:, 0]), sigmoid(a[:, 1]), np.tanh(a[:, 2]), sigmoid(a[:, 3])
-    c = f * c_before + i * g
-    return o * np.tanh(c), c, np.stack(gates, axis=1)
-
-
-def lstm_cell_backward(dh: Array, dc: Array, c_before: Array, c: Array, gates: Array) -> tuple[Array, Array]:
-    """dh, dc: what comes back to h_t and c_t from later, (B, d) -> da_t (B, 4, d), dc_{t-1} (B, d)"""
-    i, f, g, o = gates.swapaxes(0, 1)
-    tanh_c = np.tanh(c)
-    # h = o tanh(c)
-    dc = dc + dh * o * (1 - tanh_c**2)
-    # c = f c_before + i g;  i, f, o = sigmoid(a), g = tanh(a)
-    da = [dc * g * i * (1 - i), dc * c_before * f * (1 - f), dc * i * (1 - g**2), dh * tanh_c * o * (1 - o)]
-    return np.stack(da, axis=1), dc * f
 
 
 def with_first(like: Array, first: Array | None) -> Array:

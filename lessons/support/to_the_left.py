@@ -15,10 +15,10 @@ import numpy as np
 
 from scratchformer.nn.attention import CrossAttention
 from scratchformer.nn.layers import Embedding, Linear
-from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Layer, ParameterStore
 from scratchformer.text.tokenizer import PAD
+from support.training import learn
 
 WORDS, TEXT, D, LEFT = 11, 24, 32, 3
 """Number of words (ids from 1), of words in a text, of numbers in a vector, and the distance that is asked."""
@@ -90,7 +90,7 @@ def to_the_left(
     groups = which(random)
     table = table_of(name, random)
     model = Reader(table, WORDS + 1, seed)
-    W_Q, moves = model.attention.q.weight, optimizer(model)
+    W_Q = model.attention.q.weight
     before = W_Q.data.copy()
 
     def texts(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -98,13 +98,9 @@ def to_the_left(
         return ids, np.concatenate([np.full((n, LEFT), PAD), ids[:, :-LEFT]], axis=1)
 
     test, answers = texts(60)
-    for _ in range(steps):
-        ids, targets = texts(16)
-        scores, cache = model.forward(ids)
-        _, n, dscores = cross_entropy(scores, np.where(groups[0], targets, PAD))
-        model.zero_grad()
-        model.backward(dscores / n, cache)
-        moves.step(rate)
+    drawn = (texts(16) for _ in range(steps))
+    batches = (((ids,), np.where(groups[0], targets, PAD)) for ids, targets in drawn)
+    learn(model, batches, lambda step: rate, optimizer=optimizer)
     right = (model.forward(test)[0].argmax(axis=-1) == answers).mean(axis=0)  # (T,)
     moved = np.linalg.norm(table @ (W_Q.data - before), axis=1)
     return Outcome(*(np.array([of[at].mean() for at in groups]) for of in (right, moved)))

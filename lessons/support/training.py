@@ -57,15 +57,16 @@ def learn(
     rate: Callable[[int], float],
     longest_gradient: float | None = None,
     is_enough: Callable[[int], bool] = lambda step: False,
+    optimizer: Callable[[Any], Any] = Adam,
 ) -> list[float]:
-    """Adam, one batch a step -> the loss of each step, in nats per answer
+    """One step of the optimizer for each batch -> the loss of each step, in nats per answer
 
     batches           what the model reads, and the answers that it should give; 0 where it is not asked
     rate              the learning rate of a step, from 1
     longest_gradient  a longer gradient is cut to this length
     is_enough         called after each step with its number; True ends the training
     """
-    optimizer, losses = Adam(model), []
+    moves, losses = optimizer(model), []
     for step, (inputs, answers) in enumerate(batches, start=1):
         scores, cache = model.forward(*inputs)
         loss_sum, count, dscores = cross_entropy(scores, answers)
@@ -74,7 +75,7 @@ def learn(
         if longest_gradient:
             grad = model.store.grad
             clip_by_global_norm_inplace(grad, np.sqrt(grad @ grad), longest_gradient)
-        optimizer.step(rate(step))
+        moves.step(rate(step))
         losses.append(float(loss_sum) / count)
         if is_enough(step):
             break

@@ -125,3 +125,12 @@ def test_programs_take_turns_and_the_minimum_counts(script):
     spread = {name: harness.spread_of(seconds) for name, seconds in turns.seconds.items()}
     assert spread["pytorch"]["minimum"] == 3 and harness.over_ours(spread)["minimum"]["pytorch"] == 1.5
     assert min(turns.first.values()) == 1 and max(turns.last.values()) == 24
+
+
+def test_guesses_are_sorted_into_bins_by_their_probability(script):
+    confidence, right = np.array([0.1, 0.5, 0.7, 0.74, 1.0]), np.array([False, True, True, False, True])
+    bins = script("label_smoothing").calibration(confidence, right, 4)
+    assert bins["count"].tolist() == [1, 0, 3, 1]
+    assert bins["confidence"] == pytest.approx([0.1, np.nan, 0.64 + 0.02 / 3, 1], nan_ok=True)
+    assert bins["accuracy"] == pytest.approx([0, np.nan, 2 / 3, 1], nan_ok=True)
+    assert bins["error"] == pytest.approx((0.1 + 3 * abs(1.94 / 3 - 2 / 3)) / 5)

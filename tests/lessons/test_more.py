@@ -38,7 +38,7 @@ def test_it_runs_where_the_names_of_the_file_are_a_learners():
 
 def test_pairs_are_counted_and_merged_as_in_the_lesson():
     words = {("a", "b", "a", "b"): 3, ("b", "a"): 4, ("c",): 9}
-    assert more.count_pairs(words) == byte_pairs.count_pairs(words) == {("a", "b"): 6, ("b", "a"): 7}
+    assert more.count_pairs(words) == {("a", "b"): 6, ("b", "a"): 7}
     assert more.merge(("a", "a", "a"), ("a", "a")) == ("aa", "a")
     assert more.merge(("a", "b", "c", "a", "b"), ("a", "b")) == ("ab", "c", "ab")
     assert more.merge((), ("a", "b")) == ()

@@ -7,7 +7,7 @@ from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import FeedForward, Linear, PositionalEncoding
 from scratchformer.nn.loss import cross_entropy
-from support.agreement import Judge, sentences
+from support.feed_forward import Judge, sentences
 from support.next_word import NEW, NextWord, shifted
 from support.positions import Shifted
 from support.recall import SYMBOLS, AttentionReader, FirstSymbol

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scratchformer.nn.gradcheck import gradcheck
-from support.recurrent import LSTM, RNN, AdditiveAttention, context, left_of_a_nudge, sigmoid
+from support.recurrent import LSTM, RNN, AdditiveAttention, left_of_a_nudge, sigmoid
 
 B, D_IN, D_HIDDEN = 3, 5, 4
 KINDS = {RNN: 1, LSTM: 2}
@@ -87,9 +87,12 @@ def test_additive_attention_is_its_definition():
         np.testing.assert_allclose(c[b, t], powers @ h[b] / powers.sum(), rtol=1e-12, atol=1e-15)
 
 
-def test_context_takes_large_scores():
-    c, weights = context(np.array([[[1e4, -1e4]]]), np.array([[[2.0], [3.0]]]))
-    assert c.item() == 2 and weights.tolist() == [[[1, 0]]]
+def test_additive_attention_takes_large_scores():
+    layer = AdditiveAttention(1, 1, 1, np.random.default_rng(0), "float64")
+    for linear, weight in (layer.query, 0), (layer.key, 99), (layer.score, 1e4):
+        linear.weight.data[...] = weight
+    c, cache = layer.forward(np.ones((1, 1, 1)), np.array([[[2.0], [-3.0]]]))
+    assert c.item() == 2 and cache.weights.tolist() == [[[1, 0]]]
 
 
 @pytest.mark.oracle

@@ -9,8 +9,8 @@ from scratchformer.nn.layers import FeedForward, Linear
 from scratchformer.nn.ops import using
 from scratchformer.text.tokenizer import BOS, EOS
 from support import (
-    agreement,
     constructions,
+    feed_forward,
     latest_name,
     next_word,
     noun_lookup,
@@ -290,10 +290,10 @@ def test_pairs_turn_at_a_third_of_their_speed():
 
 
 def test_a_judge_learns_and_new_pairs_are_not_among_the_known():
-    ids, is_right, is_new = agreement.sentences()
+    ids, is_right, is_new = feed_forward.sentences()
     assert ids.shape == (256, 4) and is_right.mean() == 0.5 and is_new.mean() == 0.25
     assert not {tuple(row) for row in ids[~is_new]} & {tuple(row) for row in ids[is_new]}
-    judge = agreement.trained(agreement.Judge(1, lambda random: [FeedForward(12, 48, random, "float64")]))
+    judge = feed_forward.trained(feed_forward.Judge(1, lambda random: [FeedForward(12, 48, random, "float64")]))
     assert judge.share_right(ids[~is_new], is_right[~is_new]) > 0.9
 
 
