@@ -1059,7 +1059,7 @@ GROUPED_QUERY_ATTENTION = Function(
         ),
         Mistake("dK and dV still have h heads; add up those of each group, so that h_kv are left", (SUMS, "copies")),
         Mistake(
-            "dK and dV (b, s, h_kv, h / h_kv, k) are summed over the last axis, k; sum over the h / h_kv copies, axis 3",
+            "dK and dV (b, s, h_kv, h / h_kv, k) are summed over the last axis; sum over the h / h_kv copies, axis 3",
             (".sum(axis=3)", ".sum(axis=-1)"),
         ),
         Mistake(
