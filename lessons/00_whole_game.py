@@ -97,8 +97,8 @@ show(
 )
 
 # %% [markdown]
-# 1. **Sentence → ids.** The text is cut into **tokens**: words, punctuation marks, and parts of words. The model knows
-#    1,600 tokens. Each has a number, its **id**. `</s>` marks the end.
+# 1. **Sentence → ids.** The text is cut into **tokens**, or **pieces**: words, punctuation marks, and parts of words.
+#    The model knows 1,600 tokens. Each has a number, its **id**. `</s>` marks the end.
 # 2. **Ids → vectors.** The id picks a row of a table: a **vector** of 128 numbers. It is multiplied by a fixed number,
 #    and a vector that depends only on the position is added ([lessons 08](08_embeddings.py) and [09](09_positions.py)).
 #    Figure 1 shows the first three numbers of the result.
@@ -429,9 +429,9 @@ table(["after training steps", "loss", "p with this loss: e to the −loss"],
 # Equal logits would give 1/1600 ≈ 0.0006.
 #
 # How `batch_loss_backward` does step 3 for 867,328 parameters at once is the subject of [lesson 01](01_backprop.py). On
-# 32 other pairs, the loss only fell from 7.82 to 7.12. The real training took 2,000 steps, each with other sentences
-# ([lesson 19](19_train_a_translator.py)). That model translates 94 % of 500 new sentences exactly like the reference,
-# but none of 200 longer ones ([lab notes 00](lab/00_whole_game.py#experiment-4-how-good-is-it)).
+# 32 other pairs, the loss only fell from 7.82 to 7.12. The real training took 2,000 steps, each with other sentences (a
+# loop as in [lesson 19](19_train_a_translator.py)). That model translates 94 % of 500 new sentences exactly like the
+# reference, but none of 200 longer ones ([lab notes 00](lab/00_whole_game.py#experiment-4-how-good-is-it)).
 #
 # ## Paper and code
 #
@@ -464,7 +464,8 @@ assert float(pronouns(swapped)[0]) > 0.8
 # %% [markdown]
 # </details>
 #
-# **Yours.** `scratchformer learn start` writes 22 empty functions into `my_transformer/transformer.py`. `scratchformer
-# learn train` trains this file at once: what you haven't written is ours.
+# **Yours.** `scratchformer learn start` writes 22 empty functions into `my_transformer/transformer.py`, and 14 for
+# lessons 17 to 23 into `more.py` beside it. `scratchformer learn train` trains `transformer.py` at once: what you
+# haven't written is ours.
 #
 # **Next:** [lesson 01](01_backprop.py), on step 3 of training.

@@ -374,6 +374,7 @@ rng = np.random.default_rng(0)
 for w in model.weights.values():                # some start at exactly 1 or 0,
     w.data += rng.normal(size=w.data.shape)     # where mistakes can hide
 
+# PAD, 0, is padding; EOS, 1, is </s>; BOS, 2, is <s>
 source = np.array([[3, 4, 5, EOS], [6, EOS, PAD, PAD]])     # ids of words; padded,
 target = np.array([[BOS, 7, 4, EOS], [BOS, 8, EOS, PAD]])   # since mistakes hide there
 loss, backward = loss_of(source, target, model)
@@ -466,6 +467,6 @@ assert [round(errors[name], 1) for name in ("run B", "run C")] == [1.1, 0.8]
 #
 # </details>
 #
-# **Yours:** `linear`, `check` · `scratchformer learn check linear check`
+# **Yours:** `linear`, `check` · `scratchformer learn check 01`
 #
 # **Next:** [lesson 04](04_soft_lookup.py), attention. (Side trip before it: [lesson 02](02_recurrence.py).)

@@ -396,7 +396,7 @@ show(cell_picture(), "02_cell",
 # h^2)$ for each step. The gradient of the shared weights is a sum in which late steps
 # can drown early ones. A network that hasn't learned to remember may still be able to.
 #
-# **Test yourself**
+# **Test yourself.**
 #
 # 1. $w$ = 1.5, and all states are 0.8. How much of a change of $h_1$ is left in $h_3$?
 # 2. $w$ = 1.25, $h_0$ = 0, $h_1$ = 0.8, $h_2$ = 0.6. Both states have an output: $dh_1$ = −0.2 and $dh_2$ = −1. What

@@ -273,9 +273,10 @@ show(lookup_picture(backward=True), "04_lookup_backward",
 # less than the average gets a negative gradient. Training goes against the gradient: it raises the score of this word.
 #
 # **Your turn.** You need one rule of [lesson 01](01_backprop.py): if $c = a b$, then $da = dc \, b^T$ and $db = a^T
-# dc$. Write `softmax` and `attention` in `transformer.py`, forward and backward, and run `scratchformer learn check
-# softmax attention`. There, all sentences and heads are computed at once (axes b, t, h, k), and where `mask` is False
-# the weight is 0 ([lesson 06](06_masks.py)). Stuck? `scratchformer learn hint attention`.
+# dc$. Write `softmax` and `attention` in `transformer.py` (`log_softmax(x)`, the logarithm of softmax, is ours until
+# lesson 14), forward and backward, and run `scratchformer learn check softmax attention`. There, all sentences and
+# heads are computed at once (axes b, t, h, k), and where `mask` is False the weight is 0 ([lesson 06](06_masks.py)).
+# Stuck? `scratchformer learn hint attention`.
 #
 # ### Why the rule holds
 #
@@ -413,14 +414,13 @@ table(["lookup", "run 1", "run 2", "run 3"],
 #
 # [Vaswani et al. (2017)](https://arxiv.org/abs/1706.03762), §3.2.1, call it *scaled dot-product attention*. The
 # library's `ScaledDotProductAttention` in [nn/attention.py](../scratchformer/nn/attention.py) adds masks ([lesson
-# 06](06_masks.py)) and many heads at once ([lesson 07](07_many_heads.py)). To see attention move:
-# 3Blue1Brown's chapter is the best animation we know.
+# 06](06_masks.py)) and many heads at once ([lesson 07](07_many_heads.py)).
 #
 # ## What to remember
 #
 # Attention is a dictionary that answers with a blend. So it answers a little differently when it is asked a little
 # differently, and can learn where to look. The gradient of a score is its weight × (offer − average).
 #
-# **Yours:** `softmax`, `attention` · `scratchformer learn check softmax attention`
+# **Yours:** `softmax`, `attention` · `scratchformer learn check 04`
 #
 # **Next:** [05 · Why attention divides by the square root of d_k](05_scaling.py).

@@ -340,7 +340,8 @@ table(["", "not divided", "divided by √d_k", "divided, large start"], rows)
 #
 # - **Model:** a Transformer with 2 layers and one head of $d_k = 128$, in its first 300 training steps. It learns to
 #   translate English sentences into German.
-# - **Measured:** the loss on other sentences, in nats per token. Each model is trained with three seeds.
+# - **Measured:** the loss on other sentences, in nats per token (the unit of $-\ln p$), from three random starts
+#   (*seeds*).
 # - **Changed:** the division. It does two things: the scores start smaller, and each training step moves them less. So
 #   three controls don't divide, but get one of the two in another way, or both. *Small start*: $W_Q$ and $W_K$ begin
 #   3.4 times smaller each, so that the scores start as with the division (3.4 · 3.4 = $\sqrt{128}$). *Small steps*:

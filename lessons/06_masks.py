@@ -251,7 +251,8 @@ assert np.array_equal(flows[0], np.tri(5, dtype=bool)) and flows[1].all()
 # forgotten *shift*: [lab notes 06, experiment 3](lab/06_masks.py#experiment-3-forget-the-shift).)
 #
 # **Your turn.** The hunt `leak` tries your flow test on six functions that leak and three that don't. Change components
-# by different numbers: a LayerNorm takes out what is added to all. (A leak of public code: [lab notes 06, experiment
+# by different numbers, because a later part, LayerNorm ([lesson 12](12_residual_norm_dropout.py)), takes out what is
+# added to all. (A leak of public code: [lab notes 06, experiment
 # 4](lab/06_masks.py#experiment-4-a-leak-that-passes-the-gradient-check).)
 #
 # ## Does it matter?
@@ -342,7 +343,7 @@ if torch:
 # Write $-\infty$ over every score that a query must not use. Its weight becomes exactly 0, and so does the gradient of
 # the score. If a loss looks too good, ask whether the model can see what it should guess.
 #
-# **Three questions.**
+# **Test yourself.**
 #
 # 1. A row of scores has the exponentials 3, 1, 4 and 8. The causal mask forbids the last two. What are the weights?
 # 2. The values of that row are 2, 10, 5 and 100. What is its result, and how does it change with each of the four

@@ -446,7 +446,7 @@ assert 121 <= sum(behind) <= 129                        # 125 here
 # $h$ heads make $h$ blends for each query, and a linear map can use them all. Each head adds its part to the output,
 # through its rows of $W_O$.
 #
-# **Three questions.**
+# **Test yourself.**
 #
 # 1. Let $d_{model} = 512$ and $h = 16$. What is $d_k$, and how many numbers have the four matrices?
 # 2. In figure 1, set head 2's row of $W_O$ to 0. What is the output?
@@ -461,6 +461,6 @@ assert 121 <= sum(behind) <= 129                        # 125 here
 # </details>
 #
 # **Yours:** `multi_head_attention`, and the hunts `wrong_split` and `cross_attention` (wrong, though gradient checks
-# pass) · `scratchformer learn check multi_head_attention`, then `scratchformer learn check wrong_split cross_attention`
+# pass) · `scratchformer learn check 07`
 #
 # **Next:** attention works on vectors that were given. [Lesson 08](08_embeddings.py) makes vectors of words.

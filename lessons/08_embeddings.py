@@ -19,9 +19,9 @@ from support.lexicon import Genders, noun_vectors
 from support.numeric import numeric_gradient
 
 # %% [markdown]
-# The translator of [lesson 00](00_whole_game.py) has a vector of 128 numbers for each English word. Training has chosen
-# these numbers. Which words have similar vectors? Here are five nouns, and for each the three nouns whose vectors make
-# the smallest angles with its own:
+# The translator of [lesson 00](00_whole_game.py) has a vector of 128 numbers for each of its 1,600 pieces; 112 of our
+# English nouns are one piece. Training has chosen these numbers. Which words have similar vectors? Here are five nouns,
+# and for each the three nouns whose vectors make the smallest angles with its own:
 
 # %% The nearest nouns
 nouns, vectors = noun_vectors(load_run(ROOT / "data/tiny_model"))
@@ -31,8 +31,8 @@ table(["noun", "nearest nouns"],
        for word in ("dog", "goat", "horse", "king", "queen")])
 
 # %% [markdown]
-# Nobody told the model what a goat is. You might expect *sheep* or *cow* beside it. What do a goat, a journey, a
-# duck and a library have in common? First: how does a word get its vector?
+# Nobody told the model what a goat is. You might expect *cow* or *pig* beside it. What do a goat, a journey, a duck and
+# a library have in common? First: how does a word get its vector?
 #
 # ## The picture
 #
@@ -99,8 +99,8 @@ show(three_uses(backward=False), "08_three_uses",
 # On the left the model **reads** *the dog sees the*: each word is replaced by its row, times $\sqrt{D} = 2$. (A vector
 # of the position is added: [lesson 09](09_positions.py).) At the other end a vector has to become a word again. So on
 # the right the model **scores** all words: the score of a word, its **logit**, is the dot product of the output $y$
-# with its row. The paper takes the same $E$ for both ends, which saves parameters: **weight tying**. (Our small
-# translator learns better with separate matrices: [lab notes
+# with its row. The paper takes the same $E$ for both ends, which saves parameters: **weight tying**. (So does the
+# translator of lesson 00. Another small one learned better with three matrices: [lab notes
 # 08](lab/08_embeddings.py#what-the-factor-does-in-training).)
 #
 # ## By hand
@@ -298,9 +298,10 @@ assert min(found["write German"]) > 0.65 > 0.5 > max(found["write CAPITALS"])
 # </details>
 #
 # After the German task, 71 to 86 % of the nouns stand beside one of their own gender. After CAPITALS it is one in
-# three, as before training. Kind alone doesn't explain the German rows. So the rows came to hold the gender only where
-# the task asked for it. How? We think that *goat* and *journey* need the same German words around them (*die*, *eine*,
-# *sie*), so similar $dx$ come back to their rows.
+# three, as before training. Kind alone doesn't explain the German rows. So in these runs, the rows came to hold the
+# gender only after the German task. (We didn't measure how well the other model had learned its own.) How? We think
+# that *goat* and *journey* need the same German words around them (*die*, *eine*, *sie*), so similar $dx$ come back to
+# their rows.
 #
 # ## What have the rows learned?
 #
@@ -348,7 +349,8 @@ show(drawing, "08_nouns",
      "German translation. Both axes have the same scale.")
 
 # %% [markdown]
-# One noun lies in no group: *tea*, *der Tee*. It isn't in the training text.
+# One noun lies in no group: *tea*, *der Tee*. It isn't in the training text: the piece was made on the way to *teacher*
+# (lesson 17).
 #
 # **Today.** Small models still share one matrix (SmolLM2-135M, Gemma); many large ones have two (Llama 3 8B). Most have
 # dropped the factor √D; Gemma keeps it. The **logit lens** (nostalgebraist 2020) uses $E$ to look *inside* a model:
@@ -362,8 +364,7 @@ show(drawing, "08_nouns",
 #   \sqrt{d_{model}}$.
 # - PyTorch: `F.embedding(ids, E) * D**0.5 + p`. `nn.Embedding` starts with numbers of size 1, and `head.weight =
 #   embedding.weight` shares them.
-# - In the library: `Embedding` and `Unembedding` in [nn/layers.py](../scratchformer/nn/layers.py), where padding is
-#   read as 0.
+# - In the library: `Embedding` and `Unembedding` in [nn/layers.py](../scratchformer/nn/layers.py).
 #
 # ## What to remember
 #
@@ -371,7 +372,7 @@ show(drawing, "08_nouns",
 # scores them, so a row's gradient is the sum over all its uses. Its numbers start with size 1/√D, so that scores are
 # small.
 #
-# **Three questions.**
+# **Test yourself.**
 #
 # 1. The base model has 37,000 words and $D = 512$. How many numbers has $E$, and how many would three separate matrices
 #    have?
@@ -388,8 +389,7 @@ show(drawing, "08_nouns",
 #
 # </details>
 #
-# **Yours:** `embed`, and the hunt `lost_repeats` (write its test) ·
-# `scratchformer learn check embed`
+# **Yours:** `embed`, and the hunt `lost_repeats` (write its test) · `scratchformer learn check 08`
 #
 # **Next:** [09 · Where am I? Sinusoidal positions](09_positions.py). `embed` adds the vector of a position. What does
 # it say?

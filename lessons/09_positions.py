@@ -325,9 +325,9 @@ table(["table", "asked in training", "never asked: single",
 # steps* this product, for two different positions, is never more than 1/16 of $p_u \cdot p_u$. In *four speeds* it
 # reaches one half.
 #
-# We trained with Adam, so the formula holds only roughly: with *big steps*, asked queries change by 5.8 on average and
-# never-asked ones by 1.0. Plain gradient descent finds and misses the same rotations.
-# ([Lab notes 09](lab/09_positions.py#three-words-to-the-left).)
+# We trained with Adam ([lesson 15](15_adam_and_warmup.py)), which changes the sizes of the steps, so the formula holds
+# only roughly: with *big steps*, asked queries change by 5.8 on average and never-asked ones by 1.0. Plain gradient
+# descent finds and misses the same rotations. ([Lab notes 09](lab/09_positions.py#three-words-to-the-left).)
 #
 # *Sinusoids* are right at single positions, but five in a row only in a third of the cases. We don't know why.
 #
@@ -347,6 +347,7 @@ table(["table", "asked in training", "never asked: single",
 # different speeds. The dot product of two positions depends only on their distance, and "three to the left" is the same
 # rotation from everywhere. But training at position $t$ teaches position $u$ little if $p_u \cdot p_t$ is near 0.
 #
-# **Yours:** `positional_encoding` · `scratchformer learn check positional_encoding`
+# **Yours:** `positional_encoding` · `scratchformer learn check 09`
 #
-# **Next:** [10 · Longer than training](10_longer.py). All our texts had 24 words. What happens at the 25th?
+# **Next:** [lesson 11](11_feed_forward.py). (Side trip before it: all our texts had 24 words. What happens at the 25th?
+# [Lesson 10](10_longer.py).)

@@ -278,9 +278,8 @@ show(picture, "10_turn_backward",
 #
 # That is forward with $-\alpha$ in place of $\alpha$.
 #
-# **Your turn.** Write `rope` in `more.py` ([lesson 23](23_block_of_2026.py) asks for it again). Its `x` holds queries
-# or keys, (b, t, h, k). Positions count from 0; give the angles the shape (t, 1, k/2). As in `transformer.py`, `dy =
-# yield y` stands between forward and backward. Run `scratchformer learn check rope`.
+# You write this in [lesson 23](23_block_of_2026.py), as `rope` of `more.py`. Here is ours. Its `x` holds queries or
+# keys, (b, t, h, k). Positions count from 0, and the angles have the shape (t, 1, k/2):
 
 # %%
 quote("rope", file="more")
@@ -464,7 +463,7 @@ table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
 # RoPE can fail: new distances bring new angles. In our task of names, a slower pair repaired this; in a translator we
 # haven't tried it.
 #
-# **Two questions.**
+# **Test yourself.**
 #
 # 1. One pair, a quarter turn per position. The query (2, 0) stands at 3, the key (1, 1) at 5. What is their dot
 #    product?
@@ -476,7 +475,5 @@ table(COLUMNS, [row("RoPE", "RoPE", 0.09, 0.18),
 # 2. Turned back by one quarter: **(4, −3)**.
 #
 # </details>
-#
-# **Yours, now or in lesson 23:** `rope` in `more.py`.
 #
 # **Next:** [11 · The feed-forward network](11_feed_forward.py). What happens to a vector after attention?

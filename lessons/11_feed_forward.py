@@ -297,7 +297,7 @@ if torch:
 # Yes. After 300 steps, small translators have a mean loss of 1.75 without the network, 1.53 with two linear maps in its
 # place, and 1.39 with the ReLU between them (three runs each: [lab
 # notes](lab/11_feed_forward.py#the-recorded-translators)). So the ReLU brings 0.14 of the 0.36. The rest comes with
-# more weights and one more Add & Norm in each layer.
+# more weights and one more Add & Norm ([lesson 12](12_residual_norm_dropout.py)) in each layer.
 #
 # Now another question: **does a unit compare with a pattern that a person can read?** The translator of [lesson
 # 00](00_whole_game.py) reads 300 test sentences and their German translations. We look at unit 129 of its first decoder
@@ -358,17 +358,17 @@ assert change(129)[1] > changes[86][1] > nine[:, 1].max()
 #
 # The unit pushes in the direction that we read off its weights, and more than the ten others. But the effect is small
 # (c), and unit 86 pushes in the same direction. So this unit alone doesn't hold the rule. We think that many share it.
-# ([Geva et al. 2021](https://arxiv.org/abs/2012.14913) read many units in this way.)
+# ([Geva et al. 2021](https://arxiv.org/abs/2012.14913) read many units like this.)
 #
 # **Today.** Most large models have replaced the ReLU, first by **GELU**, a smooth version of it (GPT-2, BERT), then by
-# **SwiGLU** ([Shazeer 2020](https://arxiv.org/abs/2002.05202); Llama): of two linear maps of $x$, one goes through
-# another smooth ReLU and then multiplies the other. Very large models hold many such networks in a layer, and send each
-# word to a few of them (**mixture of experts**).
+# **SwiGLU** ([Shazeer 2020](https://arxiv.org/abs/2002.05202); Llama; [lesson 23](23_block_of_2026.py)): of two linear
+# maps of $x$, one goes through another smooth ReLU and then multiplies the other. Very large models hold many such
+# networks in a layer, and send each word to a few of them (**mixture of experts**).
 #
 # ## Paper and code
 #
-# - §3.3, equation 2. Table 3, rows (C), English to German; each row changes $d_{ff}$ alone. (Perplexity is $e$ to the
-#   mean loss: lower is better.) Wider is better there, and needs more weights.
+# - §3.3, equation 2. Table 3, rows (C), English to German; each row changes $d_{ff}$ alone. (**Perplexity** is $e$ to
+#   the mean loss: lower is better.) Wider is better there, and needs more weights.
 #
 # | $d_{ff}$ | 1024 | 2048 (base) | 4096 |
 # | --- | --- | --- | --- |
@@ -384,7 +384,7 @@ assert change(129)[1] > changes[86][1] > nine[:, 1].max()
 # compares it with a pattern, and adds a vector in proportion to a positive match. Only the units that are on pass a
 # gradient, and only they learn.
 #
-# **Three questions.**
+# **Test yourself.**
 #
 # 1. The base model has $D = 512$ and $F = 2048$. How many numbers do the two matrices of one network have?
 # 2. You exchange two units: columns of $W_1$, numbers in $b_1$ and rows of $W_2$. What becomes of the output?
@@ -398,7 +398,7 @@ assert change(129)[1] > changes[86][1] > nine[:, 1].max()
 #
 # </details>
 #
-# **Yours:** `feed_forward` · `scratchformer learn check feed_forward`
+# **Yours:** `feed_forward` · `scratchformer learn check 11`
 #
 # **Next:** [12 · Residual connections and LayerNorm](12_residual_norm_dropout.py). By itself a feed-forward network
 # *replaces* its input. Six layers replace it twelve times. How badly does such a stack learn?

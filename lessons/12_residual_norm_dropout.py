@@ -504,7 +504,7 @@ table(["a box computes", "gradient, input : end", "put right, 12", "put right, 4
 # normalizes every sum: LayerNorm brings each row to mean 0 and standard deviation 1. On the way back it takes out the
 # two directions that it ignores, shift and stretch, and divides by the standard deviation.
 #
-# **Three questions.**
+# **Test yourself.**
 #
 # 1. What is LayerNorm of (2, 4, 4, 6, 6, 8, 8, 10), without $\gamma$ and $\beta$?
 # 2. $z = (1, 1, 5, 5)$, as on this page, and $dn = (-1, -1, 1, 1)$. What is $dz$?
@@ -519,7 +519,7 @@ table(["a box computes", "gradient, input : end", "put right, 12", "put right, 4
 #
 # </details>
 #
-# **Yours:** `layer_norm`, `add_and_norm`, and the hunt `broken_norm` (a LayerNorm with five bugs: `scratchformer learn
-# check broken_norm`)
+# **Yours:** `layer_norm`, `add_and_norm`, and the hunt `broken_norm` (a LayerNorm with five bugs) · `scratchformer
+# learn check 12`
 #
-# **Next:** [13 · The whole model](13_whole_model.py).
+# **Next:** [13 · Encoder, decoder, the whole model](13_whole_model.py).

@@ -125,8 +125,8 @@ for i in 6, 5:
 #
 # </details>
 #
-# A *gradient* check compares backward with forward. It can't tell whether *forward* is the model that we wanted. So
-# let's see that model, build it, and find such mistakes **before** training.
+# A *gradient* check can't tell whether *forward* is the model that we wanted ([lesson 06](06_masks.py)). So let's see
+# that model, build it, and find such mistakes **before** training.
 #
 # ## The picture
 #
@@ -675,8 +675,9 @@ for fault, expected in (("nothing is wrong", (True, True)), ("7 order", (True, F
 #
 # ## Today
 #
-# Most language models of 2026 are **decoder-only**: the right stack of figure 1 without cross-attention. The same
-# causal layers read the prompt and write the answer. Encoders live on, for example in Whisper.
+# Most language models of 2026 are **decoder-only** ([lesson 22](22_gpt.py)): the right stack of figure 1 without
+# cross-attention. The same causal layers read the prompt and write the answer. Encoders live on, for example in
+# Whisper.
 #
 # ## Paper and code
 #
@@ -712,7 +713,7 @@ print(f"ours: {whole['train']['cpu_seconds']:.0f} s of one core, "
 # sum of all layers' shares. Checks of the parts can't see a wrong connection. Test the whole: its gradient, flow and
 # weights. Faults that pass these need finer tests, or the numbers of a right model.
 #
-# **Check yourself.** Somebody sets `dmemory` to zero. Which parameters still learn?
+# **Test yourself.** Somebody sets `dmemory` to zero. Which parameters still learn?
 #
 # <details><summary>Answer</summary>
 #
@@ -721,6 +722,6 @@ print(f"ours: {whole['train']['cpu_seconds']:.0f} s of one core, "
 # </details>
 #
 # **Yours:** `new_model`, `encode`, `decode`, and the hunt `wire`: what is missing in a model? (Test positions with a
-# row of equal words.) · `scratchformer learn check wire`
+# row of equal words.) · `scratchformer learn check 13`
 #
-# **Next:** [14 · The loss, and label smoothing](14_label_smoothing.py)
+# **Next:** [14 · The loss, label smoothing and dropout](14_label_smoothing.py)

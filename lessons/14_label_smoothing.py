@@ -98,7 +98,7 @@ assert two_digits(known[1:]) == ["0.92", "0.84"]
 #
 # > "This hurts perplexity, as the model learns to be more unsure, but improves accuracy and BLEU score."
 #
-# *Perplexity* is $e$ to the mean loss. *BLEU* rates translations ([lesson 21](21_bleu_and_averaging.py)).
+# (*Perplexity*: [lesson 11](11_feed_forward.py). *BLEU* rates translations: [lesson 21](21_bleu_and_averaging.py).)
 #
 # ## Less sure, same order
 #
@@ -110,9 +110,9 @@ assert two_digits(known[1:]) == ["0.92", "0.84"]
 #
 # ## By hand: one sentence
 #
-# "She sleeps" should become "sie schläft". The decoder reads `BOS sie schläft EOS`, and at each position it predicts
-# the next word: `sie schläft EOS PAD`. (`PAD`, because another sentence of the batch is longer.) Say there are
-# only five words:
+# "She sleeps" should become "sie schläft". The decoder reads `BOS sie schläft EOS` (`BOS` is `<s>`, `EOS` is `</s>`),
+# and at each position it predicts the next word: `sie schläft EOS PAD`. (`PAD`, because another sentence of the batch
+# is longer.) Say there are only five words:
 
 # %% Drawing the bars
 VOCABULARY = ("sie", "er", "schläft", "liest", "EOS")
@@ -444,7 +444,7 @@ assert f"{np.log(V / 0.1):.1f}" == "10.0"
 # sure changes the loss, not the order of the words. Dropout multiplies by 0 or $1 / (1 - P_{drop})$, backward by the
 # same numbers.
 #
-# **Check yourself.**
+# **Test yourself.**
 #
 # 1. $V = 4$, $\epsilon = 0.2$, and a model gives the right word 0.7 and each other word 0.1. What is the gradient of
 #    its four logits?
@@ -460,7 +460,6 @@ assert f"{np.log(V / 0.1):.1f}" == "10.0"
 #
 # </details>
 #
-# **Yours:** `log_softmax`, `cross_entropy`, `dropout`, `loss_of` · `scratchformer learn check log_softmax cross_entropy
-# dropout loss_of`
+# **Yours:** `log_softmax`, `cross_entropy`, `dropout`, `loss_of` · `scratchformer learn check 14`
 #
-# **Next:** [15 · Adam and warm-up](15_adam_and_warmup.py). How far should we go against the gradient?
+# **Next:** [15 · Adam and the warm-up](15_adam_and_warmup.py). How far should we go against the gradient?

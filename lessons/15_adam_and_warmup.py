@@ -13,7 +13,7 @@ import numpy as np
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.parameter import Layer, Parameter, ParameterStore
 from support.drawing import COLOURS, Drawing
-from support.lesson import recorded, same, show, table
+from support.lesson import quote, recorded, same, show, table
 
 # %% [markdown]
 # A gradient says in which direction each weight should go. It doesn't say how far. Take two weights, $a$ and $b$, and
@@ -275,9 +275,7 @@ show(step_picture((0.9, 0.9), (-100, 1), (10, 0.1), (200, 0.02), t=2), "15_secon
 # that was $1 - 0.9^2 = 0.19$. The small $\varepsilon = 10^{-9}$ (epsilon) avoids a division by 0. An average remembers
 # about $1 / (1 - \beta)$ steps: $m$ about 10, and $v$ about 50.
 #
-# **Your turn.** Write `adam` in `transformer.py`, and run `scratchformer learn check adam`. It makes a step for all
-# weights of a model, computes the learning rate (equation 3, below), adds $\varepsilon$ to $\sqrt{v_t}$, as the library
-# does, and sets the gradients to 0 at the end. Then unfold a step of this page.
+# Write such a step as code, then unfold ours.
 
 
 # %% Our solution
@@ -370,7 +368,10 @@ show(
 # - **Step 2,000** is half-way up the line. **At step 16,000** the root of the step is twice that of 4,000. So the rate
 #   is 0.000349 at both.
 #
-# **Your turn.** Write the learning rate. In `transformer.py`, `adam` computes it first.
+# **Your turn.** Write `adam(model, step, warmup_steps, beta_1, beta_2, epsilon)` in `transformer.py`. First the rate:
+# $d_{model}$ is the width of `model.E.data`, and our small model warms up for 400 steps. Then $m$, $v$ and the step of
+# each weight `w` in `model.weights.values()`: its arrays are `w.data`, `w.grad`, `w.m` and `w.v`, and $\varepsilon$ is
+# added to $\sqrt{v_t}$. At the end, `w.grad[...] = 0`. `scratchformer learn check adam`.
 
 
 # %% Our solution
@@ -379,6 +380,10 @@ def learning_rate(t, d_model=512, warmup=4000):
 
 
 assert np.isclose(learning_rate(2000), noam(2000, 512, 4000))
+
+
+# %%
+quote("adam")
 
 # %% [markdown]
 # But why begin near 0? At the first step Adam has seen one gradient, and one gradient agrees with itself. So nearly
@@ -488,7 +493,7 @@ table(["150 steps", "loss on new sentences, three runs"],
 # small post-LN model learned only with a warm-up.
 #
 # **Yours:** `adam`, and the hunt `disguise` (change every gradient so that Adam takes the same steps) · `scratchformer
-# learn check adam`
+# learn check 15`
 #
 # **Next.** The model, the loss and the optimizer are complete. [Lesson 16](16_first_training.py) puts them together and
 # shows how to tell a slow training from a broken one.

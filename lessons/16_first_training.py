@@ -328,12 +328,11 @@ table(["softmax of model", "gradient of score 1", "gradient of score 2"], rows)
 # No mean is missing here: `cross_entropy` has already divided by the number of predicted words. Without `/ len(p)`, all
 # 31 arrays pass.
 #
-# ### What a gradient check can't see
+# ### The check and its batch
 #
-# It compares backward with forward. If forward isn't what the paper says, but backward is its right derivative, the
-# check passes. *Scaled by d_model* is such a bug. And the check speaks only for the batch that you give it: *softmax /
-# batch* passes with one sentence, *repeats overwrite* with no letter twice. So **check with several sentences and
-# repeated words**.
+# A wrong forward with its right derivative passes ([lesson 06](06_masks.py)): *scaled by d_model* is such a bug. And
+# the check speaks only for the batch that you give it: *softmax / batch* passes with one sentence, *repeats overwrite*
+# with no letter twice. So **check with several sentences and repeated words**.
 #
 # **Your turn.** Write a softmax that is wrong and still passes its gradient check: the hunt `right_gradient`. (Its
 # weights must still sum to 1, and masked ones must be 0.)
@@ -459,7 +458,7 @@ show(figure, "16_hunt",
 # Don't judge a training by its loss alone. Ask questions whose answers you know, the cheap ones first. Here, each check
 # missed at least five of eight bugs, so use several. Then go from the check to the weight, to the input, to the line.
 #
-# **Check yourself.**
+# **Test yourself.**
 #
 # 1. A new model has $V = 1{,}600$ pieces and the usual start. Which first loss do you expect?
 # 2. Model A has batches of 32 sentences. What fraction of the right gradient does $W_Q$ of cross-attention get? Why
@@ -476,7 +475,7 @@ show(figure, "16_hunt",
 #
 # </details>
 #
-# **Yours:** the hunts `right_gradient` and `too_good` · `scratchformer learn check right_gradient too_good`
+# **Yours:** the hunts `right_gradient` and `too_good` · `scratchformer learn check 16`
 #
 # **Next:** a language has more words than a matrix should have rows. [Lesson 17](17_byte_pairs.py) cuts them into
 # pieces.

@@ -103,10 +103,11 @@ show(figure, "17_cut",
 # learned. Pairs never run across two words, nor from letters to punctuation marks.
 #
 # **Your turn.** Write `count_pairs(words)`, where words is {tuple of pieces: how often}, and `merge(symbols, pair)` in
-# `more.py`, and run `scratchformer learn check count_pairs merge`. What becomes of `a a a` if *a a* is merged? And why
-# can't you use `str.replace`? Then `learn_merges(words, n)` is a loop: count, take the best pair, merge it in every
-# word. It stops after n merges, or when no pair is left. (If two pairs make the same piece, as *a bc* and *ab c*, the
-# one with the shorter left part wins.) `scratchformer learn check learn_merges`.
+# `more.py` (if it isn't there, `scratchformer learn start` adds it), and run `scratchformer learn check count_pairs
+# merge`. What becomes of `a a a` if *a a* is merged? And why can't you use `str.replace`? Then `learn_merges(words, n)`
+# is a loop: count, take the best pair, merge it in every word. It stops after n merges, or when no pair is left. (If
+# two pairs make the same piece, as *a bc* and *ab c*, the one with the shorter left part wins.) `scratchformer learn
+# check learn_merges`.
 
 # %%
 quote("count_pairs", "merge", "learn_merges", file="more")
@@ -157,10 +158,10 @@ measure(f"of {N_MERGES:,} merges: ours and sentencepiece agree", equal,
         N_MERGES, N_MERGES)
 
 # %% [markdown]
-# The tokenizer of lesson 00 was made from the same text by sentencepiece (Kudo and Richardson, 2018), a program by
-# other people. It allows 16 characters to a piece. With this limit our rule finds the same 1,536 merges in the same
-# order, and cuts all of 3,480 new sentences alike. Without it, as in your function, the order differs from merge 1,271
-# on ([lab notes 17, experiment 1](lab/17_byte_pairs.py#experiment-1-the-same-merges-as-sentencepiece)).
+# The tokenizer of lesson 00 was made from the same text by sentencepiece (Kudo and Richardson, 2018). It allows 16
+# characters to a piece. With this limit our rule finds the same 1,536 merges in the same order, and cuts all of 3,480
+# new sentences alike. Without it, as in your function, the order differs from merge 1,271 on ([lab notes 17, experiment
+# 1](lab/17_byte_pairs.py#experiment-1-the-same-merges-as-sentencepiece)).
 #
 # ## Bytes, and where to split first
 #
@@ -323,10 +324,9 @@ measure("letters (5) − pieces (2), bits: mean", (letters - two).mean(), -0.015
 # piece, rare words several, and every word of known characters can be written. Compare models with different
 # vocabularies in bits per character, never per token.
 #
-# **Yours:** `count_pairs`, `merge`, `learn_merges`, `bpe_encode` · `scratchformer learn check count_pairs merge
-# learn_merges bpe_encode`
+# **Yours:** `count_pairs`, `merge`, `learn_merges`, `bpe_encode` · `scratchformer learn check 17`
 #
-# **Check yourself.**
+# **Test yourself.**
 #
 # 1. The text is the one word *banana*. What are the first two merges?
 # 2. A model needs 3.0 nats per token, and its tokens have 4 characters on average. How many bits per character?

@@ -365,7 +365,8 @@ measure("short to long, all steps: loss of the short", late, 4.75, 5.1)
 #
 # **A step should mix lengths.** Sorted batches allow 149 steps instead of 100, but the model gains nothing by them, and
 # is worse in long sentences. The four parts are sorted, too, and allow as many steps. But each of these steps mixes
-# lengths, and their loss is lowest, in each third of each run. (The runs are short, and the model is small.)
+# lengths, and their loss is lowest, in each third of each run. (The runs are short, and the model is small. [Lesson
+# 19](19_train_a_translator.py) takes sorted batches all the same, because they are shorter to write.)
 #
 # ## Today
 #
@@ -387,7 +388,7 @@ measure("short to long, all steps: loss of the short", late, 4.75, 5.1)
 # If a step is cut into micro-batches, each sends back its share of the words, $n_m / n$, so that every word counts the
 # same. Sorting by length saves padding, but let each step mix lengths, and never take batches in order of length.
 #
-# **Check yourself.**
+# **Test yourself.**
 #
 # 1. Micro-batches of 30 and 10 words have the mean losses 2 and 4. What is the loss of the step, and what is the mean
 #    of means?
@@ -405,6 +406,6 @@ measure("short to long, all steps: loss of the short", late, 4.75, 5.1)
 # </details>
 #
 # **Yours:** `batches`, and the hunt `every_sentence_once` (write the test of such a function; it is tried on some that
-# lose a pair, and worse) · `scratchformer learn check batches`
+# lose a pair, and worse) · `scratchformer learn check 18`
 #
 # **Next:** [19 · Train a translator on a CPU](19_train_a_translator.py)

@@ -33,7 +33,7 @@ def train(run, steps):
         backward(1.0)                     # the gradient of each weight
         run.note(loss, target)            # for the figures of this page
         adam(run.model, step)             # moves each weight, clears its gradient
-        if step % (steps // 30) == 0:
+        if step % max(1, steps // 30) == 0:
             run.keep_copy()               # of all weights
         if step in LOOKS:
             run.look()                    # at two losses and a translation
@@ -116,14 +116,14 @@ varying(f"it translates: {mean.translate(short_run.ENGLISH)}")
 #
 # ## In general
 #
-# Before the loop, the text becomes numbers. The vocabulary is `<pad>`, `</s>`, `<s>`, and then all English and German
-# words of the training text in alphabetical order. A source is its ids and `</s>`. A target is `<s>`, its ids and
-# `</s>`. For a checkpoint, copy the weights: `adam` changes its arrays in place, so without `.copy()` all checkpoints
-# are the same array.
+# The vocabulary is `<pad>`, `</s>`, `<s>`, and then all English and German words of the training text in alphabetical
+# order. A source is its ids and `</s>`. A target is `<s>`, its ids and `</s>`. For a checkpoint, copy the weights:
+# `adam` changes its arrays in place, so without `.copy()` all checkpoints are the same array.
 #
-# **Your turn.** Write `train` in `transformer.py`, and run `scratchformer learn check train`. It reads `train.en` and
-# `train.de` in `CORPUS`, and saves the words and the mean of the last five checkpoints in `WEIGHTS`. Keep a copy every
-# `max(1, steps // 30)` steps; with fewer than five copies, average all.
+# **Your turn.** Write `train(steps, size, P_drop)` in `transformer.py`, and run `scratchformer learn check train`. It
+# reads `train.en` and `train.de` in `CORPUS`. Every `max(1, steps // 30)` steps it prints the loss and keeps a copy. It
+# saves the words and the mean of the last five copies (with fewer, of all) in `WEIGHTS`. At the end it translates the
+# first three lines of `test.en`.
 
 # %%
 quote("train")
@@ -189,7 +189,8 @@ assert round(full["train"]["cpu_seconds"]) == 107
 #
 # - **What goes in:** the same German sentences, the same model, the same loop.
 # - **What is changed:** either every German sentence gets the English of another pair (*shuffled*), or it gets an empty
-#   one (*no source*). A model without a source is a **language model**: it continues German text.
+#   one (*no source*). A model without a source is a **language model** ([lesson 22](22_gpt.py)): it continues German
+#   text.
 # - **What is measured:** the validation loss. Its sources are shuffled or empty, too.
 #
 # Will the loss of shuffled sources end (a) above that of no source, (b) at the same level, or (c) below?
@@ -225,7 +226,7 @@ show(growing({name: runs[name] for name in ("right pairs", "shuffled sources")})
 # learned only what German sentences alone can teach, and only a part of that: without a source, the loss still falls
 # from 4.8 to 2.4.
 #
-# At the end, the source is worth 2.4 − 0.6 = 1.8 nats per word, for this model and these sentences. In **perplexity**,
+# At the end, the source is worth 2.4 − 0.6 = 1.8 nats per word, for this model and these sentences. In perplexity,
 # $e^{\text{loss}}$, the model hesitates among eleven words without it, and among two with it. The same three trainings
 # of the library's model agree, with three seeds each ([lab notes
 # 19](lab/19_train_a_translator.py#experiment-1-what-the-source-is-worth)).
@@ -266,12 +267,12 @@ if not QUICK:
             int(np.isin(highest, long).sum()), 4, 5)
 
 # %% [markdown]
-# Many people lower the learning rate when they see such jumps. First look at what the model read. In nearly all
-# batches, sentences have 5 to 15 words, `</s>` included. The five highest jumps come from the few batches of the
-# longest sentences, with 16 to 26 words. Length alone isn't the cause: sentences of 15 words are as easy as those of 7
-# ([lab notes 19](lab/19_train_a_translator.py#experiment-2-one-gradient-100-times-as-long)). We think that long ones
-# are hard because they are rare. In the next step the loss is low again, but that is another batch. Only the validation
-# loss before and after the jump could tell whether it did harm; we haven't measured that.
+# When you see such jumps, first look at what the model read. In nearly all batches, sentences have 5 to 15 words,
+# `</s>` included. The five highest jumps come from the few batches of the longest sentences, with 16 to 26 words.
+# Length alone isn't the cause: sentences of 15 words are as easy as those of 7 ([lab notes
+# 19](lab/19_train_a_translator.py#experiment-2-one-gradient-100-times-as-long)). We think that long ones are hard
+# because they are rare. In the next step the loss is low again, but that is another batch. Only the validation loss
+# before and after the jump could tell whether it did harm; we haven't measured that.
 #
 # The peaks of the *gradient* are mostly other steps, and at most four times as high as usual. What would a far longer
 # gradient do? Take a single weight whose gradient has always been 1. Then Adam's averages are $m = 1$ and $v = 1$, and
@@ -298,8 +299,8 @@ if not QUICK:
 #
 # $$g \leftarrow g \cdot \min\left(1, \frac{c}{\lVert g \rVert}\right)$$
 #
-# By hand: the gradient (3, 4) has the length 5. With $c = 1$ it becomes (0.6, 0.8): the same direction, a fifth of the
-# length. Call it between `backward` and `adam`:
+# By hand: the gradient (3, 4) has the length 5. With $c = 1$ it becomes (0.6, 0.8). Call `clip` between `backward` and
+# `adam`:
 
 # %%
 def clip(model, limit):
@@ -320,8 +321,8 @@ def clip(model, limit):
 # | 100 times as long, limit 6 | 1.89 | 1.27 |
 # | 100 times as long in $v$ only | 1.58 | 1.00 |
 #
-# Without the peak in $m$ (last row), there is no harm here. The loss falls even further, so smaller steps might help
-# the run as it is, too; we didn't try it. (At step 30, the peak in $v$ alone does harm: [lab notes
+# Without the peak in $m$ (last row), there is no harm here. The loss falls even further; we don't know why. (At step
+# 30, the peak in $v$ alone does harm: [lab notes
 # 19](lab/19_train_a_translator.py#experiment-2-one-gradient-100-times-as-long).)
 
 # %% Checking the table and the example
@@ -357,7 +358,7 @@ assert np.allclose(weight.grad, [0.6, 0.8])
 # ## Today
 #
 # A run of 2026 has the same loop. Its gradient is nearly always clipped, usually to a length of 1. The optimizer is
-# AdamW ([lesson 15](15_adam_and_warmup.py)), and the rate falls to nearly 0 at the end. In a small text, the training
+# AdamW ([lesson 23](23_block_of_2026.py)), and the rate falls to nearly 0 at the end. In a small text, the training
 # loss may go on falling while the validation loss rises. This is **overfitting**: take the weights with the lowest
 # validation loss.
 #
@@ -369,6 +370,15 @@ assert np.allclose(weight.grad, [0.6, 0.8])
 # [Multi30k](https://github.com/multi30k/dataset), one run reached 39.5 BLEU on the test set of 2016 ([lesson
 # 21](21_bleu_and_averaging.py)), in about 77 minutes (estimated: [lab notes
 # 19](lab/19_train_a_translator.py#experiment-4-real-text)).
+#
+# ## Your own loop runs
+#
+# 20 of 22 functions are yours; only the search is still ours. (Losses are smoothed: at least 1.1.)
+#
+# ```
+# scratchformer learn train
+# scratchformer learn translate "The dog ate the apple."
+# ```
 #
 # ## What to remember
 #
@@ -390,6 +400,6 @@ assert np.allclose(weight.grad, [0.6, 0.8])
 #
 # </details>
 #
-# **Yours:** `train`, and the hunt `resume` · `scratchformer learn check train`, then `scratchformer learn train`
+# **Yours:** `train`, and the hunt `resume` · `scratchformer learn check 19`
 #
 # **Next:** [20 · Beam search](20_beam_search.py)

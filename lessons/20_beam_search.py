@@ -4,7 +4,7 @@
 # **If we take the likeliest word at every step, do we get the likeliest sentence?**
 #
 # *Needs [lesson 06](06_masks.py) (masks), [lesson 17](17_byte_pairs.py) (pieces) and [lesson
-# 19](19_train_a_translator.py) (BLEU) · you will run a beam search with pencil and paper.*
+# 19](19_train_a_translator.py) (a trained translator) · you will run a beam search with pencil and paper.*
 
 # %% Imports
 import math
@@ -16,12 +16,12 @@ from scratchformer.decoding.search import search
 from scratchformer.text.tokenizer import BOS, EOS, PAD
 from scratchformer.training.run import load_run
 from support import beam_lengths, beam_pictures, bleu_by_hand
-from support.lesson import ROOT, measure, recorded, show, table
+from support.lesson import ROOT, measure, quote, recorded, show, table
 
 # %% [markdown]
-# Here is a trained translator, much like the one of lesson 19. It translates **greedily**: it takes the likeliest
-# piece, writes it down, and asks for the next one. We wrote a second translation, and asked the model for the
-# probability of both.
+# Here is the translator of [lesson 00](00_whole_game.py). It translates **greedily**: it takes the likeliest piece,
+# writes it down, and asks for the next one. We wrote a second translation, and asked the model for the probability of
+# both.
 
 # %% A sentence that greedy decoding misses
 translator = load_run(ROOT / "data/tiny_model", dtype="float64")
@@ -180,14 +180,22 @@ def lp(n, alpha):
 # %% [markdown]
 # ## The whole search
 #
-# Now everything together, for one sentence. `decoding_step` reads the last piece of each hypothesis and returns the
-# logits of the next one. Because of the causal mask of lesson 06, the keys and values of earlier positions never
-# change. So `state` keeps them in a **cache**, one row for each hypothesis. At the start, all $K$ rows hold `<s>`. Only
-# row 0 counts: the copies get probability 0, so log P = −∞.
+# `decoding_step` reads the last piece of each hypothesis and returns the logits of the next one. Because of the causal
+# mask of lesson 06, the keys and values of earlier positions never change. So `state` keeps them in a KV cache ([lesson
+# 07](07_many_heads.py)), one row for each hypothesis. At the start, all $K$ rows hold `<s>`. Only row 0 counts: the
+# copies get probability 0, so log P = −∞.
 #
-# **Your turn.** Write `beam_search` and then `translate` in `transformer.py`, and run `scratchformer learn check
-# beam_search translate`. There is no cache: `decode` reads all pieces of a hypothesis again for each new one. So the
-# search begins with a single hypothesis, and it returns the best sentence alone. Ours with a cache:
+# **Your turn.** Write `beam_search(source, model, beam, alpha, longer)` in `transformer.py`: $K$ is `beam`, a sentence
+# has at most `source.size + longer` words, and the result is the ids of the best one, without `BOS` and `EOS`. There is
+# no cache: `decode` reads all words of a hypothesis again for each new one. So the search begins with a single
+# hypothesis. Then write `translate(sentence)`: load `WEIGHTS`, turn the words into ids and `EOS`, search, and print.
+# `scratchformer learn check beam_search translate`.
+
+# %%
+quote("beam_search", "translate")
+
+# %% [markdown]
+# The same search with a cache:
 
 # %%
 def beam_search(source_ids, K, alpha):
@@ -226,9 +234,8 @@ for line in [COWS, *lines]:
         assert ids == theirs.ids and math.isclose(score, theirs.score)
 
 # %% [markdown]
-# The library's search finds the same, here and for ten test sentences.
-#
-# The search stops when no hypothesis alive can win, even with the largest penalty.
+# The library's search finds the same, here and for ten test sentences. The search stops when no hypothesis alive can
+# win, even with the largest penalty.
 #
 # ## Nothing to learn, but something to get wrong
 #
@@ -263,9 +270,10 @@ show(beam_pictures.confused(), "20_confused",
 #
 # </details>
 #
-# BLEU doesn't show it: on 40 long sentences it is 21.0 with this mistake and 20.5 without. This test does: run *one*
-# forward pass over each finished sentence, and compare its log P with the search's. Of 39 finished sentences, 34 differ
-# ([lab notes 20, experiment 3](lab/20_beam_search.py#experiment-3-the-caches-stay-in-their-rows)).
+# BLEU, the score of translations from 0 to 100 ([lesson 21](21_bleu_and_averaging.py)), doesn't show it: on 40 long
+# sentences it is 21.0 with this mistake and 20.5 without. This test does: run *one* forward pass over each finished
+# sentence, and compare its log P with the search's. Of 39 finished sentences, 34 differ ([lab notes 20, experiment
+# 3](lab/20_beam_search.py#experiment-3-the-caches-stay-in-their-rows)).
 #
 # ## Does it matter?
 #
@@ -327,27 +335,20 @@ assert likely == [-13.0, -7.3]
 #
 # ## Other ways to write
 #
-# A chatbot should vary what it says. So it chooses each piece at random, with the model's probabilities: **sampling**.
-# Three knobs change these probabilities: the **temperature** $T$, **top-k** and **top-p**.
-
-# %% The three knobs
-p = np.array([0.5, 0.3, 0.15, 0.05])                        # the likeliest first
-knobs = [
-    ("the model", "", p),
-    ("T = 0.5", "divides the logits by T: likely pieces get likelier", p**2),
-    ("T = 2", "the same knob: likely pieces get less likely", p**0.5),
-    ("top-k, k = 2", "keeps the k likeliest pieces", p * (np.arange(4) < 2)),
-    ("top-p, p = 0.9", "keeps the likeliest pieces that it takes to reach the sum p",
-     p * (np.cumsum(p) - p < 0.9))]                         # before it: not yet 0.9
-table(["", "what it does", "the four probabilities"],
-      [[name, does, "  ".join(f"{each:.2f}" for each in kept / kept.sum())]
-       for name, does, kept in knobs])
-
-# %% [markdown]
-# With top-p, two pieces aren't enough: 0.5 + 0.3 = 0.8. What is kept is divided by its sum.
+# A chatbot chooses each piece at random instead, with the model's probabilities: **sampling** ([lesson 22](22_gpt.py)).
 #
-# On 100 test sentences, sampling has a BLEU of 69, with top-p 0.9 it has 95, and a beam of 4 has 98 ([lab notes 20,
-# experiment 4](lab/20_beam_search.py#experiment-4-sampling)).
+# On 100 test sentences, sampling has a BLEU of 69, sampling among likely pieces alone (top-p 0.9) has 95, and a beam of
+# 4 has 98 ([lab notes 20, experiment 4](lab/20_beam_search.py#experiment-4-sampling)).
+#
+# ## Your file is complete
+#
+# All 22 functions are yours. Train, translate, and look at your own weights in the browser:
+#
+# ```
+# scratchformer learn train
+# scratchformer learn translate "The dog ate the apple."
+# scratchformer learn explore
+# ```
 #
 # ## Paper and code
 #
@@ -360,7 +361,6 @@ table(["", "what it does", "the four probabilities"],
 # continuations compete. When a hypothesis changes its row, its cache moves with it. The likeliest sentence may be too
 # short, so we divide log P by a length penalty.
 #
-# **Yours:** `beam_search`, `translate`, and the hunts `greedy_trap` and `bad_beam` · `scratchformer learn check
-# beam_search translate`
+# **Yours:** `beam_search`, `translate`, and the hunts `greedy_trap` and `bad_beam` · `scratchformer learn check 20`
 #
 # **Next:** [21 · BLEU and its error bars](21_bleu_and_averaging.py)

@@ -30,10 +30,10 @@ def tokens(lines):
 wanted = tokens(german)
 
 # %% [markdown]
-# A trained translator can write with greedy search or with a beam of 4 ([lesson 20](20_beam_search.py)). Which one is
-# better? The loss can't say, because the model is the same. So let's translate the 500 test sentences both ways. Each
-# has a **reference**, a correct translation. **BLEU** compares all translations with the references. It goes from 0 to
-# 100.
+# The translator of [lesson 00](00_whole_game.py) can write with greedy search or with a beam of 4 ([lesson
+# 20](20_beam_search.py)). Which one is better? The loss can't say, because the model is the same. So let's translate
+# the 500 test sentences both ways. Each has a **reference**, a correct translation. **BLEU** compares all translations
+# with the references. It goes from 0 to 100.
 
 # %% Greedy search and a beam of 4
 greedy, beam = (translator.translate(english, beam=size) for size in (1, 4))
@@ -105,8 +105,6 @@ show(ngrams_picture(SHEEP, REFERENCE), "21_ngrams",
 # </details>
 #
 # ### Two translators that cheat
-#
-# Precisions alone can be fooled.
 #
 # **Stop early.** A translator writes *Der alte Mann sieht*, and stops. Every n-gram is right, so all four precisions
 # are 1. BLEU would be 100 for half a sentence! So BLEU is multiplied by a **brevity penalty**. With $c$ words written,
@@ -230,9 +228,9 @@ show(bootstrap_picture(), "21_bootstrap",
 
 # %% [markdown]
 # The test set says that B is 5 points better, one sample 12.5, the other −2.5. So four sentences can't tell. A computer
-# draws a thousand samples, sorts the thousand differences, and cuts off 25 at each end (2.5 %). The first and the last
-# that are left are the ends of the **95 % interval**. (`np.quantile` finds them, too.) If 0 lies in it, the test set
-# doesn't decide.
+# draws a thousand samples, sorts the thousand differences, and cuts off 2.5 % at each end (here 25, in general 2.5 % of
+# their number, rounded down). The first and the last that are left are the ends of the **95 % interval**.
+# (`np.quantile` finds them, too.) If 0 lies in it, the test set doesn't decide.
 #
 # Both systems are scored on the *same* samples: this is the **paired bootstrap** (Koehn, 2004). Sample 1 has the hard
 # sentence twice, and that lowers both. If A had sample 2 and B sample 1, the difference would be 82.5 − 90 = −7.5, and
@@ -260,7 +258,7 @@ quote("bootstrap", file="more")
 #   after a learning rate that fell to 0 at the end (*falling*).
 # - **What is measured:** the difference in BLEU and its 95 % interval.
 # - **Control:** a coin for every sentence. If it shows heads, we exchange the two translations. Then neither side is
-#   better, and the interval should contain 0.
+#   better, and the interval should contain 0, but for one case in 20.
 #
 # For the three seeds, *mean − last* is +2.6, +3.5 and +3.6, *falling − mean* is +0.6, +0.2 and −0.2, and the control is
 # −0.9. For which of the seven is 0 outside the interval?
@@ -299,22 +297,23 @@ varying(f"right where the other is wrong: greedy {right[0]}, beam {right[1]}")
 # %% [markdown]
 # For the first three: the mean of five checkpoints is better than the last weights, and each interval is far from zero.
 # ([Lab notes 21](lab/21_bleu_and_averaging.py#experiment-2-the-mean-of-the-last-checkpoints) say why a mean helps.)
-# Between the mean and the falling rate, this BLEU doesn't decide. The loss does: the mean's is lower in all three.
-# (With 300 such controls, 0 was outside in 5 %.)
+# Between the mean and the falling rate, this BLEU doesn't decide. The mean's loss is lower in all three, but a lower
+# loss is not yet a better translation. (With 300 coins like this, 0 was outside in 5 %.)
 #
 # And beam search? 0 is inside. Of the five sentences that differ, beam 4 has one right (*schlafen die Kühe*, greedy
 # *schläft die Kühe*), greedy search has another (*arbeiteten*, beam *arbeitete*), and three are wrong in both.
 #
-# **We fell into this trap ourselves.** An earlier version of this page had the same seeds on another processor, with
-# other rounding errors. There *mean − last* was only 1.8 to 2.2. And the falling rate was ahead of the mean in all
-# three, so the page called it better. But three coins fall on the same side in one case of four.
+# **We fell into this trap ourselves.** An earlier version of this page had the same seeds and text, but another
+# processor and an older version of our library. There *mean − last* was only 1.8 to 2.2. And the falling rate was ahead
+# of the mean in all three, so the page called it better. But three coins fall on the same side in one case of four.
 #
 # </details>
 #
 # Three warnings ([lab notes 21](lab/21_bleu_and_averaging.py#experiment-3-what-the-interval-promises)):
 #
 # - **Look how many sentences differ.** For beam search, five decide. A test set of 100 has one such sentence on
-#   average, and its interval holds the true difference in 46 % instead of 95 %; with 500 sentences in 89 %.
+#   average, and its interval holds the true difference (that of our 500 sentences, as if they were the whole world) in
+#   46 % instead of 95 %; with 500 sentences in 89 %.
 # - **Another training isn't in it.** The bootstrap draws other sentences, not other seeds, and our three trainings
 #   differ by 1.5 BLEU. So a claim about a *method* needs several.
 # - **Small differences need large test sets.** For *mean − last*, 500 sentences give ±1.3. Four times as many halve it.
@@ -342,23 +341,25 @@ varying(f"right where the other is wrong: greedy {right[0]}, beam {right[1]}")
 # **Test yourself.**
 #
 # 1. A translation of 6 words, as the reference, is right but for the last word. What is its BLEU?
-# 2. All n-grams are right, but only 10 of 20 words are written. What is BLEU?
+# 2. All n-grams are right, but only 10 of 15 words are written. What is BLEU?
 # 3. The paired interval of B − A is −0.4 to +1.2. Is B better? Is A as good as B?
 #
 # <details><summary>Answers</summary>
 #
 # 1. 5/6 · 4/5 · 3/4 · 2/3 = 1/3, and its fourth root is 0.76: 76 BLEU.
-# 2. $100 \, e^{1 - 2} = 37$.
+# 2. $100 \, e^{1 - 1.5} = 61$.
 # 3. The test set can't tell either. B may be up to 1.2 better, or 0.4 worse.
 #
 # </details>
 #
 # **Yours:** `clipped_counts`, `bleu_of_counts`, `bleu`, `bootstrap` · `scratchformer learn check 21`
 #
-# **Next:** [22 · GPT](22_gpt.py). You have a translator that you can train, search with, and judge.
+# **Next:** [22 · GPT: the decoder without a source](22_gpt.py). You can train a translator, search with it, and judge
+# it.
 
 # %% Checking the answers
 assert round(bleu_of_counts(np.array([5, 4, 3, 2, 6, 5, 4, 3, 6]))) == 76
 assert np.isclose((1 / 3) ** 0.25, 0.76, atol=0.001)
+assert round(bleu_of_counts(np.array([10, 9, 8, 7, 10, 9, 8, 7, 15]))) == 61
 smoothed = [corpus_scores([line], [HORSE]).bleu for line in list(OTHERS)[2:]]
 assert [round(score) for score in smoothed] == [19, 12]

@@ -26,9 +26,9 @@ from support.lesson import ROOT, duration, measure, quote, same, show, table, va
 from support.numeric import numeric_gradient
 
 # %% [markdown]
-# What does a translator write if there is nothing to translate? We gave the translator of [lesson
-# 20](20_beam_search.py) a source with nothing but its end, three times, and then a sentence. Each piece of a word was
-# drawn at random from the likely ones:
+# What does a translator write if there is nothing to translate? We gave the translator of [lesson 00](00_whole_game.py)
+# a source with nothing but its end, three times, and then a sentence. Each piece of a word was drawn at random from the
+# likely ones:
 
 # %% An empty source, and one with a sentence
 translator = load_run(ROOT / "data/tiny_model", dtype="float64")
@@ -48,9 +48,9 @@ for source, seed in ("", 0), ("", 1), ("", 2), ("The dog ate the apple.", 0):
 
 # %% [markdown]
 # It was never trained with such a source. Could a decoder learn to write from its own words alone? Then no pairs of
-# sentences would be needed: any text would do. A model that does this is a **language model**. The decoder that becomes
-# one is called **GPT**, a *generative pre-trained Transformer*: generative, because it writes, and pre-trained, because
-# it can learn from any text before it is trained for a task.
+# sentences would be needed: any text would do. A model that does this is a language model. The decoder that becomes one
+# is called **GPT**, a *generative pre-trained Transformer*: generative, because it writes, and pre-trained, because it
+# can learn from any text before it is trained for a task.
 #
 # ## The picture
 #
@@ -87,9 +87,9 @@ show(window(backward=False), "22_window",
 
 # %% [markdown]
 # How good are these predictions? A probability of 1/2 is a coin toss, which costs one **bit**; 1/4 is two tosses, two
-# bits. In general it costs $-\log_2 p$. Our window costs 1 + 2 + 2 + 1 = 6 bits, or 6/4 = 1.5 **bits per character**.
-# The loss of [lesson 14](14_label_smoothing.py) uses the natural logarithm. Divide that loss by ln 2 = 0.693, and you
-# have bits.
+# bits. In general it costs $-\log_2 p$. Our window costs 1 + 2 + 2 + 1 = 6 bits, or 6/4 = 1.5 bits per character, as in
+# [lesson 17](17_byte_pairs.py). The loss of [lesson 14](14_label_smoothing.py) uses the natural logarithm. Divide that
+# loss by ln 2 = 0.693, and you have bits.
 #
 # Calculate, then unfold: another model gives the four letters the probabilities 1/4, 1/2, 1/8 and 1/2. Is it better?
 #
@@ -107,10 +107,10 @@ show(window(backward=False), "22_window",
 # $$P(x_1 \dots x_n \mid x_0) = \prod_{t=1}^{n} P(x_t \mid x_0 \dots x_{t-1}) \qquad loss = - \frac{1}{n}
 # \sum_{t=1}^{n} \ln P(x_t \mid x_0 \dots x_{t-1})$$
 #
-# **Your turn.** Write `gpt` and `gpt_loss` in `more.py`. (If they aren't there, `scratchformer learn start` adds them.)
-# `gpt` is your `decode` after figure 1. `gpt_loss` is your `loss_of` without a source, and it smooths nothing:
-# `eps_ls=0.0`. There is no padding, so every vector makes a prediction: in place of `x[is_word]`, reshape `x` from (b,
-# t, d) to rows, (n, d). On the way back, give the gradient the shape of `x` again. Then type
+# **Your turn.** Write `gpt` and `gpt_loss` in `more.py`. `gpt` is your `decode` after figure 1. `gpt_loss` is your
+# `loss_of` without a source, and it smooths nothing: `eps_ls=0.0`. There is no padding, so every vector makes a
+# prediction: in place of `x[is_word]`, reshape `x` from (b, t, d) to rows, (n, d). On the way back, give the gradient
+# the shape of `x` again. Then type
 #
 # ```
 # scratchformer learn check gpt gpt_loss
@@ -428,18 +428,20 @@ assert 1.85 < reads < 1.95 and 1 / 7.3 < math.exp(-reads) < 1 / 6.3
 #
 # A window gives as many exercises as it has predictions. To write, draw the next character, append it, and ask again.
 #
+# **Test yourself.**
+#
 # 1. A window has 9 characters. How many predictions is that, and how many of them send a gradient back to the third
 #    character?
 # 2. A model gives the same probability to each of 64 characters. How many bits per character does it need?
-# 3. Three characters have the probabilities 0.5, 0.3 and 0.2. What are they with T = 1/2? With k = 2 instead? With p =
-#    0.4 instead?
+# 3. Three characters have the probabilities 0.6, 0.3 and 0.1. What are they with T = 1/2? With k = 2 instead? With p =
+#    0.5 instead?
 #
 # <details><summary>Answers</summary>
 #
 # 1. Eight predictions. Six of them, those of the fourth to the ninth character, have read the third.
 # 2. $-\log_2$ of 1/64 is 6 bits.
-# 3. The squares are 25, 9 and 4 hundredths, so 25/38 = 0.66, 0.24 and 0.11. With k = 2: 0.625, 0.375 and 0. With p =
-#    0.4: 1, 0 and 0, because the likeliest reaches 0.4 alone.
+# 3. The squares are 36, 9 and 1 hundredths, so 36/46 = 0.78, 0.20 and 0.02. With k = 2: 0.67, 0.33 and 0. With p = 0.5:
+#    1, 0 and 0, because the likeliest reaches 0.5 alone.
 #
 # </details>
 #

@@ -89,13 +89,8 @@ show(picture, "23_blocks",
 # **By hand.** Take x = (1, 7) and γ = 1. The squares are 1 and 49, their mean is 25, and the root of that is rms = 5.
 # So n = x / rms = (0.2, 1.4).
 #
-# **Backward.** Let d be the number of elements of x, and let ⊙ multiply two vectors number by number. The gradient of n
-# is dn = dy ⊙ γ. Each $x_j$ changes n in two ways:
-#
-# - Directly. $n_j = x_j / rms$ has the slope 1 / rms, which gives $dn_j / rms$.
-# - Through rms. The mean of the squares has the slope $2 x_j / d$, so its root has the slope $x_j / (d \cdot rms) = n_j
-#   / d$. And $n_i = x_i / rms$ falls with rms by $x_i / rms^2 = n_i / rms$. Together that gives $-\frac{n_j}{d} \sum_i
-#   dn_i \frac{n_i}{rms}$. The sum over i, divided by d, is a mean.
+# **Backward.** Let ⊙ multiply two vectors number by number. The gradient of n is dn = dy ⊙ γ. The rest is as in [lesson
+# 12](12_residual_norm_dropout.py), without the term for the mean: take away dn's part along n, and divide by rms.
 #
 # $$dx = \frac{dn - n \, \mathrm{mean}(dn \odot n)}{rms}$$
 #
@@ -269,8 +264,8 @@ quote("rope", file="more")
 #
 # When a model writes, it keeps the keys and values of all tokens so far, because each new token looks at them again.
 # With **grouped-query attention** (Ainslie et al. 2023), several query heads share one head of keys and values, which
-# makes this **key-value cache** smaller. SmolLM2-135M (2024) has nine query heads, and three heads of keys and values.
-# Its cache for 2,048 tokens in float32, without sharing and with it:
+# makes this KV cache ([lesson 07](07_many_heads.py)) smaller. SmolLM2-135M (2024) has nine query heads, and three heads
+# of keys and values. Its cache for 2,048 tokens in float32, without sharing and with it:
 
 # %%
 model = config.preset("smollm2-135m").model
@@ -319,8 +314,8 @@ show(picture, "23_shared_heads",
 # </details>
 #
 # **Your turn.** Write `grouped_query_attention`, and check it. It is your `multi_head_attention`, but W_K and W_V have
-# fewer heads, g, and h is a multiple of g. On the way back, divide the axis of the h copies in two, so that dK is (b,
-# s, g, h/g, k), and sum over the h/g copies. Return dx and dmemory.
+# fewer heads, h_kv, and h is a multiple of h_kv. On the way back, divide the axis of the h copies in two, so that dK is
+# (b, s, h_kv, h/h_kv, k), and sum over the h/h_kv copies. Return dx and dmemory.
 
 # %%
 quote("grouped_query_attention", file="more")
@@ -412,7 +407,6 @@ table(["changed in gpt-tiny", "difference", "95 % interval"],
 # RMSNorm divides by the root mean square, SwiGLU multiplies gate and value, RoPE turns queries and keys, and query
 # heads share keys and values. After 500 steps, on one text, only positions made a large difference.
 #
-# **Yours:** `rms_norm`, `swiglu`, `rope`, `grouped_query_attention` · `scratchformer learn check rms_norm swiglu rope
-# grouped_query_attention`
+# **Yours:** `rms_norm`, `swiglu`, `rope`, `grouped_query_attention` · `scratchformer learn check 23`
 #
 # **Next:** [a layer of your own is one file](../docs/extending.md).

@@ -185,7 +185,7 @@ def grouped_query_attention(x, memory, mask, W_Q, W_K, W_V, W_O):
     Q, Q_backward = linear("btd,dhk->bthk", x, W_Q)
     K, K_backward = linear("bsd,dhk->bshk", memory, W_K)
     V, V_backward = linear("bsd,dhk->bshk", memory, W_V)
-    group = Q.shape[2] // K.shape[2]  # h / h_kv: the first `group` heads of Q use head 0
+    group = Q.shape[2] // K.shape[2]  # h / h_kv: the first `group` heads of Q use the first one
     heads, heads_backward = attention(Q, K.repeat(group, axis=2), V.repeat(group, axis=2), mask)
     y, y_backward = linear("bthk,hkd->btd", heads, W_O)
     dy = yield y

@@ -377,7 +377,7 @@ PARTS = {
 PAGE_HEADER = re.compile(
     r"^# (?P<title>.+)\n\n"
     r"\*\*(?P<question>.+\?)\*\*\n\n"
-    r"\*About (?P<reading>\d+) minutes?(?:, and (?P<yours>\d+) for)?",
+    r"\*About (?P<reading>\d+) minutes?(?:, and (?P<yours>\d+) for)?(?P<needs>(?:.|\n(?!\n))+)",
     re.MULTILINE,
 )
 
@@ -387,8 +387,8 @@ def index(pages: dict[str, str]) -> str:
     parts = [
         f"{MARK} lessons/*.py: change those files, not this one -->",
         "# The lessons",
-        "`scratchformer learn start` makes the file that you write, [function by function]"
-        "(../using.md#lessons-and-a-transformer-of-your-own).\n"
+        "`scratchformer learn start` makes the files that you write, [function by function]"
+        "(../using.md#lessons-and-a-transformer-of-your-own): `transformer.py`, and `more.py` from lesson 17 on.\n"
         "The minutes are those of reading and of writing. Each page is made by a script, `python lessons/NN_slug.py`.\n"
         "Controls, further seeds and the band of every number are in the *lab notes*, to which each lesson links.",
     ]
@@ -408,13 +408,14 @@ def by_part(pages: Iterable[str]) -> dict[int, list[str]]:
 
 
 def index_row(name: str, text: str) -> str:
-    """Picture, title, question and minutes of a lesson, as they are on its page."""
+    """Picture, title, question and minutes of a lesson, as they are on its page, and whether it is a side trip."""
     found = PAGE_HEADER.search(text)
     assert found, name
     figure = re.search(r"^!\[.*\]\((figures/[^)]+)\)$", text, re.MULTILINE)
     picture = f'<img src="{figure[1]}" width="160" alt=""> ' if figure else ""
     minutes = " + ".join(filter(None, [found["reading"], found["yours"]]))
-    return f"| {picture}| [{found['title']}]({name})<br>{found['question']} | {minutes} |"
+    aside = " (side trip)" * ("**side trip**" in found["needs"])
+    return f"| {picture}| [{found['title']}]({name}){aside}<br>{found['question']} | {minutes} |"
 
 
 # Building ------------------------------------------------------------------------------------------------------------

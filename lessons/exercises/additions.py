@@ -1033,8 +1033,8 @@ GROUPED_QUERY_ATTENTION = Function(
         "W_O": "hkd",
         "y": "btd",
     },
-    note="g heads of K and V, fewer than h: the first h / g heads of Q use head 0, the next ones head 1; return dx, "
-    "dmemory",
+    note="h_kv heads of K and V (axis g), fewer than h: the first h / h_kv heads of Q use the first, the next ones the "
+    "second; return dx, dmemory",
     cases={
         "six heads, three of K and V": grouped(2, 4, 5, 7, 6, 3, 8),
         "six heads, two of K and V": grouped(1, 2, 3, 4, 6, 2, 3),
@@ -1045,23 +1045,23 @@ GROUPED_QUERY_ATTENTION = Function(
     },
     observe=Halves(("dx", "dmemory")),
     hints=(
-        "As multi_head_attention, but each head of K and V is used by a group of h / g heads of Q, as if it were there "
-        "as often. What is used several times gets a gradient that is the sum of all its uses.",
-        "K.repeat(group, axis=2) before attention; on the way back dK (b, s, h, k) becomes (b, s, g, group, k), and is "
-        "summed over the group. The same for V.",
+        "As multi_head_attention, but each head of K and V is used by a group of h / h_kv heads of Q, as if it were "
+        "there as often. What is used several times gets a gradient that is the sum of all its uses.",
+        "K.repeat(group, axis=2) before attention; on the way back dK (b, s, h, k) becomes (b, s, h_kv, group, k), and "
+        "is summed over the group. The same for V.",
     ),
     mistakes=(
         Mistake(
-            "the heads of K and V come in turn, 0 1 0 1; the first group of heads of Q uses head 0, the next head 1",
+            "the heads of K and V come in turn, 1 2 1 2; the first group of heads of Q uses head 1, the next head 2",
             (COPIES, "np.tile(K, (1, 1, group, 1)), np.tile(V, (1, 1, group, 1))"),
             (SUMS, "(d.reshape(*K.shape[:2], group, K.shape[2], -1).sum(axis=2) for d in copies)"),
         ),
         Mistake(
-            "each head of K and V is repeated as often as there are heads of K and V; it must be h / g times",
+            "each head of K and V is repeated as often as there are heads of K and V; it must be h / h_kv times",
             ("group = Q.shape[2] // K.shape[2]", "group = K.shape[2]"),
         ),
         Mistake(
-            "there are fewer heads of K and V than of Q; repeat each of them h / g times along their axis of heads",
+            "there are fewer heads of K and V than of Q; repeat each of them h / h_kv times along their axis of heads",
             (COPIES, "K, V"),
         ),
         Mistake(
@@ -1081,9 +1081,9 @@ GROUPED_QUERY_ATTENTION = Function(
             "memory was used twice, for K and for V; dmemory is the sum of both ways back",
             ("K_backward(dK) + V_backward(dV)", "[K_backward(dK), V_backward(dV)][0]"),
         ),
-        Mistake("dK and dV still have h heads; add up those of each group, so that g are left", (SUMS, "copies")),
+        Mistake("dK and dV still have h heads; add up those of each group, so that h_kv are left", (SUMS, "copies")),
         Mistake(
-            "dK and dV (b, s, g, h / g, k) are summed over their last axis, k; sum over the h / g copies, axis 3",
+            "dK and dV (b, s, h_kv, h / h_kv, k) are summed over the last axis; sum over the h / h_kv copies, axis 3",
             (".sum(axis=3)", ".sum(axis=-1)"),
         ),
         Mistake(

@@ -21,7 +21,7 @@ FIRST = rf"""# %% [markdown]
 # **Does it work, with $a_i * b_i$?**
 #
 # *Needs nothing but [the next](02_second.py) · you will see
-# a line.*
+# a line · **side trip**.*
 
 # %%
 from matplotlib.figure import Figure
@@ -347,7 +347,7 @@ def test_the_index_has_picture_title_question_and_minutes_by_parts(built):
     text = (built / "docs/lessons/README.md").read_text(encoding="utf-8")
     assert text.startswith("<!-- made by `make lessons`") and "(readers.md)" in text
     assert text.index("## I · The whole game") < text.index("[01 ·") < text.index("## II · Why") < text.index("[02 ·")
-    title = "[01 · The first, with $`x_1`$ and `code`](01_first.md)<br>Does it work, with $`a_i * b_i`$?"
+    title = "[01 · The first, with $`x_1`$ and `code`](01_first.md) (side trip)<br>Does it work, with $`a_i * b_i`$?"
     assert f'| <img src="figures/01_line.svg" width="160" alt=""> | {title} | 6 + 20 |\n' in text
     assert "| | [02 · The second](02_second.md)<br>What is `x` in the end? | 1 + 10 |\n" in text
 
