@@ -320,8 +320,8 @@ WORDS_A_MINUTE = 85
 SECONDS_OF = {"code": 6, "folded code": 1.5, "output": 2.5, "formula": 30, "figure": 60}
 """For a line of code that is shown or folded away, a line of output or of a table, a displayed formula, a figure.
 
-With these, the eight pages that first-time readers have read are given 30 minutes on average; their last readers say
-that they took 36 (docs/lessons/readers.md).
+With these, the pages are given 31 minutes on average; their last readers say that they took 36
+(docs/lessons/readers.md).
 """
 
 MINUTES_OF_YOURS = 10
