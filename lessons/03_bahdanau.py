@@ -32,7 +32,7 @@ for english in ("Lena has sold eight goats", "Oskar has cleaned the small table"
 
 # %% [markdown]
 # The first translation says *the king has eight goats*, the second *why has Sophie on the table*, and the third *Laura
-# has turned off a lamp*. The last English words came through: *goats*, *table*, *lamp*. Earlier ones are lost: *Lena*,
+# has turned off a lamp*. The last English words came through: *goats*, *table*, *lamp*. Many earlier ones are lost: *Lena*,
 # *sold*; *Oskar*, *cleaned*, *small*; *big*.
 #
 # But the encoder *had* a state right after it read *Lena*, and one after each further word. We kept the last of the
@@ -272,9 +272,10 @@ assert (chosen[:, 2] > both[:, 2] + 0.05).all() and (chosen[:, 2] > 0.75).all()
 
 # %% [markdown]
 # The answer is (b). The plain mean brings the first word back but loses the last one. With the last state beside it,
-# most of both come through, and nothing was chosen: attention is only 6 or 7 points ahead. For all other words it is
-# 15 points ahead ([each run](lab/03_bahdanau.py#three-runs)). So choosing helps most there. (More training helps a
-# single vector, [too](lab/03_bahdanau.py#one-vector-and-more-training).)
+# most of both come through, and nothing was chosen: attention is only 6 or 7 points ahead. For all other words it is 15
+# points ahead ([each run](lab/03_bahdanau.py#three-runs)). So choosing helps most there, in points; measured in
+# mistakes, it removes about half of them for the last word, too. (More training helps a single vector,
+# [too](lab/03_bahdanau.py#one-vector-and-more-training).)
 #
 # </details>
 #
@@ -305,8 +306,9 @@ for j in range(5):
 # ### What attention does not change
 #
 # The decoder is still recurrent: $s_5$ can't be computed before $s_4$. So the positions are computed one after the
-# other, in training, too. And longer sequences take longer to learn: to write random symbols backwards took 300 steps
-# with 16 symbols, and with 32 about 2,400 ([lab notes 03](lab/03_bahdanau.py#attention-and-length)).
+# other, in training, too. And longer sequences can be harder to learn: to write random symbols backwards took 300 steps
+# with 16 symbols, and with 32 about 2,400 in two of three runs. (That isn't the recurrence itself: told the positions,
+# the same networks needed 300: [lab notes 03](lab/03_bahdanau.py#attention-and-length).)
 #
 # **Today.** A decoder that looks back at an encoder does **cross-attention**. Translators and speech recognisers such
 # as Whisper do it, with dot products as scores.

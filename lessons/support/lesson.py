@@ -105,7 +105,7 @@ def varying(line: str) -> None:
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Show a table: a heading for each column, then rows of as many cells, each shown by `str`.
 
-    A page is checked against the cells: their words must be equal, their numbers to 5 %.
+    A page is checked against the cells: their words must be equal, their numbers to 10 %.
 
     Raises ValueError for a row with another number of cells.
     """
