@@ -32,8 +32,8 @@ for english in ("Lena has sold eight goats", "Oskar has cleaned the small table"
 
 # %% [markdown]
 # The first translation says *the king has eight goats*, the second *why has Sophie on the table*, and the third *Laura
-# has turned off a lamp*. The last English words came through: *goats*, *table*, *lamp*. Many earlier ones are lost: *Lena*,
-# *sold*; *Oskar*, *cleaned*, *small*; *big*.
+# has turned off a lamp*. The last English words came through: *goats*, *table*, *lamp*. Many earlier ones are lost:
+# *Lena*, *sold*; *Oskar*, *cleaned*, *small*; *big*.
 #
 # But the encoder *had* a state right after it read *Lena*, and one after each further word. We kept the last of the
 # five and threw away four.
