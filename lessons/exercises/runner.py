@@ -119,11 +119,15 @@ def guarded(directory: Path, function: Callable[..., Verdict], *arguments: Any) 
         return Verdict("not yet", f"your code ends with an error:\n{own_traceback(error, directory)}")
 
 
-def own_traceback(error: BaseException | None, directory: Path) -> str:
-    """The message of an error, and the lines of the learner's files that led to it."""
+def own_traceback(error: BaseException | None, directory: Path, program: str = "") -> str:
+    """The message of an error, and the lines of the learner's files, or of her program, that led to it."""
     assert error
     use_reserve()
-    own = (step for step in traceback.walk_tb(error.__traceback__) if in_folder(step[0].f_code.co_filename, directory))
+
+    def is_hers(file: str) -> bool:
+        return file == program or in_folder(file, directory)
+
+    own = (step for step in traceback.walk_tb(error.__traceback__) if is_hers(step[0].f_code.co_filename))
     frames = traceback.StackSummary.extract(iter(deque(own, maxlen=FRAMES)))
     lines = [f"{Path(frame.filename).name}, line {frame.lineno}, in {frame.name}\n    {frame.line}" for frame in frames]
     what = "".join(traceback.format_exception_only(error)).replace(f"{directory}{os.sep}", "").rstrip()
@@ -269,6 +273,8 @@ def run(directory: Path, program: str) -> Verdict:
             return Verdict("refused", end.code)
         if end.code:
             raise
+    except Exception as error:
+        return Verdict("not yet", f"your program ends with an error:\n{own_traceback(error, directory, program)}")
     return Verdict("passed", "")
 
 

@@ -498,6 +498,7 @@ print(f"{len(model.weights)} weights, loss {loss:.2f}")
         ("", "sys.exit('the prompt has an x')", 2, "the prompt has an x\n"),
         ("", "sys.exit(3)", 1, "SystemExit: 3"),
         ("", "x = (", 1, "SyntaxError: '(' was never closed"),
+        ("", "open('no.txt')", 1, "in <module>\n    open('no.txt')\nFileNotFoundError"),
     ],
 )
 def test_a_program_runs_with_her_files_and_ours_in_their_gaps(cli, mine, write, monkeypatch, body, last, code, told):
