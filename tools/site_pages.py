@@ -1,7 +1,7 @@
 """Changes to the Markdown of docs/ for the site, beyond those of MyST.
 
-GitHub's maths, links to files of the repository, figures with captions, places for widgets, links from code in a text
-to the API, the order of the pages, and the explorer of the model that the repository holds.
+GitHub's maths, links to files of the repository, figures with captions, places for widgets and for views of the
+explorer, links from code in a text to the API, the order of the pages, and the explorer of the repository's model.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,11 @@ def course(docs: Path) -> Iterator[str]:
 # When a page has been parsed ------------------------------------------------------------------------------------------
 
 WIDGET = re.compile(r"<!-- widget: (\w+) -->")
+VIEW = re.compile(r"<!-- (see|explorer): (\S+) \| (.+) -->", re.DOTALL)
+"""`see: attention?layer=2 | text` becomes a link to this view of the explorer, `explorer: transplant | title` shows it."""
+
+LINK = '<p class="see">In the trained model: <a href="{address}">{text}</a></p>'
+FRAME = '<iframe class="explorer" src="{address}{sign}embed=1" title="{text}" loading="lazy"></iframe>'
 
 
 class Page(SphinxTransform):
@@ -130,9 +136,14 @@ class Page(SphinxTransform):
             self.figure(node)
 
     def comment(self, node: nodes.raw) -> None:
-        """Leave comments out, and make room for a widget where one is named."""
+        """Leave comments out, but make room for a widget or a view of the explorer where one is named."""
         if widget := WIDGET.match(node.astext()):
             node[:] = [nodes.Text(f'<div class="sf widget" data-widget="{widget[1]}"></div>')]
+        elif view := VIEW.match(node.astext()):
+            address = "../" * self.env.docname.count("/") + f"explorer.html#/{view[2]}"
+            html, sign = LINK if view[1] == "see" else FRAME, "&amp;" if "?" in address else "?"
+            html = html.format(address=escape(address), sign=sign, text=escape(" ".join(view[3].split())))
+            node[:] = [nodes.Text(html)]
         elif node.astext().startswith("<!--"):
             node.parent.remove(node)
 
@@ -211,6 +222,8 @@ def page_context(app: Sphinx, pagename: str, templatename: str, context: dict[st
     if "data-widget" in context.get("body", ""):
         app.add_js_file("widgets.js", loading_method="defer")
         app.add_css_file("widgets.css")
+    if '<iframe class="explorer"' in context.get("body", ""):
+        app.add_js_file("frame.js")
     if LESSON.fullmatch(pagename):
         pages = ["index", *sorted(filter(LESSON.fullmatch, app.env.found_docs))]
     elif pagename.startswith("lessons/lab/"):
@@ -226,7 +239,7 @@ def page_context(app: Sphinx, pagename: str, templatename: str, context: dict[st
 
 def finish(app: Sphinx, error: Exception | None) -> None:
     """Write the script and the style of the widgets, and the explorer."""
-    if error is None:
+    if error is None and app.builder.format == "html":
         styles = [path.read_text(encoding="utf-8") for path in (WEB / "parts.css", WEB / "widgets" / "widgets.css")]
         static = Path(app.outdir) / "_static"
         (static / "widgets.css").write_text("".join(styles), encoding="utf-8")
