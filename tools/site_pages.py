@@ -115,7 +115,7 @@ WIDGET = re.compile(r"<!-- widget: (\w+) -->")
 VIEW = re.compile(r"<!-- (see|explorer): (\S+) \| (.+) -->", re.DOTALL)
 """`see: attention?layer=2 | text` becomes a link to this view of the explorer, `explorer: transplant | title` shows it."""
 
-LINK = '<p class="see">In the trained model: <a href="{address}">{text}</a></p>'
+LINK = '<p class="see">In the explorer: <a href="{address}">{text}</a></p>'
 FRAME = '<iframe class="explorer" src="{address}{sign}embed=1" title="{text}" loading="lazy"></iframe>'
 
 
