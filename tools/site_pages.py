@@ -112,7 +112,7 @@ def course(docs: Path) -> Iterator[str]:
 # When a page has been parsed ------------------------------------------------------------------------------------------
 
 WIDGET = re.compile(r"<!-- widget: (\w+) -->")
-VIEW = re.compile(r"<!-- (see|explorer): (\S+) \| (.+) -->", re.DOTALL)
+VIEW = re.compile(r"<!-- (see|explorer): (.+?) \| (.+) -->")
 """`see: attention?layer=2 | text` becomes a link to this view of the explorer, `explorer: transplant | title` shows it."""
 
 LINK = '<p class="see">In the explorer: <a href="{address}">{text}</a></p>'
@@ -139,11 +139,10 @@ class Page(SphinxTransform):
         """Leave comments out, but make room for a widget or a view of the explorer where one is named."""
         if widget := WIDGET.match(node.astext()):
             node[:] = [nodes.Text(f'<div class="sf widget" data-widget="{widget[1]}"></div>')]
-        elif view := VIEW.match(node.astext()):
-            address = "../" * self.env.docname.count("/") + f"explorer.html#/{view[2]}"
+        elif view := VIEW.match(" ".join(node.astext().split())):
+            address = "../" * self.env.docname.count("/") + f"explorer.html#/{view[2].replace(' ', '')}"
             html, sign = LINK if view[1] == "see" else FRAME, "&amp;" if "?" in address else "?"
-            html = html.format(address=escape(address), sign=sign, text=escape(" ".join(view[3].split())))
-            node[:] = [nodes.Text(html)]
+            node[:] = [nodes.Text(html.format(address=escape(address), sign=sign, text=escape(view[3])))]
         elif node.astext().startswith("<!--"):
             node.parent.remove(node)
 
