@@ -2,5 +2,5 @@
 addEventListener("message", ({ source, data }) => {
   if (!(data?.explorerHeight > 0)) return;
   for (const frame of document.querySelectorAll("iframe.explorer"))
-    if (frame.contentWindow === source) frame.style.height = `${Math.ceil(data.explorerHeight) + 2}px`; // with its border
+    if (frame.contentWindow === source) frame.style.height = `${Math.ceil(data.explorerHeight)}px`;
 });

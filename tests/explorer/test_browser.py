@@ -2,15 +2,16 @@
 
 import re
 from functools import partial
+from html import unescape
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 import fixtures
 import numpy as np
 import pytest
-from browser import DRAWN, widgets_page
+from browser import DRAWN, SETTLED, widgets_page
 
 from scratchformer.decoding.search import length_penalty, search
 from scratchformer.nn.attention import attention_weights
@@ -302,6 +303,32 @@ def test_a_lesson_has_its_widget_and_a_search_finds_it(browser, site):
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@slow
+def test_links_into_the_explorer_open_what_they_name(browser, site):
+    """A view writes what it shows into the address. There, a view or a state that does not exist is replaced."""
+    pages = [file.read_text(encoding="utf-8") for file in site.rglob("*.html")]
+    links = {unescape(link) for page in pages for link in re.findall(r'="[./]*explorer\.html#/([^"]+)"', page)}
+    assert len(links) > 12
+    browser.open((site / "explorer.html").as_uri())
+    for link in sorted(links):
+        view, _, state = link.replace("&embed=1", "").replace("?embed=1", "").partition("?")
+        browser.go(view, state)
+        shown, _, shown_state = browser.js("return location.hash.slice(2)").partition("?")
+        assert (shown, set(parse_qsl(state)) - set(parse_qsl(shown_state))) == (view, set()), link
+
+
+@slow
+def test_a_frame_of_the_explorer_is_as_high_as_the_view_in_it(browser, site):
+    browser.open((site / "index.html").as_uri(), until="return document.querySelector('iframe.explorer').style.height")
+    assert browser.js("return getComputedStyle(document.querySelector('iframe.explorer + figure')).display") == "none"
+    browser.driver.switch_to.frame(0)
+    browser.wait(SETTLED)
+    for width in 1280, 390:
+        browser.size(width)
+        browser.wait("return document.scrollingElement.scrollHeight <= innerHeight")
+    browser.driver.switch_to.default_content()
 
 
 class Quiet(SimpleHTTPRequestHandler):
