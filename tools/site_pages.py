@@ -113,7 +113,7 @@ def course(docs: Path) -> Iterator[str]:
 
 WIDGET = re.compile(r"<!-- widget: (\w+) -->")
 VIEW = re.compile(r"<!-- (see|explorer): (.+?) \| (.+) -->")
-"""`see: attention?layer=2 | text` becomes a link to this view of the explorer, `explorer: transplant | title` shows it."""
+"""`see: attention?layer=2 | text` becomes a link into the explorer, `explorer: transplant | title` shows that view."""
 
 LINK = '<p class="see">In the explorer: <a href="{address}">{text}</a></p>'
 FRAME = '<iframe class="explorer" src="{address}{sign}embed=1" title="{text}" loading="lazy"></iframe>'
