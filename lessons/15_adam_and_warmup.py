@@ -317,7 +317,7 @@ same("20 steps: our code and the library", ours[0], model.store.data, 1e-5)
 #   they grow, $m$ grows sooner than $v$, and steps can be longer: up to 1.7 times the rate ([lab notes 15, experiment
 #   3](lab/15_adam_and_warmup.py#experiment-3-how-long-is-a-step)).
 #
-# <!-- see: inside?way=backward | the step that Adam takes with a weight -->
+# <!-- see: inside?way=backward&step=adam | the step that Adam takes with a weight -->
 #
 # ## The learning rate
 #
