@@ -328,7 +328,7 @@ table(["softmax of model", "gradient of score 1", "gradient of score 2"], rows)
 # No mean is missing here: `cross_entropy` has already divided by the number of predicted words. Without `/ len(p)`, all
 # 31 arrays pass.
 #
-# <!-- see: inside?way=backward&step=decoder.1.cross.weights | the way back through a softmax, to check number by number -->
+# <!-- see: inside?way=backward&step=decoder.1.cross.weights | the way back through a softmax, number by number -->
 #
 # ### The check and its batch
 #
