@@ -61,9 +61,17 @@ THE_FILE = {
 
 # Before a page is parsed ----------------------------------------------------------------------------------------------
 
+VIEW = re.compile(r"<!-- (see|explorer): (.+?) \| (.+?) -->")
+"""A comment: `see: attention?layer=2 | text` becomes a link into the explorer, `explorer: transplant | title` a frame."""
+
+LINK = '<p class="see">In the explorer: <a href="{address}">{text}</a></p>'
+FRAME = '<iframe class="explorer" src="{address}{sign}embed=1" title="{text}" loading="lazy"></iframe>'
+
 
 def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
     """Add to a page what other files say: the parts of the course, the modules of a package, a lesson's lab notes."""
+    top = "../" * docname.count("/")
+    source[0] = re.sub("<!-- .*?-->", lambda comment: with_view(comment[0], top), source[0], flags=re.DOTALL)
     if docname == "index":
         source[0] = source[0].replace("<!-- lessons -->", "\n\n".join(course(Path(app.srcdir))))
     elif docname.startswith("api/"):
@@ -75,6 +83,17 @@ def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
         source[0] += "\n" + toctree([f"Lab notes <lab/{posixpath.basename(docname)}>"])
     elif docname == "transformer":
         source[0] = source[0].replace("<!-- functions of the file -->", "\n\n".join(the_file(Path(app.srcdir))))
+
+
+def with_view(comment: str, top: str) -> str:
+    """A link to a view of the explorer, or a frame of it, where a comment names one. `top` leads to the first page."""
+    found = VIEW.fullmatch(" ".join(comment.split()))
+    if not found:
+        return comment
+    kind, view, text = found.groups()
+    address = f"{top}explorer.html#/{view.replace(' ', '')}"
+    sign = "&amp;" if "?" in address else "?"
+    return {"see": LINK, "explorer": FRAME}[kind].format(address=escape(address), sign=sign, text=escape(text))
 
 
 def the_file(docs: Path) -> Iterator[str]:
@@ -112,11 +131,6 @@ def course(docs: Path) -> Iterator[str]:
 # When a page has been parsed ------------------------------------------------------------------------------------------
 
 WIDGET = re.compile(r"<!-- widget: (\w+) -->")
-VIEW = re.compile(r"<!-- (see|explorer): (.+?) \| (.+) -->")
-"""`see: attention?layer=2 | text` becomes a link into the explorer, `explorer: transplant | title` shows that view."""
-
-LINK = '<p class="see">In the explorer: <a href="{address}">{text}</a></p>'
-FRAME = '<iframe class="explorer" src="{address}{sign}embed=1" title="{text}" loading="lazy"></iframe>'
 
 
 class Page(SphinxTransform):
@@ -136,13 +150,9 @@ class Page(SphinxTransform):
             self.figure(node)
 
     def comment(self, node: nodes.raw) -> None:
-        """Leave comments out, but make room for a widget or a view of the explorer where one is named."""
+        """Leave comments out, and make room for a widget where one is named."""
         if widget := WIDGET.match(node.astext()):
             node[:] = [nodes.Text(f'<div class="sf widget" data-widget="{widget[1]}"></div>')]
-        elif view := VIEW.match(" ".join(node.astext().split())):
-            address = "../" * self.env.docname.count("/") + f"explorer.html#/{view[2].replace(' ', '')}"
-            html, sign = LINK if view[1] == "see" else FRAME, "&amp;" if "?" in address else "?"
-            node[:] = [nodes.Text(html.format(address=escape(address), sign=sign, text=escape(view[3])))]
         elif node.astext().startswith("<!--"):
             node.parent.remove(node)
 
