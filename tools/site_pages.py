@@ -62,7 +62,7 @@ THE_FILE = {
 # Before a page is parsed ----------------------------------------------------------------------------------------------
 
 VIEW = re.compile(r"<!-- (see|explorer): (.+?) \| (.+?) -->")
-"""A comment: `see: attention?layer=2 | text` becomes a link into the explorer, `explorer: transplant | title` a frame."""
+"""A comment: `see: attention?layer=2 | text` becomes a link into the explorer, `explorer: train | title` a frame."""
 
 LINK = '<p class="see">In the explorer: <a href="{address}">{text}</a></p>'
 FRAME = '<iframe class="explorer" src="{address}{sign}embed=1" title="{text}" loading="lazy"></iframe>'
