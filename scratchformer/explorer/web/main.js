@@ -76,6 +76,7 @@ function start({ data, model, tokenizer }) {
   const views = VIEWS.filter(({ isPossible }) => !isPossible || isPossible(data));
   const links = views.map((view) => h("a", { href: writeHash(view.id) }, view.title));
   const shared = { sentence: data.examples[0] };
+  const questionOf = ({ question }) => (typeof question === "function" ? question(data) : question);
   const isEmbedded = readHash(location.hash).parameters.has("embed");
   let current = null;
   let written = null;
@@ -102,13 +103,13 @@ function start({ data, model, tokenizer }) {
     leave = null;
     document.title = `${view.title} · scratchformer explorer`;
     links.forEach((link, i) => (i === index ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current")));
-    const heading = h("h1", { tabindex: -1 }, view.question);
+    const heading = h("h1", { tabindex: -1 }, questionOf(view));
     const place = h("div", { class: `view view-${view.id}` });
     const next = views[index + 1];
     clear(root);
     root.append(heading, view.lead ? h("p", { class: "lead" }, view.lead) : "", place);
     if (next)
-      root.append(h("a", { class: "next", href: writeHash(next.id) }, h("span", { class: "label" }, `Next: ${next.title}`), next.question));
+      root.append(h("a", { class: "next", href: writeHash(next.id) }, h("span", { class: "label" }, `Next: ${next.title}`), questionOf(next)));
     const page = { model, tokenizer, data, parameters: asked.parameters, go, shared };
     try {
       leave = view.mount(place, page);

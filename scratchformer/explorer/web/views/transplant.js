@@ -3,7 +3,7 @@
  * the changed memory, and the translation shows what this vector decides.
  */
 
-import { button, choice, clear, figure, h, number, percent, reach, roving, s, say } from "../dom.js";
+import { button, choice, clear, figure, h, percent, reach, roving, s, say } from "../dom.js";
 import { translate } from "../engine/beam.js";
 import { Pass } from "../engine/model.js";
 import { matrix, row } from "../engine/tensor.js";
@@ -63,8 +63,9 @@ export function similarWords(model, tokenizer, list, word, count = 8) {
 // Pictures ------------------------------------------------------------------------------------------------------------
 
 /** A vector as cells in 8 rows: positive numbers blue, negative ones orange, the larger the stronger. */
-function mosaic(vector, largest) {
+function mosaic(vector) {
   const width = Math.ceil(vector.length / 8);
+  const largest = 2.5 * Math.sqrt(vector.reduce((sum, x) => sum + x * x, 0) / vector.length);
   const shades = new Map();
   vector.forEach((value, i) => {
     const key = Math.sign(value) * Math.ceil(Math.min(1, Math.abs(value) / largest) * 5);
@@ -98,45 +99,43 @@ function mount(root, page) {
   const rows = []; // what the arrow keys move among
   let turn = 0;
   let timer = 0;
-  let moves = []; // [{ to, place, from }], the last one last
-  let place = null; // where the bars are: { before, tokens, at }
-  let isTrying = false;
+  let moves = []; // [{ to, place, from }], the last one last: the vector of place `from` of the other sentence
+  let place = null; // where the bars are: { at, before, differ, tokens }
+  let trial = null; // the exchange of each vector, while it runs and after it
   let wasDragged = false;
 
   const sides = NAMES.map((name, at) => {
-    const vectors = h("div", { class: "vectors" });
+    const [vectors, chances] = ["vectors", "chances"].map((look) => h("div", { class: look }));
     const german = h("p", { class: "german", lang: target });
-    const chances = h("div", { class: "chances" });
-    const menu = h("p", { class: "menu" });
     const trouble = h("p", { class: "trouble", role: "alert", hidden: true });
     const words = wordField(page, (text) => {
       clearTimeout(timer);
       timer = setTimeout(() => read(at, text), PAUSE_MS);
-      drawMenu(at);
     });
     words.field.setAttribute("aria-label", `The ${name} sentence`);
-    words.field.addEventListener("keyup", () => drawMenu(at));
-    words.field.addEventListener("click", () => drawMenu(at));
+    for (const type of ["input", "keyup", "click"]) words.field.addEventListener(type, () => drawMenu(at));
+    const menu = h("p", { class: "menu" });
     const copy = button(`Copy it to the ${NAMES[1 - at]} sentence`, () => read(1 - at, words.field.value));
     const editor = h("div", { class: "editor", hidden: true }, words, menu, copy);
-    const edit = button("Edit", () => open(at, editor.hidden), { class: "button edit", "aria-label": `Edit the ${name} sentence` });
-    const line = h("div", { class: "line" }, german, edit);
-    const main = h("div", {}, vectors, editor, trouble, line);
-    const card = h("section", { class: `side side-${at}`, "aria-label": `The ${name} sentence` }, main, chances);
-    return { card, vectors, german, chances, menu, trouble, words, editor, effects: null, text: "" };
+    const edit = button("Edit", () => open(at, editor.hidden), { "aria-label": `Edit the ${name} sentence` });
+    const card = h(
+      "section",
+      { class: `side side-${at}`, "aria-label": `The ${name} sentence` },
+      h("div", {}, vectors, editor, trouble, h("div", { class: "line" }, german, edit)),
+      chances,
+    );
+    return { card, vectors, german, chances, menu, trouble, words, editor, text: "" };
   });
-
   const prompt = h("p", { class: "prompt" });
   const where = h("span");
-  const tryButton = button("Try all", tryAll, { "data-key": "try" });
   const undo = button("Undo", () => change(moves.slice(0, -1)), { "data-key": "undo" });
+  const controls = h("div", { class: "controls" }, button("Try all", tryAll, { "data-key": "try" }), undo, where);
   const cards = h("div", { class: "sides" }, sides.map(({ card }) => card));
   roving(cards, rows);
-  const picture = figure(data.caption, prompt, cards, h("div", { class: "controls" }, tryButton, undo, where));
-  const looked = h("details", { class: "looked", ontoggle: () => looked.open && drawLooked() }, h("summary", {}, "Where did attention look?"));
-  const lookedPlace = h("div");
-  looked.append(lookedPlace);
-  root.append(picture, looked, beamFold(page, () => sides[0].text, () => write()));
+  const picture = figure(data.caption, prompt, cards, controls);
+  const heads = h("div");
+  const looked = h("details", { class: "looked", ontoggle: drawLooked }, h("summary", {}, "Where did attention look?"), heads);
+  root.append(picture, looked, beamFold(page, () => sides[0].text, write));
 
   const changesOf = (at) => moves.filter(({ to }) => to === at);
 
@@ -145,18 +144,16 @@ function mount(root, page) {
   /** Another text for one sentence. */
   function read(at, text) {
     const side = sides[at];
-    const shown = text.trim();
-    if (shown !== side.words.field.value.trim()) side.words.set(shown);
+    if (text.trim() !== side.words.field.value.trim()) side.words.set(text.trim());
     try {
-      const ids = sourceIdsOf(page, shown);
+      const ids = sourceIdsOf(page, text.trim());
       const memory = model.encode(new Pass(model, ids, [])).value;
-      Object.assign(side, { text: shown, ids, memory, pieces: ids.map(nameOf), own: null, effects: null });
+      Object.assign(side, { text: text.trim(), ids, memory, pieces: ids.map(nameOf), own: null });
     } catch (error) {
       return refuse(side, error.message);
     }
     refuse(side, "");
-    moves = [];
-    if (sides.every(({ text }) => text)) return translateBoth();
+    if (sides.every(({ text }) => text)) translateBoth().catch((error) => refuse(side, error.message));
   }
 
   function refuse({ trouble }, reason) {
@@ -164,29 +161,33 @@ function mount(root, page) {
     trouble.textContent = reason;
   }
 
-  /** The first sentence's words and vectors are drawn at once, each translation when its search has ended. */
+  /** Words and vectors are drawn at once, each translation when its search has ended. */
   async function translateBoth() {
     const mine = ++turn;
     [shared.sentence, shared.other] = sides.map(({ text }) => text);
-    place = null;
+    moves = [];
+    place = trial = null;
     const focus = focusOf(root);
     sides.forEach((side, at) => {
-      side.largest = 2.5 * Math.sqrt(side.memory.data.reduce((sum, x) => sum + x * x, 0) / side.memory.data.length);
+      side.after = [];
       drawVectors(at);
       clear(side.chances);
     });
     focus();
     for (const side of sides) {
-      side.own ??= await idsOf(page, side.text).catch((error) => (refuse(side, error.message), null));
-      if (mine !== turn || !side.own) return;
+      side.own ??= await idsOf(page, side.text);
+      if (mine !== turn) return;
       side.german.textContent = tokenizer.decode(side.own) || "(nothing)";
     }
     const [a, b] = sides.map(({ own }) => own);
     const at = placeOfBars(a, b, (id) => /^\p{L}/u.test(nameOf(id)));
-    place = { at, before: [BOS, ...a.slice(0, at)], differ: a.join() !== b.join() };
-    const asked = page.parameters.get("moves");
+    place = { at, before: [BOS, ...a.slice(0, at)], differ: a[at] !== b[at] };
+    for (const side of sides) side.base = chancesAfter(model, side.ids, place.before, side.memory);
+    place.tokens = tokensOfBars();
+    drawPrompt();
+    change(readMoves(page.parameters.get("moves") ?? ""));
     page.parameters.delete("moves");
-    await update(mine, asked ? readMoves(asked) : []);
+    drawLooked();
   }
 
   /** Moves as they stand in the address: "0.11.11" is to, place and from. */
@@ -196,36 +197,30 @@ function mount(root, page) {
     return all.filter(({ to, place, from }) => sides[to]?.pieces[place] && sides[1 - to].pieces[from]);
   }
 
-  const change = (next) => place && update(++turn, next);
-
-  /** Chances and translations of both sentences with these moves. */
-  async function update(mine, next) {
-    const before = sides.map(({ probabilities }) => probabilities);
+  /** Draws chances and translations of both sentences with these moves. */
+  async function change(next) {
+    if (!place) return;
+    const mine = ++turn;
+    const before = sides.map(({ now }) => now);
     moves = next;
     const focus = focusOf(root);
+    const memories = sides.map(({ memory }, at) => withMoves(memory, sides[1 - at].memory, changesOf(at)));
     sides.forEach((side, at) => {
-      side.now = withMoves(side.memory, sides[1 - at].memory, changesOf(at));
-      side.probabilities = chancesAfter(model, side.ids, place.before, side.now);
-      if (!moves.length) side.base = side.probabilities;
-      side.base ??= chancesAfter(model, side.ids, place.before, side.memory);
+      side.now = changesOf(at).length ? chancesAfter(model, side.ids, place.before, memories[at]) : side.base;
+      drawVectors(at);
+      drawChances(at);
     });
-    if (!moves.length || !place.tokens) place.tokens = tokensOfBars();
-    drawPrompt();
-    sides.forEach((_, at) => (drawVectors(at), drawChances(at)));
     undo.disabled = !moves.length;
     drawWhere();
     focus();
     write();
     for (const [at, side] of sides.entries()) {
-      const { text, ids } = changesOf(at).length
-        ? await translate(model, tokenizer, side.text, { ...settings, memory: side.now })
-        : { ids: side.own.slice(0, -1), text: tokenizer.decode(side.own) };
+      side.written = tokenizer.decode(side.own);
+      if (changesOf(at).length) side.written = (await translate(model, tokenizer, side.text, { ...settings, memory: memories[at] })).text;
       if (mine !== turn) return;
-      side.written = ids;
-      drawGerman(at, text);
+      drawGerman(at);
     }
     say(picture.sentence, moves.length ? sentenceOfMove(before) : sentenceOfPair());
-    if (looked.open) drawLooked();
   }
 
   /** The words that have bars: those in which the translations differ, and the pronouns if they are among them. */
@@ -237,21 +232,19 @@ function mount(root, page) {
     return [...new Set([...two, ...three])];
   }
 
-  const wordAt = (at) => nameOf(place.tokens[place.differ ? at : 0]);
+  const wordAt = (at) => nameOf(tokenOf(at));
   const isPronoun = () => PRONOUNS.includes(wordAt(0)) && PRONOUNS.includes(wordAt(1));
 
-  /** Puts a vector into the other sentence, or takes it back if it is there or its own place has a strange one. */
+  /** Puts a vector into the other sentence. A vector that is there comes back, and so does the own one of a place. */
   function tap(at, i) {
-    const strange = moves.filter(({ to, place }) => !(to === at && place === i));
-    if (strange.length < moves.length) return change(strange);
-    const there = { to: 1 - at, place: placeIn(sides[at].pieces, sides[1 - at].pieces, i), from: i };
-    const others = moves.filter(({ to, place }) => !(to === there.to && place === there.place));
-    const isBack = moves.some(({ to, place, from }) => to === there.to && place === there.place && from === i);
-    change(isBack ? others : [...others, there]);
+    const rest = moves.filter(({ to, place, from }) => (to === at ? place : from) !== i);
+    if (rest.length < moves.length) change(rest);
+    else put(at, i, placeIn(sides[at].pieces, sides[1 - at].pieces, i));
   }
 
-  function put(at, from, to) {
-    change([...moves.filter((move) => !(move.to === 1 - at && move.place === to)), { to: 1 - at, place: to, from }]);
+  function put(at, from, there) {
+    const others = moves.filter(({ to, place }) => to === at || place !== there);
+    change([...others, { to: 1 - at, place: there, from }]);
   }
 
   // What is drawn -----------------------------------------------------------------------------------------------------
@@ -275,7 +268,7 @@ function mount(root, page) {
       const label = move
         ? `${piece}: now the vector of ${other.pieces[move.from]}; take it back`
         : `${piece}: ${isAway ? "take its vector back" : `move its vector into the ${NAMES[1 - at]} sentence`}`;
-      const effect = side.effects ? barOf(Math.min(1, side.effects[i])) : null;
+      const effect = i in side.after ? barOf(effectOf(side, i)) : null;
       const strip = h(
         "button",
         {
@@ -283,11 +276,11 @@ function mount(root, page) {
           class: `vector${move ? " strange" : ""}${isAway ? " away" : ""}`,
           "data-key": `v ${at} ${i}`,
           "aria-pressed": String(Boolean(move) || isAway),
-          "aria-label": label + (effect ? `; exchanged, it moves p by ${points(side.effects[i])}` : ""),
+          "aria-label": label + (effect ? `; exchanged, it moves p by ${points(effectOf(side, i))}` : ""),
           onclick: () => wasDragged || tap(at, i),
           onpointerdown: (event) => drag(event, at, i),
         },
-        mosaic(vector, side.largest),
+        mosaic(vector),
       );
       const word = h("button", { type: "button", class: "word", lang: source, "data-key": `w ${at} ${i}`, onclick: () => open(at, true, i) }, piece);
       const from = move ? h("span", { class: "from", lang: source }, other.pieces[move.from]) : null;
@@ -299,25 +292,21 @@ function mount(root, page) {
     if (at === 1) reach(rows, [0, 0]);
   }
 
-  function drawGerman(at, text) {
-    const own = tokenizer.decode(sides[at].own);
-    const marked = markChanges(text, changesOf(at).length ? own : tokenizer.decode(sides[1 - at].own));
+  /** The translation, with what the moves have changed in it; without moves, with the first word that differs. */
+  function drawGerman(at) {
+    const { own, written, german } = sides[at];
+    const isMoved = changesOf(at).length > 0;
+    const marked = markChanges(written, tokenizer.decode(isMoved ? own : sides[1 - at].own));
     const first = marked.findIndex(([, isNew]) => isNew);
-    const isMarked = (isNew, i) => isNew && (changesOf(at).length || i === first);
-    sides[at].german.replaceChildren(
-      ...marked.flatMap(([word, isNew], i) => [i ? " " : "", isMarked(isNew, i) ? h("mark", {}, word) : word]),
-    );
-    if (!text) sides[at].german.textContent = "(nothing)";
+    const mark = ([word, isNew], i) => [i ? " " : "", isNew && (isMoved || i === first) ? h("mark", {}, word) : word];
+    german.replaceChildren(...(written ? marked.flatMap(mark) : ["(nothing)"]));
   }
 
   function drawChances(at) {
-    const { probabilities } = sides[at];
-    const last = place.before.length > 1 ? [" after ", em(`…\u00a0${nameOf(place.before.at(-1))}`)] : " at the beginning";
-    const bars = place.tokens.map((id) => [
-      h("dt", { lang: target }, nameOf(id)),
-      h("dd", {}, barOf(probabilities[id]), h("span", {}, percent(probabilities[id]))),
-    ]);
-    sides[at].chances.replaceChildren(h("p", { class: "label" }, "The next word", last), h("dl", {}, bars));
+    const { now, chances } = sides[at];
+    const last = place.before.length > 1 ? [" after ", em(`…\u00a0${nameOf(place.before.at(-1))}`)] : ", the first";
+    const bars = place.tokens.map((id) => [h("dt", { lang: target }, nameOf(id)), h("dd", {}, barOf(now[id]), h("span", {}, percent(now[id])))]);
+    chances.replaceChildren(h("p", { class: "label" }, "The next word", last), h("dl", {}, bars));
   }
 
   /** The last move, and a list of the places to which the vector can go instead. */
@@ -334,33 +323,31 @@ function mount(root, page) {
     where.append(select);
   }
 
-  const points = (share) => `${number(100 * share, share < 0.1 ? 1 : 2)} points`;
+  /** The word whose probability counts in a sentence, and how far an exchange of vector i moves it. */
+  const tokenOf = (at) => place.tokens[place.differ ? at : 0];
+  const effectOf = (side, i) => Math.abs(side.after[i] - side.base[tokenOf(sides.indexOf(side))]);
+  const points = (share) => (share < 0.0005 ? "< 0.1 points" : `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} points`);
 
   function sentenceOfPair() {
-    if (!place.differ)
-      return [
-        "The two translations are the same. At their last word the model gives ",
-        em(wordAt(0)),
-        ` ${percent(sides[0].base[place.tokens[0]])} in the first sentence and ${percent(sides[1].base[place.tokens[0]])} in the second.`,
-      ];
-    const of = (at) => [em(wordAt(at)), ` ${percent(sides[at].base[place.tokens[at]])}`];
-    return ["Where the two translations first differ, the model gives ", of(0), " in the first sentence and ", of(1), " in the second."].flat();
+    const of = (at) => [em(wordAt(at)), ` ${percent(sides[at].base[tokenOf(at)])} in the ${NAMES[at]} sentence`];
+    const what = place.differ ? "Where the two translations first differ" : "The two translations are the same. At their last word";
+    return [`${what}, the model gives `, of(0), " and ", of(1), "."].flat();
   }
 
   function sentenceOfMove(before) {
     const { to, place: i, from } = moves.at(-1);
-    const side = sides[to];
-    const was = changesOf(to).length > 1 ? before[to] : side.base;
-    const now = side.probabilities;
-    const token = place.tokens[place.differ ? to : 0];
+    const { base, now, own, pieces, written } = sides[to];
+    const was = changesOf(to).length > 1 ? before[to] : base;
+    const token = tokenOf(to);
     const rival = place.tokens.reduce((best, id) => (now[id] > now[best] ? id : best));
-    const isFlipped = rival !== token && side.base[token] > side.base[rival];
-    const own = tokenizer.decode(side.own);
     const moved = (id) => ["p(", em(nameOf(id)), `) goes from ${percent(was[id])} to ${percent(now[id])}`];
-    const end = isFlipped
+    const stays = written === tokenizer.decode(own) ? "stays the same. Not this one: try another." : "changes in another place.";
+    const isDecisive = rival !== token && base[token] > base[rival];
+    const end = isDecisive
       ? [" and ", moved(rival), `: this vector decides ${isPronoun() ? "the pronoun" : "the word"}.`]
-      : [`, and the ${NAMES[to]} sentence’s translation ${tokenizer.decode(side.written) === own ? "stays the same. Not this one: try another." : "changes elsewhere."}`];
-    return ["With the vector of ", quoted(sides[1 - to].pieces[from], source), " in the place of ", quoted(side.pieces[i], source), ", ", moved(token), end].flat(3);
+      : `, and the translation of the ${NAMES[to]} sentence ${stays}`;
+    const vector = ["With the vector of ", quoted(sides[1 - to].pieces[from], source), " in the place of ", quoted(pieces[i], source)];
+    return [vector, ", ", moved(token), end].flat(3);
   }
 
   // Dragging ----------------------------------------------------------------------------------------------------------
@@ -444,58 +431,50 @@ function mount(root, page) {
 
   // All of them -------------------------------------------------------------------------------------------------------
 
-  /** How far p of a sentence's word moves if one of its vectors is exchanged, for each of them. */
-  async function findEffects(mine) {
+  /** The probability of each sentence's word after the exchange of one vector, for each of them: a bar below each. */
+  async function exchangeAll(mine) {
     for (const [at, side] of sides.entries()) {
-      if (side.effects) continue;
-      const other = sides[1 - at];
-      const token = place.tokens[place.differ ? at : 0];
-      const effects = [];
       for (const i of side.pieces.keys()) {
-        const move = { place: i, from: placeIn(side.pieces, other.pieces, i) };
-        const p = chancesAfter(model, side.ids, place.before, withMoves(side.memory, other.memory, [move]));
-        effects.push(Math.abs(p[token] - side.base[token]));
+        const move = { place: i, from: placeIn(side.pieces, sides[1 - at].pieces, i) };
+        const memory = withMoves(side.memory, sides[1 - at].memory, [move]);
+        side.after[i] = chancesAfter(model, side.ids, place.before, memory)[tokenOf(at)];
+        side.vectors.children[i].append(barOf(effectOf(side, i)));
         await new Promise((done) => setTimeout(done));
-        if (mine !== turn) return false;
+        if (mine !== trial) return false;
       }
-      side.effects = effects;
-      drawVectors(at);
     }
     return true;
   }
 
+  /** Tries all vectors, once for each pair of sentences. -> whether these are still shown at the end */
+  function tried() {
+    if (!place) return false;
+    if (!trial) {
+      const mine = (trial = {});
+      mine.done = exchangeAll(mine);
+    }
+    return trial.done;
+  }
+
   async function tryAll() {
-    if (!place || isTrying) return;
-    isTrying = true;
-    const focus = focusOf(root);
-    const isDone = await findEffects(turn);
-    isTrying = false;
-    if (!isDone) return;
-    focus();
-    const of = ({ effects, pieces }, at) => {
+    if (!(await tried())) return;
+    const of = (side, at) => {
+      const effects = side.pieces.map((_, i) => effectOf(side, i));
       const best = argmax(effects);
       const rest = Math.max(...effects.filter((_, i) => i !== best));
-      return [
-        at ? "; in the second, that of " : "In the first sentence, exchanging the vector of ",
-        quoted(pieces[best], source),
-        at ? " by " : ` moves p(`,
-        ...(at ? [] : [em(wordAt(0)), ") by "]),
-        `${points(effects[best])}, any other by at most ${points(rest)}`,
-      ];
+      const start = at ? ["; in the second, that of "] : ["In the first sentence, exchanging the vector of "];
+      const what = at ? " by " : [" moves p(", em(wordAt(0)), ") by "];
+      return [start, quoted(side.pieces[best], source), what, `${points(effects[best])}, any other by ${points(rest)} at most`];
     };
-    say(picture.sentence, [...sides.flatMap(of), "."]);
+    say(picture.sentence, [...sides.map(of), "."].flat(3));
   }
 
   // Attention ---------------------------------------------------------------------------------------------------------
 
   async function drawLooked() {
-    const mine = turn;
-    if (!place) return;
-    const figures = h("div", { class: "halves" });
-    if (!(await findEffects(mine))) return;
-    sides.forEach((side, at) => figures.append(lookedFigure(side, at)));
-    lookedPlace.replaceChildren(
-      figures,
+    if (!looked.open || !(await tried())) return;
+    heads.replaceChildren(
+      h("div", { class: "halves" }, sides.map(lookedFigure)),
       h(
         "p",
         {},
@@ -508,19 +487,21 @@ function mount(root, page) {
     );
   }
 
-  function lookedFigure({ pieces, ids, effects, base }, at) {
+  function lookedFigure(side, at) {
+    const { pieces, ids, base, after } = side;
+    const effects = pieces.map((_, j) => effectOf(side, j));
     const { attentions } = model.forward(ids, place.before);
-    const heads = attentions.filter(({ kind }) => kind === "cross").flatMap(({ heads }) => heads.map((head) => row(head, place.at)));
-    const mean = pieces.map((_, j) => heads.reduce((sum, weights) => sum + weights[j], 0) / heads.length);
+    const weights = attentions.filter(({ kind }) => kind === "cross").flatMap(({ heads }) => heads.map((head) => row(head, place.at)));
+    const mean = pieces.map((_, j) => weights.reduce((sum, head) => sum + head[j], 0) / weights.length);
     const [seen, decisive] = [argmax(mean), argmax(effects)];
-    const most = heads.filter((weights) => argmax([...weights]) === seen).length;
+    const most = weights.filter((head) => argmax([...head]) === seen).length;
     const items = pieces.map((piece, j) =>
       h(
         "li",
         {},
         h("span", { class: j === seen ? "share most" : "share" }, percent(mean[j])),
         h("span", { class: "piece", lang: source }, piece),
-        barOf(Math.min(1, effects[j])),
+        barOf(effects[j]),
         h("span", { class: j === decisive ? "share most" : "share" }, points(effects[j])),
       ),
     );
@@ -528,17 +509,17 @@ function mount(root, page) {
     const picture = figure(
       data.caption,
       h("p", { class: "label heads" }, h("span", {}, "where the heads look, and their mean"), h("span", {}, "exchanged, it moves p(", word.cloneNode(true), ") by")),
-      h("div", { class: "look" }, h("span", { class: "chip", lang: target }, wordAt(at)), threadsOf(heads, pieces.length), h("ol", {}, items)),
+      h("div", { class: "look" }, h("span", { class: "chip", lang: target }, wordAt(at)), threadsOf(weights, pieces.length), h("ol", {}, items)),
     );
     const name = (j) => quoted(pieces[j], source);
-    const intro = ["To write ", word, `, ${most} of ${heads.length} heads look most at `, name(seen), `, on average ${percent(mean[seen])}`];
+    const intro = ["To write ", word, `, ${most} of ${weights.length} heads look most at `, name(seen), `, on average ${percent(mean[seen])}`];
     const end =
       effects[decisive] < 0.1
         ? [". No single vector decides: exchanged, none moves p by more than ", points(effects[decisive]), "."]
         : seen === decisive
           ? [". Here the vector that is looked at most is also the one that decides: it moves p by ", points(effects[decisive]), "."]
-          : [`; yet exchanging its vector moves p by ${points(effects[seen])}. `, name(decisive), ` gets ${percent(mean[decisive])} of the weight, and its vector decides: it moves p from ${percent(base[place.tokens[place.differ ? at : 0]])} by ${points(effects[decisive])}.`];
-    say(picture.sentence, [...intro, ...end]);
+          : [`; yet exchanging its vector moves p by ${points(effects[seen])}. `, name(decisive), ` gets ${percent(mean[decisive])} of the weight, and its vector decides: exchanged, it takes p from ${percent(base[tokenOf(at)])} to ${percent(after[decisive])}.`];
+    picture.sentence.append(...intro, ...end);
     return picture;
   }
 
@@ -567,6 +548,6 @@ function mount(root, page) {
 export const transplantView = {
   id: "transplant",
   title: "Transplant",
-  question: "Which vector decides the pronoun?",
+  question: ({ languages }) => `Which vector decides the ${languages.target === "de" ? "pronoun" : "translation"}?`,
   mount,
 };
