@@ -63,7 +63,8 @@ function readModel() {
  */
 function embed(hash) {
   document.documentElement.classList.add("embedded");
-  const link = h("a", { target: "_top", onclick: () => (link.href = hash()), href: hash() }, "Open the explorer");
+  const link = h("a", { onclick: () => (link.href = hash()), href: hash() }, "Open the explorer");
+  addEventListener("click", ({ target }) => target.closest("a")?.setAttribute("target", "_top"), true);
   document.getElementById("view").after(h("p", { class: "whole" }, link));
   if (parent === window) return;
   const tell = () => parent.postMessage({ explorerHeight: Math.ceil(document.body.getBoundingClientRect().height) }, "*");

@@ -8,7 +8,7 @@ import { translate } from "../engine/beam.js";
 import { Pass } from "../engine/model.js";
 import { matrix, row } from "../engine/tensor.js";
 import { BOS, EOS } from "../engine/tokenizer.js";
-import { argmax, barOf, currentSentence, focusOf, idsOf, lessonLink, likeliest, markChanges, partnerOf, quoted, sourceIdsOf, wordField, wordOf } from "./sentence.js";
+import { argmax, barOf, currentSentence, focusOf, idsOf, lessonLink, likeliest, markChanges, partnerOf, quoted, sentenceParameter, sourceIdsOf, wordField, wordOf } from "./sentence.js";
 import { beamFold } from "./tree.js";
 
 const PRONOUNS = ["es", "sie", "er"];
@@ -227,8 +227,8 @@ function mount(root, page) {
   function tokensOfBars() {
     if (!place.differ) return likeliest(sides[0].base, 3).map(({ id }) => id);
     const two = sides.map(({ own }) => own[place.at] ?? EOS);
-    const pronouns = target === "de" ? PRONOUNS.map((word) => tokenizer.encode(`a ${word}`).at(-1)) : [];
-    const three = two.some((id) => pronouns.includes(id) && PRONOUNS.includes(nameOf(id))) ? pronouns : [];
+    const pronouns = target === "de" ? PRONOUNS.map((word) => model.pieces.indexOf(`▁${word}`)).filter((id) => id >= 0) : [];
+    const three = two.some((id) => pronouns.includes(id)) ? pronouns : [];
     return [...new Set([...two, ...three])];
   }
 
@@ -284,7 +284,7 @@ function mount(root, page) {
       );
       const word = h("button", { type: "button", class: "word", lang: source, "data-key": `w ${at} ${i}`, onclick: () => open(at, true, i) }, piece);
       const from = move ? h("span", { class: "from", lang: source }, other.pieces[move.from]) : null;
-      return h("div", { class: "slot", "data-side": at, "data-place": i }, strip, from, word, effect);
+      return h("div", { class: piece.length > 9 ? "slot long" : "slot", "data-side": at, "data-place": i }, strip, from, word, effect);
     });
     side.vectors.replaceChildren(...slots);
     rows[2 * at] = slots.map((slot) => slot.querySelector(".vector"));
@@ -292,13 +292,13 @@ function mount(root, page) {
     if (at === 1) reach(rows, [0, 0]);
   }
 
-  /** The translation, with what the moves have changed in it; without moves, with the first word that differs. */
+  /** The translation, with what the moves have changed in it; if that is nothing, with the first word that differs. */
   function drawGerman(at) {
     const { own, written, german } = sides[at];
-    const isMoved = changesOf(at).length > 0;
-    const marked = markChanges(written, tokenizer.decode(isMoved ? own : sides[1 - at].own));
+    const isChanged = written !== tokenizer.decode(own);
+    const marked = markChanges(written, tokenizer.decode(isChanged ? own : sides[1 - at].own));
     const first = marked.findIndex(([, isNew]) => isNew);
-    const mark = ([word, isNew], i) => [i ? " " : "", isNew && (isMoved || i === first) ? h("mark", {}, word) : word];
+    const mark = ([word, isNew], i) => [i ? " " : "", isNew && (isChanged || i === first) ? h("mark", {}, word) : word];
     german.replaceChildren(...(written ? marked.flatMap(mark) : ["(nothing)"]));
   }
 
@@ -479,7 +479,7 @@ function mount(root, page) {
         "p",
         {},
         "A weight says where a head looks. What it finds there may be the same in both sentences. The ",
-        h("a", { href: "#/attention" }, "Attention view"),
+        h("a", { href: `#/attention?${new URLSearchParams({ ...sentenceParameter(page, sides[0].text), kind: "cross", q: place.at })}` }, "Attention view"),
         " shows every head; ",
         lessonLink(page, "00_whole_game"),
         " tells the whole story.",
