@@ -17,7 +17,7 @@ const PAUSE_MS = 200; // in the typing, before the page translates
 
 // What is computed ----------------------------------------------------------------------------------------------------
 
-/** The place in a sentence of `n` that belongs to place i of another sentence: equal beginnings and ends fit together. */
+/** The place in another sentence that fits place i of these words: equal beginnings and equal ends fit together. */
 export function placeIn(words, other, i) {
   let [start, end] = [0, 0];
   while (start < Math.min(words.length, other.length) && words[start] === other[start]) start++;
@@ -117,14 +117,14 @@ function mount(root, page) {
     const menu = h("p", { class: "menu" });
     const copy = button(`Copy it to the ${NAMES[1 - at]} sentence`, () => read(1 - at, words.field.value));
     const editor = h("div", { class: "editor", hidden: true }, words, menu, copy);
-    const edit = button("Edit", () => open(at, editor.hidden), { "aria-label": `Edit the ${name} sentence` });
+    const edit = button("Edit", () => open(at, editor.hidden), { "aria-expanded": "false", "aria-label": `Edit the ${name} sentence` });
     const card = h(
       "section",
       { class: `side side-${at}`, "aria-label": `The ${name} sentence` },
       h("div", {}, vectors, editor, trouble, h("div", { class: "line" }, german, edit)),
       chances,
     );
-    return { card, vectors, german, chances, menu, trouble, words, editor, text: "" };
+    return { card, vectors, german, chances, menu, trouble, words, edit, editor, text: "" };
   });
   const prompt = h("p", { class: "prompt" });
   const where = h("span");
@@ -201,7 +201,6 @@ function mount(root, page) {
   async function change(next) {
     if (!place) return;
     const mine = ++turn;
-    const before = sides.map(({ now }) => now);
     moves = next;
     const focus = focusOf(root);
     const memories = sides.map(({ memory }, at) => withMoves(memory, sides[1 - at].memory, changesOf(at)));
@@ -220,7 +219,7 @@ function mount(root, page) {
       if (mine !== turn) return;
       drawGerman(at);
     }
-    say(picture.sentence, moves.length ? sentenceOfMove(before) : sentenceOfPair());
+    say(picture.sentence, moves.length ? sentenceOfMove() : sentenceOfPair());
   }
 
   /** The words that have bars: those in which the translations differ, and the pronouns if they are among them. */
@@ -326,7 +325,7 @@ function mount(root, page) {
   /** The word whose probability counts in a sentence, and how far an exchange of vector i moves it. */
   const tokenOf = (at) => place.tokens[place.differ ? at : 0];
   const effectOf = (side, i) => Math.abs(side.after[i] - side.base[tokenOf(sides.indexOf(side))]);
-  const points = (share) => (share < 0.0005 ? "< 0.1 points" : `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} points`);
+  const points = (share) => (share < 0.0005 ? "less than 0.1 points" : `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} points`);
 
   function sentenceOfPair() {
     const of = (at) => [em(wordAt(at)), ` ${percent(sides[at].base[tokenOf(at)])} in the ${NAMES[at]} sentence`];
@@ -334,19 +333,27 @@ function mount(root, page) {
     return [`${what}, the model gives `, of(0), " and ", of(1), "."].flat();
   }
 
-  function sentenceOfMove(before) {
+  /** What the last move has changed in the sentence into which it went. */
+  function sentenceOfMove() {
     const { to, place: i, from } = moves.at(-1);
-    const { base, now, own, pieces, written } = sides[to];
-    const was = changesOf(to).length > 1 ? before[to] : base;
+    const { base, now, own, ids, memory, pieces, written } = sides[to];
+    const other = sides[1 - to];
+    const earlier = changesOf(to).slice(0, -1);
+    const was = earlier.length ? chancesAfter(model, ids, place.before, withMoves(memory, other.memory, earlier)) : base;
     const token = tokenOf(to);
     const rival = place.tokens.reduce((best, id) => (now[id] > now[best] ? id : best));
-    const moved = (id) => ["p(", em(nameOf(id)), `) goes from ${percent(was[id])} to ${percent(now[id])}`];
+    const moved = (id) => {
+      const [a, b] = [percent(was[id]), percent(now[id])];
+      return ["p(", em(nameOf(id)), a === b ? `) stays at ${a}` : `) goes from ${a} to ${b}`];
+    };
     const stays = written === tokenizer.decode(own) ? "stays the same. Not this one: try another." : "changes in another place.";
-    const isDecisive = rival !== token && base[token] > base[rival];
-    const end = isDecisive
-      ? [" and ", moved(rival), `: this vector decides ${isPronoun() ? "the pronoun" : "the word"}.`]
-      : `, and the translation of the ${NAMES[to]} sentence ${stays}`;
-    const vector = ["With the vector of ", quoted(sides[1 - to].pieces[from], source), " in the place of ", quoted(pieces[i], source)];
+    const end =
+      rival !== token && was[token] > was[rival]
+        ? [" and ", moved(rival), `: this vector decides ${isPronoun() ? "the pronoun" : "the word"}.`]
+        : rival !== token
+          ? [", and ", em(nameOf(rival)), " stays the likeliest."]
+          : `, and the translation of the ${NAMES[to]} sentence ${stays}`;
+    const vector = ["With the vector of ", quoted(other.pieces[from], source), " in the place of ", quoted(pieces[i], source)];
     return [vector, ", ", moved(token), end].flat(3);
   }
 
@@ -356,45 +363,42 @@ function mount(root, page) {
   function drag(down, at, i) {
     if (down.button || !place) return;
     const strip = down.currentTarget;
+    const ending = new AbortController();
+    const on = (type, listener) => strip.addEventListener(type, listener, { signal: ending.signal });
     let ghost = null;
     let over = null;
-    const slotAt = ({ clientX, clientY }) => document.elementFromPoint(clientX, clientY)?.closest(`.slot[data-side="${1 - at}"]`);
-    const move = (event) => {
-      if (!ghost && Math.hypot(event.clientX - down.clientX, event.clientY - down.clientY) < 8) return;
-      if (!ghost) {
-        ghost = h("div", { class: "ghost sf", "aria-hidden": "true" }, strip.firstChild.cloneNode(true));
-        document.body.append(ghost);
-      }
-      ghost.style.left = `${event.clientX}px`;
-      ghost.style.top = `${event.clientY}px`;
-      over?.classList.remove("over");
-      over = slotAt(event);
-      over?.classList.add("over");
-    };
     const end = () => {
-      for (const [type, listener] of Object.entries(listeners)) strip.removeEventListener(type, listener);
+      ending.abort();
       over?.classList.remove("over");
       ghost?.remove();
     };
-    const up = (event) => {
+    on("pointermove", ({ clientX, clientY }) => {
+      if (!ghost && Math.hypot(clientX - down.clientX, clientY - down.clientY) < 8) return;
+      if (!ghost) document.body.append((ghost = h("div", { class: "ghost", "aria-hidden": "true" }, strip.firstChild.cloneNode(true))));
+      Object.assign(ghost.style, { left: `${clientX}px`, top: `${clientY}px` });
+      over?.classList.remove("over");
+      over = document.elementFromPoint(clientX, clientY)?.closest(`.slot[data-side="${1 - at}"]`);
+      over?.classList.add("over");
+    });
+    on("pointerup", () => {
       end();
       wasDragged = Boolean(ghost);
       setTimeout(() => {
-        if (wasDragged && over) put(at, i, Number(over.dataset.place));
+        if (ghost && over) put(at, i, Number(over.dataset.place));
         wasDragged = false; // its click has come
       });
-    };
-    const listeners = { pointermove: move, pointerup: up, pointercancel: end };
+    });
+    on("pointercancel", end);
     strip.setPointerCapture(down.pointerId);
-    for (const [type, listener] of Object.entries(listeners)) strip.addEventListener(type, listener);
   }
 
   // Own words ---------------------------------------------------------------------------------------------------------
 
   /** Opens or closes the field of a sentence; the word of place i is selected in it. */
   function open(at, isOpen, i = null) {
-    const { editor, words, pieces, text } = sides[at];
+    const { edit, editor, words, pieces, text } = sides[at];
     editor.hidden = !isOpen;
+    edit.setAttribute("aria-expanded", String(isOpen));
     if (!isOpen) return;
     words.set(text);
     words.field.focus();
@@ -502,7 +506,7 @@ function mount(root, page) {
         h("span", { class: j === seen ? "share most" : "share" }, percent(mean[j])),
         h("span", { class: "piece", lang: source }, piece),
         barOf(effects[j]),
-        h("span", { class: j === decisive ? "share most" : "share" }, points(effects[j])),
+        h("span", { class: j === decisive ? "share most" : "share" }, points(effects[j]).replace("less than", "<")),
       ),
     );
     const word = em(wordAt(at));
@@ -515,7 +519,7 @@ function mount(root, page) {
     const intro = ["To write ", word, `, ${most} of ${weights.length} heads look most at `, name(seen), `, on average ${percent(mean[seen])}`];
     const end =
       effects[decisive] < 0.1
-        ? [". No single vector decides: exchanged, none moves p by more than ", points(effects[decisive]), "."]
+        ? [". No single vector decides: the one that matters most moves p by ", points(effects[decisive]), "."]
         : seen === decisive
           ? [". Here the vector that is looked at most is also the one that decides: it moves p by ", points(effects[decisive]), "."]
           : [`; yet exchanging its vector moves p by ${points(effects[seen])}. `, name(decisive), ` gets ${percent(mean[decisive])} of the weight, and its vector decides: exchanged, it takes p from ${percent(base[tokenOf(at)])} to ${percent(after[decisive])}.`];
