@@ -210,7 +210,10 @@ def test_a_finger_taps_and_drags(browser, explorer):
     browser.cdp("Emulation.setTouchEmulationEnabled", enabled=True)
     try:
         browser.js("document.querySelector('.side-0 .german').scrollIntoView({ block: 'center' })")
-        small = "return [...document.querySelectorAll('.slot button')].filter((one) => one.offsetHeight < 44 || one.offsetWidth < 44)"
+        small = """
+            const buttons = [...document.querySelectorAll(".slot button")];
+            return buttons.filter(({ offsetHeight, offsetWidth }) => offsetHeight < 44 || offsetWidth < 44);
+            """
         assert browser.js(small) == [] and browser.too_wide() == []
         finger(browser, middle(browser, vector(0, TIRED)))
         browser.wait("return location.hash === '#/transplant?moves=1.11.11'")
@@ -230,7 +233,7 @@ def test_a_finger_taps_and_drags(browser, explorer):
 
 @slow
 def test_own_words(browser, explorer, translator):
-    """A word's button selects it in the field; words that the training text has not are underlined; others are offered."""
+    """A word is selected in the field by its button; words that the training text has not are underlined there."""
     browser.open(explorer[0])
     browser.click("[data-key='w 0 11']")
     assert browser.js("return String(getSelection())") == "tired"
