@@ -13,8 +13,14 @@ import { replayView } from "./views/replay.js";
 
 const VIEWS = [transplantView, attentionView, insideView, backwardView, positionsView, scheduleView, replayView];
 
-/** The views that took the place of older ones, which stand in old links. */
-const HEIRS = { translate: "transplant", positions: "inside", backward: "inside", schedule: "train", replay: "train" };
+/** The views that took the place of those in old links, and what they show then. */
+const HEIRS = {
+  translate: ["transplant"],
+  positions: ["inside"],
+  backward: ["inside", ["way", "backward"]],
+  schedule: ["train"],
+  replay: ["train"],
+};
 
 /** What the address's part after # asks for: #/attention?layer=2 is { id: "attention", parameters: Map { layer → "2" } }. */
 export function readHash(hash) {
@@ -96,7 +102,9 @@ function start({ data, model, tokenizer }) {
     if (location.hash === written) return;
     const first = current === null;
     const named = (id) => views.findIndex((view) => view.id === id);
-    const index = [named(asked.id), named(HEIRS[asked.id]), 0].find((i) => i >= 0);
+    const [heir, ...given] = named(asked.id) < 0 ? (HEIRS[asked.id] ?? []) : [];
+    for (const [name, value] of given) asked.parameters.set(name, value);
+    const index = [named(heir ?? asked.id), 0].find((i) => i >= 0);
     const view = views[index];
     leave?.();
     current = view.id;
