@@ -237,7 +237,7 @@ for line in [COWS, *lines]:
 # The library's search finds the same, here and for ten test sentences. The search stops when no hypothesis alive can
 # win, even with the largest penalty.
 #
-# <!-- see: transplant | the beam search of a trained model, step by step -->
+# <!-- see: transplant?beam=2 | the beam search of a trained model, step by step -->
 #
 # ## Nothing to learn, but something to get wrong
 #

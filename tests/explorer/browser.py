@@ -185,7 +185,7 @@ class Browser:
         """Serious and critical findings of axe-core, by these rules or by all -> ["rule: element", ...]"""
         if not self.js("return Boolean(window.axe)"):
             self.js(files("selenium_axe_python").joinpath("axe-core/axe.min.js").read_text(encoding="utf-8"))
-        options = {"resultTypes": ["violations"], "preload": False}
+        options = {"resultTypes": ["violations"], "preload": False, "iframes": False}
         options |= {"runOnly": rules} if rules else {"rules": {"target-size": {"enabled": True}}}
         found = self.driver.execute_async_script(
             "axe.run(arguments[0]).then((found) => arguments[1](found.violations))", options
