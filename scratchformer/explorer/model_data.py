@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import zlib
 from collections.abc import Sequence
@@ -100,6 +101,7 @@ def describe(
         "replay": record.get("replay") or replay(run, config, ours[0]),
         "examples": list(dict.fromkeys([*sentences, *ours])),
         "trials": [trial for trial in TRIALS if trial[0] in ours],
+        "code": lesson_code(),
     }
     return description, weights
 
@@ -123,6 +125,18 @@ def layout(views: dict[str, np.ndarray]) -> list[dict[str, Any]]:
         {"name": name, "shape": list(view.shape), "offset": offset}
         for (name, view), offset in zip(views.items(), starts)
     ]
+
+
+LESSON = Path(__file__).parents[2] / "lessons" / "transformer.py"
+
+
+def lesson_code() -> dict[str, str] | None:
+    """The text of each function of lessons/transformer.py, which a clone has; None in an installed package."""
+    if not LESSON.is_file():
+        return None
+    text = LESSON.read_text(encoding="utf-8")
+    functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    return {function.name: ast.get_source_segment(text, function) or "" for function in functions}
 
 
 # The caption ----------------------------------------------------------------------------------------------------------

@@ -6,12 +6,10 @@ import { tokenizerOf } from "./engine/tokenizer.js";
 import { translateView } from "./views/translate.js";
 import { attentionView } from "./views/attention.js";
 import { insideView } from "./views/inside.js";
-import { backwardView } from "./views/backward.js";
-import { positionsView } from "./views/positions.js";
 import { scheduleView } from "./views/schedule.js";
 import { replayView } from "./views/replay.js";
 
-const VIEWS = [translateView, attentionView, insideView, backwardView, positionsView, scheduleView, replayView];
+const VIEWS = [translateView, attentionView, insideView, scheduleView, replayView];
 
 /** What the address's part after # asks for: #/attention?layer=2 is { id: "attention", parameters: Map { layer → "2" } }. */
 export function readHash(hash) {

@@ -212,7 +212,7 @@ function arrows(boxes, places, flow) {
   const wire = (path, from, to, strength) => {
     const isFlow = strength !== null && strength > 0;
     const [x, y, dx, dy] = flow ? from : to;
-    const thick = isFlow ? 1.2 + 5 * strength : 1.2;
+    const thick = isFlow ? 1.2 + 7 * strength : 1.2;
     const head = 6 + (thick - 1.2) / 1.5;
     const half = 0.6 * head;
     const line = s("path", { d: path, class: isFlow ? "wire flow" : "wire", "stroke-width": thick.toFixed(1) });
