@@ -125,7 +125,7 @@ export function figureOne({ boxes, width, label, current, reached, onpick, conte
     role: "group",
     "aria-label": label,
   });
-  svg.append(...layerFrames(boxes, places), ...arrows(boxes, places, flow));
+  svg.append(...layerFrames(boxes, places), ...arrows(boxes, places, flow, current));
   const drawn = boxes.map((box) => {
     const { id, side, layer, title } = box;
     const place = places.get(id);
@@ -154,10 +154,9 @@ export function figureOne({ boxes, width, label, current, reached, onpick, conte
 
 /** A vector as cells, positive numbers in the upper half and negative ones in the lower half, or a text; where it fits. */
 function contentOf({ x, y, width, height }, content) {
-  if (content === null || width < 24) return null;
-  const right = x + width - 7;
   if (typeof content === "string")
-    return s("text", { x: right, y: y + height / 2 + 4.5, "text-anchor": "end", class: "outcome" }, content);
+    return s("text", { x: x + width - 7, y: y + height / 2 + 4.5, "text-anchor": "end", class: "outcome" }, content);
+  if (content === null || width < 18) return null;
   const cell = (width - 10) / content.length;
   const most = largestOf(content);
   const cells = Array.from(content, (value, i) =>
@@ -204,18 +203,20 @@ function layerFrames(boxes, places) {
 
 /**
  * The wires from box to box, and a head at the end of each; with `flow` the head is at the other end, and the wire as
- * thick as the gradient is long.
+ * thick as the gradient is long; those that bring the gradient to the `current` box are lit.
  */
-function arrows(boxes, places, flow) {
+function arrows(boxes, places, flow, current) {
   const found = [];
-  /** The wire's `path` runs from `from` to `to`; a place is [x, y] and the direction in which its head would point. */
-  const wire = (path, from, to, strength) => {
-    const isFlow = strength !== null && strength > 0;
+  /** The wire from `box` to the `reader` is a path between two places: [x, y] and the direction of a head there. */
+  const wire = (path, from, to, box, reader, isPast = false) => {
+    const strength = flow?.(box, reader, isPast) ?? 0;
+    const isFlow = strength > 0;
     const [x, y, dx, dy] = flow ? from : to;
     const thick = isFlow ? 1.2 + 7 * strength : 1.2;
     const head = 6 + (thick - 1.2) / 1.5;
     const half = 0.6 * head;
-    const line = s("path", { d: path, class: isFlow ? "wire flow" : "wire", "stroke-width": thick.toFixed(1) });
+    const look = isFlow ? (box.id === current ? "wire flow lit" : "wire flow") : "wire";
+    const line = s("path", { d: path, class: look, "stroke-width": thick.toFixed(1) });
     const tip = `M${x} ${y}l${-head * dx - half * dy} ${-head * dy - half * dx}l${2 * half * dy} ${2 * half * dx}z`;
     found.push(line, s("path", { d: tip, class: isFlow ? "wire-head flow" : "wire-head" }));
   };
@@ -226,7 +227,7 @@ function arrows(boxes, places, flow) {
       const x = to.x + to.width / 2;
       const bottom = to.y + to.height;
       const path = `M${x} ${from.y - (flow ? 5 : 0)}V${bottom + (flow ? 0 : 5)}`;
-      wire(path, [x, from.y, 0, 1], [x, bottom, 0, -1], flow && flow(column[i], box, false));
+      wire(path, [x, from.y, 0, 1], [x, bottom, 0, -1], column[i], box);
     });
     for (const box of column.filter(({ id }) => id.endsWith(".out") && id.split(".").length === 4)) {
       const inner = column.find((one) => one.sublayer === box.sublayer);
@@ -235,7 +236,7 @@ function arrows(boxes, places, flow) {
       const edge = side === "source" ? last.x : last.x + last.width;
       const [x, y, end] = [first.x + first.width / 2, first.y + first.height + 0.6 * GAP, last.y + last.height / 2];
       const path = `M${x + (flow ? 5 * out : 0)} ${y}H${edge + 9 * out}V${end}H${edge + (flow ? 0 : 5 * out)}`;
-      wire(path, [x, y, -out, 0], [edge, end, -out, 0], flow && flow(column[column.indexOf(inner) - 1], box, true));
+      wire(path, [x, y, -out, 0], [edge, end, -out, 0], column[column.indexOf(inner) - 1], box, true);
     }
   }
   const top = boxes.findLast(({ side }) => side === "source");
@@ -245,7 +246,7 @@ function arrows(boxes, places, flow) {
     const to = places.get(box.id);
     const [start, y] = [from.y + from.height / 2, to.y + to.height / 2];
     const path = `M${right + (flow ? 5 : 0)} ${start}H${right + 10}V${y}H${to.x - (flow ? 0 : 5)}`;
-    wire(path, [right, start, -1, 0], [to.x, y, 1, 0], flow && flow(top, box, false));
+    wire(path, [right, start, -1, 0], [to.x, y, 1, 0], top, box);
   }
   return found;
 }

@@ -135,13 +135,17 @@ export function strong(cells) {
  * state, steps, change, rowsOf, positions, weightAt.
  */
 export function byHand(view, step) {
-  const { state } = view;
-  if (step.kind === "adam") return handOfAdam(view);
-  if (state.way === "forward") {
-    return { stage: handOfStage, weights: handOfWeight, softmax: handOfSoftmax }[step.kind](view, step);
+  const { way, picked } = view.state;
+  const titled = (title, children) => [h("h2", {}, title), ...children];
+  if (step.kind === "adam") return titled("Adam by hand", handOfAdam(view));
+  if (way === "forward") {
+    return titled("By hand", { stage: handOfStage, weights: handOfWeight, softmax: handOfSoftmax }[step.kind](view, step));
   }
-  if (state.picked?.weight !== undefined) return handOfWeightGradient(view, state.picked);
-  return { stage: handOfGradient, loss: handOfLoss, weights: handOfScoreGradient }[step.kind](view, step);
+  if (picked?.weight !== undefined) return titled(`By hand: gradient of ${view.weightAt().name}`, handOfWeightGradient(view, picked));
+  if (step.kind === "weights") return titled("By hand", handOfScoreGradient(view, step));
+  const { column } = view.opened(step);
+  const what = step.kind === "loss" ? `the score of ${view.reading.nameOf(column)}` : `number ${column}`;
+  return titled(`By hand: gradient of ${what}`, (step.kind === "loss" ? handOfLoss : handOfGradient)(view, step));
 }
 
 /**
@@ -355,7 +359,7 @@ function handOfWeightGradient(view, { stage: id, weight: n, i, j }) {
       table("All uses", ["used by", "gradient"], [...shares.map(([title, x]) => [title, digits(x)]), strong(["sum", digits(total)])]),
     );
   }
-  return [...children, button("Adam's step with this weight", () => view.change({ step: "adam" }), { "data-key": "to adam" })];
+  return [...children, h("p", {}, button("Adam's step with this weight", () => view.change({ step: "adam" }), { "data-key": "to adam" }))];
 }
 
 /** A button that checks a gradient, and then what it found. */
@@ -404,6 +408,6 @@ export function adamSentence({ page, reading, state, adam }) {
   return [
     `${moved}. After all ${count.toLocaleString("en")} weights have taken their step, the loss of `,
     quoted(reading.nameOf(state.token), lang),
-    ` goes from ${number(before, 6)} to ${number(after, 6)} (${percent(1 - after / before)} less).`,
+    ` goes from ${number(before, 6)} to ${number(after, 6)}${after < before ? ` (${percent(1 - after / before)} less)` : ""}.`,
   ];
 }

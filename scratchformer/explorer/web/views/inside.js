@@ -221,7 +221,7 @@ function mount(root, page) {
     drawStep(step);
     clear(hand);
     hand.hidden = step.kind === "text";
-    if (!hand.hidden) hand.append(h("h2", {}, "By hand"), ...byHand(view, step));
+    if (!hand.hidden) hand.append(...byHand(view, step));
     focus();
   }
 
@@ -297,12 +297,9 @@ function mount(root, page) {
     const longest = largestOf([...loss.shares.keys()].map((key) => Math.hypot(...rowOf(key))));
     return (from, to, isPast) => {
       if (to.id === "softmax") return Math.sqrt(Math.hypot(...row(loss.gradients.get("logits"), state.target)) / Math.SQRT2);
-      const [input, ...readers] = [from.stages.at(-1), ...to.stages];
-      const isResidual = to.stages.length === 1 && stages.get(to.id)?.inputs.length === 2;
-      const keys = isPast
-        ? [`${to.id} ${stages.get(to.id).inputs[0]}`]
-        : readers.map((reader) => `${reader} ${input}`).filter((key) => loss.shares.has(key));
-      if (!keys.length || (isResidual && !isPast && stages.get(to.id).inputs[0] === input)) return 0;
+      const readBy = to.stages.map((reader) => `${reader} ${from.stages.at(-1)}`);
+      const keys = isPast ? [`${to.id} ${stages.get(to.id).inputs[0]}`] : readBy.filter((key) => loss.shares.has(key));
+      if (!keys.length) return 0;
       const sum = keys.map(rowOf).reduce((total, share) => total.map((x, i) => x + share[i]));
       return Math.sqrt(Math.hypot(...sum) / longest);
     };
