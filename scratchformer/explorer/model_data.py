@@ -136,7 +136,8 @@ def lesson_code() -> dict[str, str] | None:
         return None
     text = LESSON.read_text(encoding="utf-8")
     functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
-    return {function.name: ast.get_source_segment(text, function) or "" for function in functions}
+    lines = text.splitlines()
+    return {function.name: "\n".join(lines[function.lineno - 1 : function.end_lineno]) for function in functions}
 
 
 # The caption ----------------------------------------------------------------------------------------------------------

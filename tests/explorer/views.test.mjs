@@ -121,7 +121,7 @@ for (const { name, model, pass } of PASSES) {
       [],
     );
     const boxes = boxesOf(ids);
-    const back = backwardStepsOf(steps, model.memoryId);
+    const back = backwardStepsOf(steps, model.memoryId, config.norm);
     assert.deepEqual(
       boxes.flatMap(({ stages }) => stages),
       ids,

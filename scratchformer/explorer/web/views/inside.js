@@ -69,7 +69,7 @@ function mount(root, page) {
     const isNew = reading !== undefined;
     reading = found;
     const forward = stepsOf([...reading.pass.stages.keys()], config);
-    walks = { forward, backward: backwardStepsOf(forward, model.memoryId) };
+    walks = { forward, backward: backwardStepsOf(forward, model.memoryId, config.norm) };
     if (!(state.head >= 0 && state.head < config.h)) state.head = 0;
     if (!(state.source >= 0 && state.source < reading.source.length))
       state.source = Math.min(1, reading.source.length - 1);
@@ -231,7 +231,7 @@ function mount(root, page) {
       const look = { class: pressed ? "button main" : "button", "aria-pressed": String(pressed), "data-key": way };
       return button(text, () => turn(way), look);
     };
-    ways.replaceChildren(one("forward", "Forward: the numbers"), one("backward", "Backward: the gradients"));
+    ways.replaceChildren(one("forward", "Forward"), one("backward", "Backward"));
   }
 
   function drawPicture(step) {
@@ -261,7 +261,7 @@ function mount(root, page) {
       h(
         "p",
         { class: "label" },
-        isBack ? "The thicker an arrow, the longer the gradient that it carries (its root). " : "",
+        isBack ? "An arrow is as thick as the gradient that it carries is long (square root). " : "",
         `Beside each name: the first ${IN_A_BOX} numbers of the ${isBack ? "gradient" : "vector"} of `,
         quoted(word, sourceLang),
         " on the left, of ",
@@ -285,7 +285,7 @@ function mount(root, page) {
   }
 
   function gradientOf({ id, stages }) {
-    if (id === "softmax") return `−ln p = ${number(loss.loss)}`;
+    if (id === "softmax") return `loss ${number(loss.loss)}`;
     return stages.length && id !== "logits" ? rowOfStage(stages.at(-1)).subarray(0, IN_A_BOX) : null;
   }
 

@@ -178,14 +178,18 @@ const WEIGHTS =
 
 // Backward ------------------------------------------------------------------------------------------------------------
 
-/** The steps from the loss back to the words, and Adam's step. `memoryId` is the stage that the decoder looks at. */
-export function backwardStepsOf(steps, memoryId) {
+/**
+ * The steps from the loss back to the words, and Adam's step. `memoryId` is the stage that the decoder looks at; `norm` is
+ * the configuration's.
+ */
+export function backwardStepsOf(steps, memoryId, norm) {
   const back = steps
     .filter(({ kind }) => kind !== "text" && kind !== "softmax")
     .reverse()
     .map((step, i) => {
       const part = step.id === memoryId ? "memory" : i === 1 ? "top" : step.part;
-      const about = (step.isFold ? "Only the gradient of its result is here; its steps are in the list. " : "") + BACK[part];
+      const normed = /update/.test(part) && norm === "post" ? " LayerNorm's backward takes out what can't change its output." : "";
+      const about = (step.isFold ? "Only the gradient of its result is here; its steps are in the list. " : "") + BACK[part] + normed;
       const lesson = BACK_LESSONS[part] ?? step.lesson;
       return { ...step, part, about, lesson, ...(step.id === "logits" && { title: "Loss and logits", kind: "loss" }) };
     });
@@ -200,6 +204,7 @@ export function visited(steps, current) {
 }
 
 const READERS = "Whatever reads this vector sends a gradient back, and these gradients are added: ";
+const UPDATE = "The update and the vector that it was added to get the same gradient, that of their sum.";
 const BACK = {
   logits:
     "The loss is −ln p of the right word. Its gradient at the scores is p − y: the probability of each word, and 1 less " +
@@ -209,12 +214,8 @@ const BACK = {
   positions: `${READERS}those of queries, keys and values, and that of the residual connection, which leads past them.`,
   memory: `${READERS}each layer of the decoder has made keys and values of it.`,
   norm: `${READERS}those of the sublayer.`,
-  update:
-    "The update and the vector that it was added to get the same gradient: the sum was normalised, and the backward of " +
-    "LayerNorm takes out what can't change its output.",
-  "ff update":
-    "The update and the vector that it was added to get the same gradient: the sum was normalised, and the backward of " +
-    "LayerNorm takes out what can't change its output.",
+  update: UPDATE,
+  "ff update": UPDATE,
   heads: "W_O leads the gradient of the update back to the heads.",
   weights:
     "The gradient of a weight is the gradient of the head's output · the value. Softmax then leads it to the scores: " +
@@ -233,6 +234,8 @@ const BACK = {
 const BACK_LESSONS = { logits: "14_label_smoothing", top: "13_whole_model", out: "12_residual_norm_dropout", memory: "13_whole_model" };
 
 // Code ----------------------------------------------------------------------------------------------------------------
+
+const LAYER_NORM = ["layer_norm", "dn = dy *", "return (dn - mean(dn)"];
 
 /** A step's part -> the function of lessons/transformer.py that computes it, and pieces of the lines that do. */
 export const CODE = {
@@ -256,8 +259,8 @@ export const CODE = {
     out: ["add_and_norm", "return dsum + dx"],
     positions: ["add_and_norm", "return dsum + dx"],
     memory: ["decode", "dx, dshare = cross_backward(", "dmemory + dshare"],
-    update: ["layer_norm", "dn = dy *", "return (dn - mean(dn)"],
-    "ff update": ["layer_norm", "dn = dy *", "return (dn - mean(dn)"],
+    update: LAYER_NORM,
+    "ff update": LAYER_NORM,
     heads: ["multi_head_attention", "dQ, dK, dV ="],
     weights: ["attention", "dscores = softmax_backward("],
     qkv: ["attention", "dV = einsum", "return einsum"],
