@@ -86,10 +86,7 @@ export function placeBoxes(boxes, width) {
   const column = Math.max(0, (width - 2 * MARGIN - CHANNEL) / 2);
   const places = new Map();
   let height = 0;
-  for (const [side, x] of [
-    ["source", MARGIN],
-    ["target", MARGIN + column + CHANNEL],
-  ]) {
+  for (const [side, x] of [["source", MARGIN], ["target", MARGIN + column + CHANNEL]]) {
     let up = 6;
     let layer = null;
     for (const box of boxes.filter((one) => one.side === side)) {

@@ -248,10 +248,7 @@ function handOfSoftmax(view) {
     return id === picked ? strong(cells) : cells;
   });
   const sum = (values) => five.reduce((left, { id }) => left - values[id], values === powers ? total : 1);
-  rows.push(
-    [`the other ${vector.length - 5}`, "", fixed(sum(powers)), fixed(sum(weights))],
-    ["sum", "", fixed(total), fixed(1)],
-  );
+  rows.push([`the other ${vector.length - 5}`, "", fixed(sum(powers)), fixed(sum(weights))], ["sum", "", fixed(total), fixed(1)]);
   return [
     h("p", {}, "Each score becomes e^(score − largest), and is divided by the sum over the whole vocabulary."),
     table("Softmax", ["piece", "score", "e^(score − largest)", "probability"], rows),

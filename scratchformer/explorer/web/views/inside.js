@@ -315,8 +315,7 @@ function mount(root, page) {
       return [one.id, i < 0 ? `\u00a0\u00a0\u00a0${one.title}` : `${i + 1}. ${one.title}`];
     });
     const onchange = (id) => change({ step: id });
-    const select = choice({ label: `step ${at + 1} of ${steps.length}`, options, value: step.id, onchange });
-    select.querySelector("select").dataset.key = "step";
+    const select = keyed("step", { label: `step ${at + 1} of ${steps.length}`, options, value: step.id, onchange });
     const isLast = at === steps.length - 1;
     place.append(
       h(
@@ -341,9 +340,7 @@ function mount(root, page) {
     if (usesHead && config.h > 1) {
       const heads = Array.from({ length: config.h }, (_, i) => [i, `head ${i + 1}`]);
       const onhead = (value) => change({ head: Number(value), picked: null });
-      const head = choice({ label: "head", options: heads, value: state.head, onchange: onhead });
-      head.querySelector("select").dataset.key = "head";
-      place.append(head);
+      place.append(keyed("head", { label: "head", options: heads, value: state.head, onchange: onhead }));
     }
     const drawn = figure(page.data.caption);
     place.append(codeOfStep(step), drawn);
@@ -384,13 +381,12 @@ function mount(root, page) {
     const probabilities = reading.pass.probabilities(state.at);
     const ids = likeliest(probabilities, 6).map(({ id }) => id);
     if (!ids.includes(state.token)) ids.push(state.token);
-    const select = choice({
+    const select = keyed("token", {
       label: "the right word here is",
       options: ids.map((id) => [id, `${reading.nameOf(id)} (p = ${percent(probabilities[id])})`]),
       value: state.token,
       onchange: (id) => change({ token: Number(id), picked: null }),
     });
-    select.querySelector("select").dataset.key = "token";
     const label = h("p", { class: "label" }, "the loss of which word of the translation?");
     return h("div", {}, label, bar, h("div", { class: "controls" }, select, h("p", { class: "equation" }, equation())));
   }
@@ -558,16 +554,8 @@ function mount(root, page) {
       );
       all.append(h("ol", { class: "strips" }, list));
     });
-    const last = vector.length - 1;
-    const field = h("input", {
-      type: "number",
-      class: "field",
-      min: 0,
-      max: last,
-      placeholder: `0–${last}`,
-      "aria-label": `Number 0 to ${last} of this ${ROLES[part] ?? "vector"}`,
-      "data-key": `${id} field`,
-      onchange: () => field.value !== "" && field.validity.valid && openNumber(id, field.valueAsNumber),
+    const field = numberField("Number", vector.length, `this ${ROLES[part] ?? "vector"}`, `${id} field`, null, () => {
+      if (field.value !== "" && field.validity.valid) openNumber(id, field.valueAsNumber);
     });
     return h(
       "section",
@@ -610,23 +598,15 @@ function mount(root, page) {
       const label = h("span", { class: "label" }, nameOfWeight(name, rows, one.i, one.j));
       return cell(`weight ${id} ${name} ${one.i} ${one.j}`, label, one.gradient, isAt(one), "gradient", () => openWeight(one.i, one.j));
     });
-    const fields = [["row", rows], ["column", cols]].map(([label, count], k) =>
-      h("input", {
-        type: "number",
-        class: "field",
-        min: 0,
-        max: count - 1,
-        placeholder: `0–${count - 1}`,
-        value: picked?.weight === undefined ? null : k ? picked.j : picked.i,
-        "aria-label": `${label} of ${name}, 0 to ${count - 1}`,
-        "data-key": `weight ${label}`,
-        onchange: () => {
-          if (fields.every((field) => field.value !== "" && field.validity.valid)) openWeight(...fields.map((field) => field.valueAsNumber));
-        },
-      }),
+    const openFields = () => {
+      if (fields.every((field) => field.value !== "" && field.validity.valid)) openWeight(...fields.map((field) => field.valueAsNumber));
+    };
+    const at = picked?.weight === undefined ? [null, null] : [picked.i, picked.j];
+    const fields = [["Row", rows], ["Column", cols]].map(([label, count], k) =>
+      numberField(label, count, name, `weight ${label}`, at[k], openFields),
     );
     if (rows === 1) fields[0].value = 0;
-    const select = choice({
+    const select = keyed("weight", {
       label: "gradients of the weights",
       options: found.map((one, k) => [k, `${one.name}, ${one.rows === 1 ? one.cols : `${one.rows} × ${one.cols}`}`]),
       value: found.indexOf(chosen),
@@ -635,7 +615,6 @@ function mount(root, page) {
         openWeight(i, j, found[k].id, found[k].weight);
       },
     });
-    select.querySelector("select").dataset.key = "weight";
     const inputs = h("span", { class: "label" }, rows === 1 ? "number " : "row and column ", rows === 1 ? fields[1] : fields);
     return [
       h(
@@ -748,6 +727,19 @@ function mount(root, page) {
     document.removeEventListener("keydown", onkeydown);
     removeEventListener("resize", onresize);
   };
+}
+
+/** A native select that keeps the focus when the view is drawn again. */
+function keyed(key, options) {
+  const element = choice(options);
+  element.querySelector("select").dataset.key = key;
+  return element;
+}
+
+/** A field for a number from 0 to count − 1. */
+function numberField(label, count, what, key, value, onchange) {
+  const range = { min: 0, max: count - 1, placeholder: `0–${count - 1}`, "aria-label": `${label} 0 to ${count - 1} of ${what}` };
+  return h("input", { type: "number", class: "field", ...range, value, "data-key": key, onchange });
 }
 
 export const insideView = {

@@ -13,168 +13,135 @@ const SUBLAYERS = {
 };
 
 /**
- * The steps of the walk in the order of computation: [{ id, box, side, kind, title, stages, attention, lesson, about, fold,
- * part }]. Queries, keys and values are one step; the weights, the words and the softmax are steps without a stage of
- * their own. `fold` is the layer whose steps are skipped until the reader opens it ("decoder.1"), or null; such a
- * layer's last step, with `isFold`, stands for all of them.
+ * The steps of the walk in the order of computation: [{ id, part, box, side, kind, title, stages, attention, lesson, about,
+ * fold, isFold }]. Queries, keys and values are one step; the weights, the words and the softmax are steps without a
+ * stage of their own. `fold` is the layer whose steps are skipped until the reader opens it ("decoder.1"), or null; such
+ * a layer's last step, with `isFold`, stands for all of them.
  *
  * ids       the ids of all stages of a pass, in order
  * config    the model's configuration
  */
 export function stepsOf(ids, config) {
-  const steps = [];
-  for (const id of ids) {
-    const [stack, layer, sublayer, part] = id.split(".");
+  return ids.flatMap((id) => {
+    const [stack, layer, sublayer, last] = id.split(".");
     const side = stack === "source" || stack === "encoder" ? "source" : "target";
     const fold = foldOf(id);
-    const add = (step) => steps.push({ box: boxOf(id), side, kind: "stage", stages: [id], fold, part: part ?? id, ...step });
-    const prefix = `${stack}.${layer}.${sublayer}`;
-    const within = part && `${STACKS[stack]} layer ${Number(layer) + 1}, ${SUBLAYERS[`${stack}.${sublayer}`]}`;
-    if (id.endsWith(".embedding")) {
-      const what = side === "source" ? "Source words" : "Words written so far";
-      add({
-        id: `${side}.text`,
-        box: `${side}.text`,
-        kind: "text",
-        part: "text",
-        stages: [],
-        title: `${what}: pieces and their numbers`,
-        lesson: "17_byte_pairs",
-        about: TEXT[side],
-      });
-      add({
-        id,
-        part: "embedding",
-        title: `${what}: embedding`,
-        lesson: "08_embeddings",
-        about:
-          `Each piece picks its row of the embedding table, and the row is multiplied by √d_model, here ` +
-          `${number(Math.sqrt(config.d_model))}.`,
-      });
-    } else if (id.endsWith(".positions")) {
-      add({
-        id,
-        part: "positions",
-        title: "Plus position",
-        lesson: "09_positions",
-        about:
-          "A vector that depends only on the position is added, because attention alone doesn't know the order of " +
-          "the words.",
-      });
-    } else if (part === "q") {
-      add({
-        id: `${prefix}.qkv`,
-        part: "qkv",
-        stages: ["q", "k", "v"].map((one) => `${prefix}.${one}`),
-        title: `${within}: queries, keys, values`,
-        lesson: "04_soft_lookup",
-        about: QKV[sublayer],
-      });
-      add({
-        id: `${prefix}.weights`,
-        kind: "weights",
-        part: "weights",
-        stages: [],
-        attention: sublayer === "cross" ? `cross.${layer}` : `${stack}.${layer}`,
-        title: `${within}: weights`,
-        lesson: stack === "decoder" && sublayer === "self" ? "06_masks" : "05_scaling",
-        about:
-          WEIGHTS +
-          (stack === "decoder" && sublayer === "self" ? " A word may not look at later words: their weight is 0." : ""),
-      });
-    } else if (part === "heads") {
-      add({
-        id,
-        title: `${within}: heads`,
-        lesson: "07_many_heads",
-        about:
-          `Each of the ${config.h} heads adds up the values, each value times its weight. The heads then ` +
-          `stand side by side.`,
-      });
-    } else if (part === "hidden") {
-      add({
-        id,
-        title: `${within}: hidden layer`,
-        lesson: "11_feed_forward",
-        about:
-          `W_1 makes ${config.d_ff} numbers out of ${config.d_model}; relu puts 0 in the place of each ` +
-          `negative one.`,
-      });
-    } else if (part === "update") {
-      const about =
-        sublayer === "ff"
-          ? `W_2 makes ${config.d_model} numbers again: what this sublayer wants to change in the vector.`
-          : "W_O mixes the heads into one vector: what this sublayer wants to change.";
-      const lesson = sublayer === "ff" ? "11_feed_forward" : "07_many_heads";
-      add({ id, part: sublayer === "ff" ? "ff update" : "update", title: `${within}: update`, lesson, about });
-    } else if (part === "out") {
-      const isFold = fold !== null && sublayer === "ff";
-      const about =
-        config.norm === "pre"
-          ? "The update is added to the vector that went in."
-          : "The update is added to the vector that went in, and the sum is normalised: its mean becomes 0, its " +
-            "variance 1; then each number is scaled by γ and shifted by β.";
-      const layerTitle = `${STACKS[stack]} layer ${Number(layer) + 1}: the same steps with weights of its own`;
-      add({
-        id,
+    const isFold = fold !== null && id.endsWith("ff.out");
+    const parts = PARTS[last ?? (layer === "out" ? "norm" : (layer ?? id))] ?? [last];
+    return parts.map((name) => {
+      const part = name === "update" && sublayer === "ff" ? "ff update" : name;
+      const { kind = "stage", lesson, title, about } = WALK[part];
+      const context = { config, side, stack, sublayer };
+      const [theTitle, theAbout] = [title, about].map((text) => (typeof text === "function" ? text(context) : text));
+      const nameOfLayer = `${STACKS[stack]} layer ${Number(layer) + 1}`;
+      const within = last ? `${nameOfLayer}, ${SUBLAYERS[`${stack}.${sublayer}`]}: ` : layer === "out" ? `${STACKS[stack]}: ` : "";
+      return {
+        id: ["text", "qkv", "weights"].includes(part) ? id.replace(/[^.]+$/, part) : part === "softmax" ? part : id,
+        part,
+        box: part === "text" ? `${side}.text` : part === "softmax" ? part : boxOf(id),
+        side,
+        kind,
+        stages: part === "qkv" ? ["q", "k", "v"].map((one) => id.replace(/q$/, one)) : kind === "stage" ? [id] : [],
+        attention: part !== "weights" ? null : sublayer === "cross" ? `cross.${layer}` : `${stack}.${layer}`,
+        title: isFold ? `${nameOfLayer}: the same steps with weights of its own` : within + theTitle,
+        lesson: part === "weights" && SUBLAYERS[`${stack}.${sublayer}`].startsWith("masked") ? "06_masks" : lesson,
+        about: isFold ? `This is what comes out of it; its steps are in the list. ${theAbout}` : theAbout,
+        fold,
         isFold,
-        title: isFold ? layerTitle : `${within}: ${config.norm === "pre" ? "add" : "add & norm"}`,
-        lesson: "12_residual_norm_dropout",
-        about: isFold ? `This is what comes out of it; its steps are in the list. ${about}` : about,
-      });
-    } else if (part === "norm" || layer === "out") {
-      const title = part ? `${within}: norm` : `${STACKS[stack]}: norm`;
-      add({
-        id,
-        part: "norm",
-        title,
-        lesson: "12_residual_norm_dropout",
-        about:
-          "The vector is normalised: its mean becomes 0, its variance 1; then each number is scaled by γ and " +
-          "shifted by β.",
-      });
-    } else if (id === "logits") {
-      add({
-        id,
-        title: "Logits",
-        lesson: "13_whole_model",
-        about:
-          `Every one of the ${config.vocab_size} pieces gets a score: the dot product of the decoder's last ` +
-          `vector with the piece's row of the output table.`,
-      });
-      add({
-        id: "softmax",
-        box: "softmax",
-        kind: "softmax",
-        part: "softmax",
-        stages: [],
-        title: "Softmax: the next word",
-        lesson: "20_beam_search",
-        about: "Softmax turns the scores into probabilities. Beam search chooses among the likeliest.",
-      });
-    }
-  }
-  return steps;
+      };
+    });
+  });
 }
 
-const TEXT = {
-  source:
-    "The sentence is cut into pieces that the vocabulary knows, and each piece is replaced by its number. ⟨end⟩ " +
-    "closes the sentence.",
-  target:
-    "The decoder reads what has been written so far. Everything is shifted by one: at each position it has read " +
-    "the words before, and must write the next one.",
+/** The end of a stage's id -> the steps that it begins, where they are not one of the same name. */
+const PARTS = { embedding: ["text", "embedding"], positions: ["positions"], q: ["qkv", "weights"], k: [], v: [], norm: ["norm"], logits: ["logits", "softmax"] };
+const WORDS = { source: "Source words", target: "Words written so far" };
+const NORMALISED = "its mean becomes 0, its variance 1; then each number is scaled by γ and shifted by β.";
+
+/** What the forward walk says about each part: texts, or functions that make one from { config, side, stack, sublayer }. */
+const WALK = {
+  text: {
+    kind: "text",
+    lesson: "17_byte_pairs",
+    title: ({ side }) => `${WORDS[side]}: pieces and their numbers`,
+    about: ({ side }) =>
+      side === "source"
+        ? "The sentence is cut into pieces that the vocabulary knows, and each piece is replaced by its number. ⟨end⟩ closes " +
+          "the sentence."
+        : "The decoder reads what has been written so far. Everything is shifted by one: at each position it has read the " +
+          "words before, and must write the next one.",
+  },
+  embedding: {
+    lesson: "08_embeddings",
+    title: ({ side }) => `${WORDS[side]}: embedding`,
+    about: ({ config: { d_model } }) =>
+      `Each piece picks its row of the embedding table, and the row is multiplied by √d_model, here ${number(Math.sqrt(d_model))}.`,
+  },
+  positions: {
+    lesson: "09_positions",
+    title: "Plus position",
+    about: "A vector that depends only on the position is added, because attention alone doesn't know the order of the words.",
+  },
+  qkv: {
+    lesson: "04_soft_lookup",
+    title: "queries, keys, values",
+    about: ({ sublayer }) =>
+      sublayer === "self"
+        ? "Three learned matrices turn each vector into a query (what the word looks for), a key (what it can be found under) " +
+          "and a value (what it contributes)."
+        : "The query comes from a row of the decoder. Keys and values come from the encoder's output, one for each source word.",
+  },
+  weights: {
+    kind: "weights",
+    lesson: "05_scaling",
+    title: "weights",
+    about: ({ stack, sublayer }) =>
+      "The score of two words is query · key / √d_k. Softmax turns the scores of one word into weights that add up to 1." +
+      (SUBLAYERS[`${stack}.${sublayer}`].startsWith("masked") ? " A word may not look at later words: their weight is 0." : ""),
+  },
+  heads: {
+    lesson: "07_many_heads",
+    title: "heads",
+    about: ({ config: { h } }) =>
+      `Each of the ${h} heads adds up the values, each value times its weight. The heads then stand side by side.`,
+  },
+  update: {
+    lesson: "07_many_heads",
+    title: "update",
+    about: "W_O mixes the heads into one vector: what this sublayer wants to change.",
+  },
+  hidden: {
+    lesson: "11_feed_forward",
+    title: "hidden layer",
+    about: ({ config: { d_model, d_ff } }) =>
+      `W_1 makes ${d_ff} numbers out of ${d_model}; relu puts 0 in the place of each negative one.`,
+  },
+  "ff update": {
+    lesson: "11_feed_forward",
+    title: "update",
+    about: ({ config: { d_model } }) => `W_2 makes ${d_model} numbers again: what this sublayer wants to change in the vector.`,
+  },
+  out: {
+    lesson: "12_residual_norm_dropout",
+    title: ({ config: { norm } }) => (norm === "pre" ? "add" : "add & norm"),
+    about: ({ config: { norm } }) =>
+      `The update is added to the vector that went in${norm === "pre" ? "." : `, and the sum is normalised: ${NORMALISED}`}`,
+  },
+  norm: { lesson: "12_residual_norm_dropout", title: "norm", about: `The vector is normalised: ${NORMALISED}` },
+  logits: {
+    lesson: "13_whole_model",
+    title: "Logits",
+    about: ({ config: { vocab_size } }) =>
+      `Every one of the ${vocab_size} pieces gets a score: the dot product of the decoder's last vector with the piece's row ` +
+      "of the output table.",
+  },
+  softmax: {
+    kind: "softmax",
+    lesson: "20_beam_search",
+    title: "Softmax: the next word",
+    about: "Softmax turns the scores into probabilities. Beam search chooses among the likeliest.",
+  },
 };
-const QKV = {
-  self:
-    "Three learned matrices turn each vector into a query (what the word looks for), a key (what it can be found " +
-    "under) and a value (what it contributes).",
-  cross:
-    "The query comes from a row of the decoder. Keys and values come from the encoder's output, one for each source " +
-    "word.",
-};
-const WEIGHTS =
-  "The score of two words is query · key / √d_k. Softmax turns the scores of one word into weights that add up to 1.";
 
 // Backward ------------------------------------------------------------------------------------------------------------
 
