@@ -73,7 +73,7 @@ def describe(
 
     The description holds the configuration, the name, shape and offset (in floats) of each parameter, the tokenizer,
     the schedule and label smoothing, a thinned log, one translation at several steps of the training, example
-    sentences, and suggestions for some of them.
+    sentences, suggestions for some of them, and the code of lessons/transformer.py where it is.
     """
     config = run.require("translation")
     require_engine_for(run, config)

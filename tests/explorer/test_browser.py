@@ -295,6 +295,8 @@ def test_the_walk_goes_both_ways_beside_the_code(browser, explorer):
     browser.focus("[data-key=backward]")
     browser.press("Enter")
     assert "dhidden = y_backward(dy)" in browser.text(".code .lit")
+    assert browser.tab_tour() == [[], []]
+    browser.js("document.activeElement.blur()")
     steps = ["decoder.0.ff.hidden"]
     while browser.js("return !document.querySelector('[data-key=next]').disabled"):
         browser.press("Arrow_Right")

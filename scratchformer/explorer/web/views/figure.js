@@ -141,7 +141,7 @@ export function figureOne({ boxes, width, label, current, reached, onpick, conte
       },
       s("rect", { ...place, rx: 5 }),
       s("text", { x: place.x + 8, y: place.y + place.height / 2 + 4.5, "font-size": 13 }, title),
-      contentOf({ ...place, x: place.x + TITLE_WIDTH, width: place.width - TITLE_WIDTH }, content(box)),
+      contentOf(place, title, content(box)),
     );
   });
   svg.addEventListener("keydown", (event) => onKey(event, drawn, boxes, onpick));
@@ -150,9 +150,13 @@ export function figureOne({ boxes, width, label, current, reached, onpick, conte
 }
 
 /** A vector as cells, positive numbers in the upper half and negative ones in the lower half, or a text; where it fits. */
-function contentOf({ x, y, width, height }, content) {
-  if (typeof content === "string")
-    return s("text", { x: x + width - 7, y: y + height / 2 + 4.5, "text-anchor": "end", class: "outcome" }, content);
+function contentOf(place, title, content) {
+  const { y, height } = place;
+  if (typeof content === "string") {
+    if (24 + 7.6 * (title.length + content.length) > place.width) return null;
+    return s("text", { x: place.x + place.width - 7, y: y + height / 2 + 4.5, "text-anchor": "end", class: "outcome" }, content);
+  }
+  const [x, width] = [place.x + TITLE_WIDTH, place.width - TITLE_WIDTH];
   if (content === null || width < 18) return null;
   const cell = (width - 10) / content.length;
   const most = largestOf(content);

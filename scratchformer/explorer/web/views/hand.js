@@ -390,7 +390,7 @@ function handOfAdam(view) {
     ["v = 0.98 · 0 + 0.02 × gradient²", digits(v)],
     ["m ÷ (1 − 0.9), since m began at 0", digits(m / 0.1)],
     ["√(v ÷ (1 − 0.98)), since v began at 0", digits(Math.sqrt(v / 0.02))],
-    [`learning rate of step 1: 1/√${view.page.model.config.d_model} × 1 × ${WARMUP}^−1.5`, digits(rate)],
+    [`learning rate of step 1: 1/√${view.page.model.config.d_model} × ${WARMUP}^−1.5`, digits(rate)],
     ["old value", number(old, 9)],
     strong(["new value = old − rate × m̂ ÷ √v̂", number(now, 9)]),
   ];

@@ -241,7 +241,7 @@ function mount(root, page) {
     const boxIn = (one) => (boxes.some(({ id }) => id === one.box) ? one.box : one.fold);
     const steps = walks[state.way];
     const svg = figureOne({
-      boxes,
+      boxes: boxes.map((box) => (isBack && box.id === "softmax" ? { ...box, title: "Loss" } : box)),
       width,
       label: "Figure 1: choose a box to go there",
       current: boxIn(step),
@@ -285,7 +285,7 @@ function mount(root, page) {
   }
 
   function gradientOf({ id, stages }) {
-    if (id === "softmax") return `loss ${number(loss.loss)}`;
+    if (id === "softmax") return number(loss.loss);
     return stages.length && id !== "logits" ? rowOfStage(stages.at(-1)).subarray(0, IN_A_BOX) : null;
   }
 
@@ -366,7 +366,7 @@ function mount(root, page) {
   }
 
   function lossLine() {
-    const other = button("another word", () => change({ step: "logits" }), { class: "button small", "data-key": "other loss" });
+    const other = button("another word", () => change({ step: "logits" }), { "data-key": "other loss" });
     return h("p", { class: "equation" }, ...equation(), " ", other);
   }
 
