@@ -251,26 +251,23 @@ def test_gradients_inside_are_numpy_s_and_agree_with_their_check(browser, explor
 
 @slow
 @pytest.mark.parametrize(
-    "step, key, parameter, index",
+    "stage, name, parameter",
     [
-        ("encoder.0.ff.hidden", "encoder.0.ff.hidden W_1 {0} {1}", "encoder.layers.0.feed_forward.inner.weight", None),
-        (
-            "decoder.1.cross.out",
-            "decoder.1.cross.out \u03b3 0 {1}",
-            "decoder.layers.1.cross_attention.norm.gamma",
-            None,
-        ),
-        ("logits", "logits E {0} {1}", "source_embedding.weight", None),
+        ("encoder.0.ff.hidden", "W_1", "encoder.layers.0.feed_forward.inner.weight"),
+        ("decoder.1.cross.out", "γ", "decoder.layers.1.cross_attention.norm.gamma"),
+        ("logits", "E", "source_embedding.weight"),
     ],
 )
-def test_gradients_of_weights_are_numpy_s(browser, explorer, reading, step, key, parameter, index):
-    browser.open(f"{explorer[0]}#/inside?way=backward&step={step}")
-    gradient = np.atleast_2d(reading.of_weights[f"{parameter}"])
+def test_gradients_of_weights_are_numpy_s(browser, explorer, reading, stage, name, parameter):
+    browser.open(f"{explorer[0]}#/inside?way=backward&step={stage}")
+    gradient = np.atleast_2d(reading.of_weights[parameter])
     found = [one for one, _ in browser.js(CELLS) if one.startswith("weight ")]
     *_, i, j = found[1].split()
-    assert found[1] == "weight " + key.format(i, j)
+    assert found[1] == f"weight {stage} {name} {i} {j}"
     open_and_check(browser, found[1], gradient[int(i), int(j)])
-    browser.click("[data-key='to adam']")
+    browser.focus("[data-key='to adam']")
+    browser.press("Enter")
+    assert browser.js("return document.activeElement.localName") == "h2"
     before, after = (float(text) for text in browser.texts(".facts dd"))
     assert after < before and near(browser.texts(".by-hand td")[0], gradient[int(i), int(j)], SLACK)
 
@@ -281,7 +278,9 @@ def open_and_check(browser, key, gradient):
     browser.press("Enter")
     results = "[...document.querySelector('.by-hand table').querySelectorAll('.strong td:last-child')]"
     assert near(browser.js(f"return {results}.at(-1).textContent"), gradient, SLACK)
-    browser.click("[data-key=check]")
+    browser.focus("[data-key=check]")
+    browser.press("Enter")
+    assert browser.js("return document.activeElement.className") == "note"
     *_, slope, by_hand = (float(text.replace("\u2212", "-")) for text in browser.texts(".check td"))
     assert abs(slope - by_hand) <= 1e-6 * abs(by_hand) + 1e-10 and abs(by_hand - gradient) <= SLACK
     assert re.search("agree in ([6-9]|1\\d) digits", browser.text(".check .note"))

@@ -17,6 +17,7 @@
  * @property {Weight[]} weights  what was learned in it: W and b, γ and β, or a table
  * @property {(dy: Matrix) => Matrix[]} weightGradients  gradient of the value -> its share for each of the weights
  * @property {(row: number, col: number) => import("./explain.js").Explanation} explain
+ * @property {{ kind: "lookup" | "sum" | "linear" | "norm" | "heads" }} op  what its backward needs, for explainGradient
  *
  * @typedef {{ name: string, rows: number, cols: number, data: Float32Array }} Weight  the numbers that the model computes with
  *

@@ -41,7 +41,7 @@ export function lossTexts(loss) {
   const shown = number(loss, 4);
   const p = Math.exp(-loss);
   const digits = [3, 4, 5, 6, 7, 8].find((count) => number(-Math.log(Number(p.toPrecision(count))), 4) === shown) ?? 9;
-  return { probability: p.toPrecision(digits), loss: shown };
+  return { probability: p.toPrecision(digits).replace("e-", "e−"), loss: shown };
 }
 
 /**
@@ -376,7 +376,7 @@ function checkPart({ page, reading, state, change }, one) {
     ? "The loss does not depend on this number: nudged both ways, it stays the same, and the gradient is 0."
     : `Nudged both ways, with two more passes, the loss has the slope ${number(slope, 8)}; the gradient by hand is ` +
       `${number(gradient, 8)}. They agree in ${agreed} digits.`;
-  return h("div", { class: "check" }, table("Check", ["computed in double precision", "value"], rows), h("p", { class: "note" }, sentence));
+  return h("div", { class: "check" }, table("Check", ["computed in double precision", "value"], rows), h("p", { class: "note", tabindex: -1, "data-key": "check" }, sentence));
 }
 
 // Adam ----------------------------------------------------------------------------------------------------------------

@@ -202,6 +202,7 @@ function mount(root, page) {
 
   function draw() {
     const focus = focusOf(root);
+    const hasFocus = root.contains(document.activeElement);
     if (state.way === "backward" && !loss) computeLoss();
     const step = stepHere();
     state.step = step.id;
@@ -223,6 +224,7 @@ function mount(root, page) {
     hand.hidden = step.kind === "text";
     if (!hand.hidden) hand.append(...byHand(view, step));
     focus();
+    if (hasFocus && !root.contains(document.activeElement)) place.querySelector("h2").focus(); // the control has gone
   }
 
   function drawWays() {
@@ -326,7 +328,7 @@ function mount(root, page) {
         isStill ? "" : button(timer ? "Pause" : "Play", () => (timer ? (stop(), draw()) : play()), { "data-key": "play" }),
         select,
       ),
-      h("h2", {}, state.way === "backward" && step.kind === "stage" ? `Gradient: ${step.title}` : step.title),
+      h("h2", { tabindex: -1 }, state.way === "backward" && step.kind === "stage" ? `Gradient: ${step.title}` : step.title),
       h("p", {}, step.about, " ", h("span", { class: "label" }, lessonLink(page, step.lesson))),
     );
     if (state.way === "backward") place.append(step.kind === "loss" ? lossChooser() : lossLine());

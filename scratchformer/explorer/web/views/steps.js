@@ -247,7 +247,8 @@ const POST_NORM_ONLY = { forward: ["out"], backward: ["out", "positions", "updat
 
 /** The code of a step, or of the gradient of a weight by its name; null where lessons/transformer.py has none. */
 export function codeOf(step, way, weight, config) {
-  if (weight) return CODE.weight[weight] ?? (weight.startsWith("W") || step.id === "logits" ? CODE.weight.W : CODE[way][step.part]);
+  if (weight === "E") return step.id === "logits" ? CODE.weight.W : CODE[way][step.part];
+  if (weight) return CODE.weight[weight.startsWith("W") ? "W" : weight] ?? null;
   if (config.norm === "pre" && POST_NORM_ONLY[way].includes(step.part)) return null;
   return CODE[way][step.part] ?? null;
 }
