@@ -78,8 +78,7 @@ def describe(
 
     The description holds the configuration, the name, shape and offset (in floats) of each parameter, the tokenizer,
     the schedule and label smoothing, a thinned log, one translation at several steps of the training, example
-    sentences, suggestions for some of them, the words of the training text, and the code of lessons/transformer.py where
-    it is.
+    sentences, suggestions for some of them, the words of the training text, and the code of lessons/transformer.py.
     """
     config = run.require("translation")
     require_engine_for(run, config)

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { number, percent, ticks } from "../../scratchformer/explorer/web/dom.js";
+import { matrix } from "../../scratchformer/explorer/web/engine/tensor.js";
 import { EOS, UNK } from "../../scratchformer/explorer/web/engine/tokenizer.js";
 import { entryAt } from "../../scratchformer/explorer/web/views/replay.js";
 import { learningRate } from "../../scratchformer/explorer/web/views/schedule.js";

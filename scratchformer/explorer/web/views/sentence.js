@@ -211,6 +211,15 @@ export function pronounIn(written) {
   );
 }
 
+/**
+ * The example that differs from a sentence in one word, so that the two can be compared; without one, the first that is
+ * another sentence.
+ */
+export function partnerOf(examples, text) {
+  const others = examples.filter((example) => example !== text);
+  return others.find((example) => differInOneWord(example, text)) ?? others[0];
+}
+
 /** Whether two sentences are equal but for one word. */
 export function differInOneWord(text, other) {
   const [a, b] = [text.split(" "), other.split(" ")];
