@@ -462,7 +462,11 @@ function mount(root, page) {
     const largest = argmax(Array.from(vector, Math.abs));
     const gradient = vector[largest];
     if (gradient === 0) return ["No gradient arrives at ", quoted(names[at], lang), ": the loss of ", word, " does not depend on it."];
-    const which = id === "logits" ? ["the score of ", quoted(reading.nameOf(largest), targetLang)] : [`number ${largest} of this vector`];
+    const vectorName = ROLES[id.split(".")[3]] ? `the ${ROLES[id.split(".")[3]]} of ` : "the vector of ";
+    const which =
+      id === "logits"
+        ? ["the score of ", quoted(reading.nameOf(largest), targetLang)]
+        : [`number ${largest} of ${vectorName}`, quoted(names[at], lang)];
     return [
       "The loss of ",
       word,
@@ -561,7 +565,7 @@ function mount(root, page) {
     });
     return h(
       "section",
-      { class: `vector role-${role}` },
+      { class: `stage-vector role-${role}` },
       h(
         "div",
         { class: "vector-head" },
@@ -621,7 +625,7 @@ function mount(root, page) {
     return [
       h(
         "section",
-        { class: "vector role-gradient" },
+        { class: "stage-vector role-gradient" },
         h("div", { class: "vector-head" }, select, inputs),
         h("ol", { class: "number-cells" }, cells, h("li", { class: "label" }, `the largest of ${(rows * cols).toLocaleString("en")}`)),
       ),
@@ -708,7 +712,7 @@ function mount(root, page) {
     const text = page.data.code?.[name];
     if (!text) return "";
     const lines = linesOf(text, fragments, way).map(({ text: line, isLit, isHalf }) =>
-      h("span", { class: `line${isLit ? " lit" : ""}${isHalf ? "" : " other"}` }, `${line}\n`),
+      h("span", { class: `code-line${isLit ? " lit" : ""}${isHalf ? "" : " other"}` }, `${line}\n`),
     );
     const where = way === "forward" ? "the lines above yield run" : "the lines below yield run";
     const isHalved = /\byield\b/.test(text);
