@@ -54,16 +54,9 @@ function mount(root, page) {
     opened: (step) => state.picked ?? { stage: step.stages[0], column: shownColumns(step.stages[0])[0] },
     weightAt,
     adam: adamHere,
-    get reading() {
-      return reading;
-    },
-    get loss() {
-      return loss;
-    },
-    get steps() {
-      return walks[state.way];
-    },
   };
+  const now = { reading: () => reading, loss: () => loss, steps: () => walks[state.way] };
+  for (const [name, get] of Object.entries(now)) Object.defineProperty(view, name, { get });
 
   function open(found) {
     const isNew = reading !== undefined;
@@ -413,19 +406,10 @@ function mount(root, page) {
     if (rows[at]) strong(rows[at]);
     const heads = ["position", isSource ? "piece" : "has read", "its number", ...(isSource ? [] : ["must write"]), "the vector it becomes"];
     const lang = page.data.languages[step.side];
+    const word = quoted(list[at], lang);
     const sentence = isSource
-      ? [
-          `${list.length} pieces; `,
-          quoted(list[at], lang),
-          ` at position ${at} has number ${ids[at]} of ${config.vocab_size}.`,
-        ]
-      : [
-          `At position ${at} the decoder has read `,
-          quoted(list[at], lang),
-          " last and must write ",
-          quoted(written[at], lang),
-          ".",
-        ];
+      ? [`${list.length} pieces; `, word, ` at position ${at} has number ${ids[at]} of ${config.vocab_size}.`]
+      : [`At position ${at} the decoder has read `, word, " last and must write ", quoted(written[at], lang), "."];
     const drawn = table("Pieces and their numbers", heads, rows);
     drawn.classList.add("becoming");
     return { children: [drawn], sentence };
@@ -540,10 +524,7 @@ function mount(root, page) {
     const more = vector.length - columns.length;
     if (picked !== null && !columns.includes(picked)) columns.push(picked);
     const cells = columns.map((column) => {
-      const name =
-        id === "logits"
-          ? h("span", { class: "label", lang }, reading.nameOf(column))
-          : h("span", { class: "label" }, String(column));
+      const name = h("span", { class: "label", lang: id === "logits" ? lang : null }, id === "logits" ? reading.nameOf(column) : String(column));
       return cell(`${id} ${column}`, name, vector[column], picked === column, role, () => openNumber(id, column));
     });
     const title = `${isBack ? "gradient of the " : ""}${ROLES[part] ?? (isBack ? "vector" : reading.pass.stages.get(id).title)}`;
@@ -654,18 +635,10 @@ function mount(root, page) {
     const word = quoted(keys[best], keyLang);
     if (!isBack)
       return { children: [cells], sentence: [`In head ${state.head + 1}, `, ...who, ` looks ${percent(line[best])} at `, word, "."] };
-    const less = line[best] > 0 ? "less" : "more";
-    const sentence =
-      line[best] === 0
-        ? [`In head ${state.head + 1}, the loss does not depend on where `, ...who, " looks: the gradients are 0."]
-        : [
-            `In head ${state.head + 1}, the loss would fall if `,
-            ...who,
-            ` looked ${less} at `,
-            word,
-            `: the gradient of this score is ${decimal(line[best], 3, 2)}, the largest of the row.`,
-          ];
-    return { children: [cells], sentence };
+    const head = `In head ${state.head + 1}, the loss`;
+    if (line[best] === 0) return { children: [cells], sentence: [`${head} does not depend on where `, ...who, " looks: the gradients are 0."] };
+    const end = `: the gradient of this score is ${decimal(line[best], 3, 2)}, the largest of the row.`;
+    return { children: [cells], sentence: [`${head} would fall if `, ...who, ` looked ${line[best] > 0 ? "less" : "more"} at `, word, end] };
   }
 
   function drawSoftmax() {
@@ -684,15 +657,8 @@ function mount(root, page) {
         h("span", { class: "share" }, percent(probability)),
       );
     });
-    const sentence = [
-      "After ",
-      quoted(reading.read[at], targetLang),
-      " the likeliest next word is ",
-      quoted(reading.nameOf(five[0].id), targetLang),
-      ` (${percent(five[0].probability)}), then `,
-      quoted(reading.nameOf(five[1].id), targetLang),
-      ` (${percent(five[1].probability)}).`,
-    ];
+    const [first, second] = five.map(({ id, probability }) => [quoted(reading.nameOf(id), targetLang), ` (${percent(probability)})`]);
+    const sentence = ["After ", quoted(reading.read[at], targetLang), " the likeliest next word is ", ...first, ", then ", ...second, "."];
     return { children: [h("ol", { class: "bars" }, bars)], sentence };
   }
 
