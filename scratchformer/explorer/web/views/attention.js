@@ -65,7 +65,7 @@ export async function rankHeads({ model }, { targetIds, pass }, pause = () => ne
   const ranked = [];
   for (const head of headsOf(pass)) {
     const reader = head.kind === "encoder" ? model : decoderOnly;
-    const without = reader.run(new Pass(model, pass.sourceIds, pass.targetInIds, [head.id]));
+    const without = reader.run(new Pass(model, pass.sourceIds, pass.targetInIds, { removed: [head.id] }));
     ranked.push({ ...head, change: logProbability(without, targetIds) - before });
     await pause();
   }
