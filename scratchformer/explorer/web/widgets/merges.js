@@ -77,7 +77,7 @@ function mount(root, tell) {
     shown.replaceChildren(
       ...cut.flatMap((pieces, i) => row(`${COUNTS[i]} times`, pieces)),
       ...row("Pairs now", pairs.length ? pairs.slice(0, 4).map(({ pair, count }) => `${pair.join(" + ")}: ${count}`) : ["none"], 0),
-      ...row(`List: ${vocabulary.length}`, vocabulary),
+      ...row(`List, ${vocabulary.length}`, vocabulary),
       ...row("Yours", own),
     );
     const size = (cut) => sum(cut.map((pieces, i) => pieces.length * COUNTS[i]));

@@ -63,7 +63,7 @@ function draw(width, { j, z, gamma, beta }, pick) {
   const steps = [`− ${rounded(middle)}`.replace("− −", "+ "), `÷ ${rounded(s)}`, "· γ + β"];
   const at = (row) => 46 + 76 * row;
   const column = (i) => names + (i + 0.5) * cell;
-  const [start, across] = [right + 14, (width - right - 14) / 4];
+  const [start, across] = [right + (names < 90 ? 14 : 40), Math.min(46, (width - right - 14) / 4)];
   const weighed = [["softmax of z", z, 0], ["softmax of y", y, 3]].map(([words, numbers, row]) => {
     const weights = softmax(numbers);
     return [

@@ -55,8 +55,8 @@ function mount(root, tell) {
 function draw(width, state, shown) {
   const isWide = width >= 560;
   const chosen = [state.first, state.first + state.distance];
-  const names = isWide ? 100 : 82;
-  const step = isWide ? Math.min(112, (width - 300) / 3) : (width - names) / 3;
+  const names = isWide ? 92 : 82;
+  const step = isWide ? Math.min(100, (width - 340) / 3) : (width - names) / 3;
   const column = (i) => names + (i + 0.5) * step;
   const vectors = chosen.map((position) => positionVector(position));
   const below = s("g", { transform: "translate(0 172)" }, drawHands({ isWide, names, step, column, chosen, shown, vectors }));
@@ -135,7 +135,7 @@ function drawTable(x, y, width, height, chosen, shown) {
   ]);
   const frame = (position) =>
     rectangle(left + HANDS_IN_TABLE * across, middle(position), 2 * HANDS_IN_TABLE * across, down, "ink", { filled: 0, outlined: true });
-  const heads = ["fast", "slow", "slower …"].map((words, hand) => note(left + (2 * hand + 1) * across, y + 12, words, "middle", 12));
+  const heads = ["fast", "slow", "slower and slower →"].map((words, hand) => note(left + 2 * hand * across + 3, y + 12, words, "start", 12));
   return [heads, rows, frame(shown.first), frame(shown.first + shown.distance)];
 }
 

@@ -1,5 +1,5 @@
 /** Lesson 23: RoPE turns a query and a key by their positions; their score depends only on the distance. */
-import { fitted } from "../dom.js";
+import { fitted, h } from "../dom.js";
 import { arc, around, cells, circle, controlsOf, degrees, dial, dot, hundredths, line, mover, note } from "./parts.js";
 import { picture, segment, staying, text } from "./parts.js";
 
@@ -30,7 +30,8 @@ function mount(root, tell) {
   const move = mover(state, shown, drawing.redraw);
   const { slide } = controlsOf(state, update);
   const distance = slide("distance", "Distance: the query is further right by", 0, FURTHEST);
-  root.append(staying(slide("key", "Move both: position of the key", 0, FURTHEST), distance), drawing);
+  const given = h("p", { class: "label" }, `Both pairs of the query are (${QUERY.join(", ")}), and both of the key (${KEY.join(", ")}), before they are turned.`);
+  root.append(given, staying(slide("key", "Move both: position of the key", 0, FURTHEST), distance), drawing);
 
   function update() {
     const { key, distance } = state;
@@ -67,7 +68,7 @@ function draw(width, state, shown) {
     const label = (words, [a, b]) => text(...around(x, y.dial, radius + 11, angleOf([a, b])), words, { size: 14, bold: true });
     return [
       text(x, 12, name, { bold: true }),
-      note(x, 30, `turns by ${i ? "1/100 rad (0.57°)" : "1 rad (57.3°)"}`, "middle", 12),
+      note(x, 30, `${i ? "1/100 rad (0.57°)" : "1 rad (57.3°)"} a step`, "middle", 12),
       dial(x, y.dial, radius, [{ angle: start, role: "query" }, { angle: angleOf(key), role: "key" }]),
       arc(x, y.dial, radius / 2.6, start, start + side * between),
       [label("q", query), label("k", key)],
@@ -78,7 +79,7 @@ function draw(width, state, shown) {
       text(x, y.product, `5 · 5 · cos ${((between * 180) / Math.PI).toFixed(2)}° = ${hundredths(dot(query, key))}`, { size: width < 400 ? 12 : 14 }),
     ];
   });
-  return picture(width, y.product + 172, said(state), pairs, drawProducts(width, y.product + 30, state));
+  return picture(width, y.product + 180, said(state), pairs, drawProducts(width, y.product + 30, state));
 }
 
 function said({ key, distance }) {

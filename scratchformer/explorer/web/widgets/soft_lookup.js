@@ -75,7 +75,7 @@ function mount(root, tell) {
   const byHand = h("p", { class: "by-hand" });
   const query = pick("asking", "Query of", QUERIES.map(([name]) => name), "query");
   const top = controls(query, word, pick("isBackward", "Show", ["forward", "backward"]));
-  root.append(top, drawing, staying(Object.values(sliders)), byHand);
+  root.append(top, staying(Object.values(sliders)), drawing, byHand);
 
   /** Takes over what a slider says; or, when another query or word was picked, sets the sliders to it. */
   function update() {
