@@ -81,14 +81,14 @@ function mount(root, tell) {
       ...row("Yours", own),
     );
     const size = (cut) => sum(cut.map((pieces, i) => pieces.length * COUNTS[i]));
-    const ending = ` *${field.value.trim()}* is ${own.length} ${own.length === 1 ? "piece" : "pieces"} now.`;
+    const ending = ` Your word has ${own.length} ${own.length === 1 ? "piece" : "pieces"} now.`;
     const ended = pairs.length ? "" : " No pair is left.";
     if (step === 0) return tell(`Without merges the text has ${size(cut)} pieces, which are its ${CHARACTERS.length} characters.${ending}`);
     const before = cutBy(all.slice(0, step - 1));
     const [first, second] = countPairs(before, COUNTS);
-    const tie = second?.count === first.count ? `; so do *${second.pair.join(" ")}*, but in a tie the shorter piece wins, then Unicode order` : "";
+    const tie = second?.count === first.count ? `; so do *${second.pair.join("* and *")}*, but in a tie the shorter piece wins, then Unicode order` : "";
     const change = `The text has ${size(cut)} pieces, not ${size(before)}, and the list ${vocabulary.length}, not ${vocabulary.length - 1}`;
-    tell(`Merge ${step} joins *${first.pair.join(" ")}*, which stand side by side ${first.count} times${tie}. ${change}.${ended}${ending}`);
+    tell(`Merge ${step} joins *${first.pair.join("* and *")}*, which stand side by side ${first.count} times${tie}. ${change}.${ended}${ending}`);
   }
 
   update();

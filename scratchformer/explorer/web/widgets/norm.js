@@ -40,13 +40,13 @@ function mount(root, tell) {
     drawing.redraw();
     const { s, n, y, mean: middle } = layerNorm(z, gamma, beta);
     const [plain, normal] = [z, y].map((numbers) => share(softmax(numbers)[j]));
-    const weights = `A softmax gives it the weight ${plain} in z, and ${normal} in y`;
-    const bound = Math.abs(n[j]) > 1.6 ? " However far one of four numbers goes out, n stays within ±√3 = ±1.73." : "";
+    const weights = `Its weight in a softmax of z is ${plain}, and in a softmax of y ${normal}`;
+    const bound = Math.abs(n[j]) > 1.6 ? " However far one of four numbers goes out, its n stays between −√3 = −1.732 and 1.732." : "";
     const isNew = [...gamma, 0].some((x, i) => x !== 1 && i < 4) || beta.some((x) => x !== 0);
     const again = layerNorm(y);
     const scaled = isNew ? ` γ and β give y the mean ${rounded(again.mean)} and the standard deviation ${rounded(again.s)}, as training wants them.` : "";
     tell(
-      `z has mean ${rounded(middle)} and standard deviation ${rounded(s)}, so its ${ORDINALS[j]} number, ${short(z[j])}, becomes n = ${rounded(n[j])}. ${weights}.${bound}${scaled}`,
+      `z has mean ${rounded(middle)} and standard deviation ${rounded(s)}, so its ${ORDINALS[j]} number, ${short(z[j])}, becomes n = ${short(n[j])}. ${weights}.${bound}${scaled}`,
     );
   }
 

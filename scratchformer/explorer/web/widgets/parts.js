@@ -40,9 +40,9 @@ export function short(x, sign = false) {
 /** A number with two decimals, a true minus sign, and no −0.00. */
 export const hundredths = (x) => x.toFixed(2).replace(/^-(?!0\.00$)/, "−").replace("-", "");
 
-/** A weight with four decimals, or more if it is small. Only 1 itself looks like 1. */
+/** A weight with four decimals, or more if it is small. It never looks like 1, which softmax doesn't give. */
 export function share(weight) {
-  if (weight >= 0.99995 && weight < 1) return "> 0.9999";
+  if (weight >= 0.99995) return "> 0.9999";
   return weight > 1e-6 ? weight.toFixed(weight > 1e-3 ? 4 : weight > 1e-4 ? 5 : 6) : "< 0.000001";
 }
 

@@ -37,8 +37,8 @@ function mount(root, tell) {
     const second = first + distance;
     const [one, other] = [first, second].map((position) => positionVector(position));
     const result = short(similarity(first, second));
-    const product = (x, i) => `${short(x)} · ${other[i] < -1e-9 ? `(${short(other[i])})` : short(other[i])}`;
-    byHand.textContent = `${one.map(product).join(" + ")} = ${result}`;
+    const factor = (x) => (x < -5e-4 ? `(${short(x)})` : short(x));
+    byHand.textContent = `${one.map((x, i) => `${factor(x)} · ${factor(other[i])}`).join(" + ")} = ${result}`;
     const turns = [0, 1].map((hand) => degrees(speed(hand) * distance));
     const far = turns.filter((turn) => apart(turn) !== turn).map((turn) => `${turn}° is ${apart(turn)}° away`);
     const also = far.length ? ` A hand that has turned by ${far.join(", by ")}: the cosine is the same.` : "";

@@ -68,7 +68,7 @@ function draw(width, state, shown) {
     const label = (words, [a, b]) => text(...around(x, y.dial, radius + 11, angleOf([a, b])), words, { size: 14, bold: true });
     return [
       text(x, 12, name, { bold: true }),
-      note(x, 30, `${i ? "1/100 rad (0.57°)" : "1 rad (57.3°)"} a step`, "middle", 12),
+      note(x, 30, `${i ? "1/100 rad" : "1 rad"} per position`, "middle", 12),
       dial(x, y.dial, radius, [{ angle: start, role: "query" }, { angle: angleOf(key), role: "key" }]),
       arc(x, y.dial, radius / 2.6, start, start + side * between),
       [label("q", query), label("k", key)],

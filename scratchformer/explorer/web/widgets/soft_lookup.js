@@ -67,7 +67,7 @@ function mount(root, tell) {
   const { pick, slide } = controlsOf(state, update);
   const word = pick("word", "Word", WORDS, "key");
   const sliders = {
-    score: slide("score", "Its score (by its key)", -2, 4, 0.001),
+    score: slide("score", "Score (by its key)", -2, 4, 0.001),
     first: slide("first", "Value, 1st number", -3, 3, 0.1),
     second: slide("second", "2nd number", -3, 3, 0.1),
   };
@@ -128,13 +128,13 @@ function draw(width, { query, name, keys, values, scores, weights, answer, back,
   const look = { cell, size: cell < 46 ? 13 : 15 };
   const y = isWide
     ? { ask: 66, word: 16, key: 66, score: 138, weight: 226, value: 348, answer: 460, height: 500 }
-    : { ask: 34, word: 78, key: 112, score: 178, weight: 276, value: 388, answer: 476, height: 510 };
+    : { ask: 34, word: 78, key: 112, score: 184, weight: 292, value: 408, answer: 496, height: 530 };
   const ask = isWide ? 64 : width / 2 - 24;
 
   const steps = [
     [isWide ? y.score : y.score - 24, "1  compare", "score = q · k / √2"],
     [isWide ? y.weight : y.weight - 62, "2  softmax", `weight = e^{score} / ${shown.total}`],
-    [isWide ? y.value : y.value - 40, "3  blend", "weights × values"],
+    [isWide ? y.value : y.value - 46, "3  blend", "weights × values"],
   ].map(([at, title, rule]) => [
     text(0, at, title, { bold: true, anchor: "start" }),
     isWide ? note(16, at + 20, rule, "start") : note(width, at, rule, "end"),
@@ -160,7 +160,7 @@ function draw(width, { query, name, keys, values, scores, weights, answer, back,
         gradient(x - 14, y.score + 20, back.dscores[i], { largest: 0.4 }),
         slope(isWide ? x + 8 : x, y.key + 28, pair(back.dkeys[i], true), isWide ? "start" : "middle"),
         slope(x + (isWide ? 30 : 0), y.weight - (isWide ? 0 : 43), `offer ${short(back.offers[i])}`, isWide ? "start" : "middle"),
-        slope(x, y.value - 26, pair(back.dvalues[i], true)),
+        slope(x, y.value - 25, pair(back.dvalues[i], true)),
       ],
     );
   });
