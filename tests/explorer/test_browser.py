@@ -56,7 +56,7 @@ WIDGETS = {
     "ravine": ("gradient descent at a = 0.00, b = 0.47", "input[type=range]", "Arrow_Left"),
     "merges": ("joins n and d, which stand side by side 16 times", ".widget-body .button", "Enter"),
     "beam": ("schlafen die Kühe </s> (0.288)", "[role=toolbar] [tabindex='0']", "Arrow_Left", "Enter"),
-    "rope": ("the score is 15 + 15 = 30", "input[type=range]", "Arrow_Right"),
+    "rope": ("so the score is 15 + 15 = 30", "input[type=range]", "Arrow_Right"),
 }
 
 pytestmark = pytest.mark.browser

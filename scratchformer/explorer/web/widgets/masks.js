@@ -43,11 +43,10 @@ function mount(root, tell) {
     const [asks, guess, last] = [READS[row], WRITES[row], READS.length - 1];
     const further = row + 1 < last ? ", and so is every weight further right" : "";
     if (row === last) tell(`Row *${asks}* may look at all four words. It has to write *${guess}*, which isn’t in the input.`);
-    else if (!isOff) tell(`Row *${asks}* has to write *${guess}*. Its weight on *${guess}* is exactly ${short(weights[row + 1])}${further}.`);
-    else {
+    else if (isOff) {
       const taken = fraction(exponentials[row + 1], total);
       tell(`Without the mask, row *${asks}* gives ${taken} of its weight to *${guess}*, the word that it has to write: it can cheat.`);
-    }
+    } else tell(`Row *${asks}* has to write *${guess}*. Its weight on *${guess}* is exactly ${short(weights[row + 1])}${further}.`);
   }
 
   update();
@@ -119,7 +118,8 @@ function draw(width, row, isMasked, pick) {
   });
 
   const height = weightsRow + 4 * tall - (isWide ? 10 : 2);
-  const shares = READS.map((word, t) => `Row ${word}: weights ${attentionRow(t, isMasked).weights.map((weight) => short(weight)).join(", ")}.`);
+  const weightsOf = (t) => attentionRow(t, isMasked).weights.map((weight) => short(weight));
+  const shares = READS.map((word, t) => `Row ${word}: weights ${weightsOf(t).join(", ")}.`);
   const dashed = note(width, height - 12, "dashed: the word that the row has to write", "end");
   return picture(width, height, shares.join(" "), rows, heads, dashed);
 }

@@ -67,28 +67,34 @@ function mount(root, tell) {
     const cutBy = (merges) => Object.keys(TEXT).map((word) => encode(word, merges));
     const cut = cutBy(merges);
     const newest = step ? joined(merges.at(-1)) : null;
-    const own = encode(`▁${field.value.trim().replace(/\s+/g, "▁")}`, merges).map((piece) => (isKnown(piece) ? piece : "<unk>"));
+    const typed = field.value.trim().replace(/\s+/g, "▁");
+    const own = encode(`▁${typed}`, merges).map((piece) => (isKnown(piece) ? piece : "<unk>"));
     const vocabulary = [...CHARACTERS, ...merges.map(joined)];
     const pairs = countPairs(cut, COUNTS);
-    const row = (name, list, selected = list.indexOf(newest)) =>
-      [h("span", { class: "label" }, name), h("div", { lang: "de" }, words(list, { label: name, selected: selected < 0 ? null : selected }))];
+    const frequent = pairs.slice(0, 4).map(({ pair, count }) => `${pair.join(" + ")}: ${count}`);
+    const row = (label, list, selected = list.indexOf(newest)) => {
+      const chips = words(list, { label, selected: selected < 0 ? null : selected });
+      return [h("span", { class: "label" }, label), h("div", { lang: "de" }, chips)];
+    };
     back.disabled = step === 0;
     next.disabled = step === all.length;
     shown.replaceChildren(
       ...cut.flatMap((pieces, i) => row(`${COUNTS[i]} times`, pieces)),
-      ...row("Pairs now", pairs.length ? pairs.slice(0, 4).map(({ pair, count }) => `${pair.join(" + ")}: ${count}`) : ["none"], 0),
+      ...row("Pairs now", pairs.length ? frequent : ["none"], 0),
       ...row(`List, ${vocabulary.length}`, vocabulary),
       ...row("Yours", own),
     );
     const size = (cut) => sum(cut.map((pieces, i) => pieces.length * COUNTS[i]));
     const ending = ` Your word has ${own.length} ${own.length === 1 ? "piece" : "pieces"} now.`;
     const ended = pairs.length ? "" : " No pair is left.";
-    if (step === 0) return tell(`Without merges the text has ${size(cut)} pieces, which are its ${CHARACTERS.length} characters.${ending}`);
+    const single = `each is one of ${CHARACTERS.length} characters`;
+    if (step === 0) return tell(`Without merges the text has ${size(cut)} pieces, and ${single}.${ending}`);
     const before = cutBy(all.slice(0, step - 1));
     const [first, second] = countPairs(before, COUNTS);
-    const tie = second?.count === first.count ? `; so do *${second.pair.join("* and *")}*, but in a tie the shorter piece wins, then Unicode order` : "";
+    const named = ({ pair }) => `*${pair.join("* and *")}*`;
+    const rival = second?.count === first.count && `; so do ${named(second)}, but in a tie the shorter piece wins, then Unicode order`;
     const change = `The text has ${size(cut)} pieces, not ${size(before)}, and the list ${vocabulary.length}, not ${vocabulary.length - 1}`;
-    tell(`Merge ${step} joins *${first.pair.join("* and *")}*, which stand side by side ${first.count} times${tie}. ${change}.${ended}${ending}`);
+    tell(`Merge ${step} joins ${named(first)}, which stand side by side ${first.count} times${rival || ""}. ${change}.${ended}${ending}`);
   }
 
   update();

@@ -1,7 +1,8 @@
 /** Lesson 12: one number of a vector goes far out, and LayerNorm brings it back. */
 import { fitted } from "../dom.js";
 import { softmax } from "../engine/tensor.js";
-import { arrow, bar, cells, controls, controlsOf, hundredths, note, pickable, picture, rectangle, share, short, staying, sum, text } from "./parts.js";
+import { arrow, bar, cells, controls, controlsOf, hundredths, note, pickable, picture } from "./parts.js";
+import { rectangle, share, short, staying, sum, text } from "./parts.js";
 
 const Z = [1, 1, 5, 5];
 const ORDINALS = ["1st", "2nd", "3rd", "4th"];
@@ -40,13 +41,16 @@ function mount(root, tell) {
     drawing.redraw();
     const { s, n, y, mean: middle } = layerNorm(z, gamma, beta);
     const [plain, normal] = [z, y].map((numbers) => share(softmax(numbers)[j]));
+    const becomes = `so its ${ORDINALS[j]} number, ${short(z[j])}, becomes n = ${rounded(n[j])}`;
     const weights = `Its weight in a softmax of z is ${plain}, and in a softmax of y ${normal}`;
-    const bound = Math.abs(n[j]) > 1.6 ? " However far one of four numbers goes out, its n stays between −√3 = −1.732 and 1.732." : "";
-    const isNew = [...gamma, 0].some((x, i) => x !== 1 && i < 4) || beta.some((x) => x !== 0);
+    const bound = "However far one of four numbers goes out, its n stays between −√3 and √3 = 1.732";
+    const isPlain = gamma.every((x) => x === 1) && beta.every((x) => x === 0);
     const again = layerNorm(y);
-    const scaled = isNew ? ` γ and β give y the mean ${rounded(again.mean)} and the standard deviation ${rounded(again.s)}, as training wants them.` : "";
+    const scaled = `γ and β give y the mean ${rounded(again.mean)} and the standard deviation ${rounded(again.s)}`;
     tell(
-      `z has mean ${rounded(middle)} and standard deviation ${rounded(s)}, so its ${ORDINALS[j]} number, ${short(z[j])}, becomes n = ${short(n[j])}. ${weights}.${bound}${scaled}`,
+      `z has mean ${rounded(middle)} and standard deviation ${rounded(s)}, ${becomes}. ${weights}.` +
+        (Math.abs(n[j]) > 1.6 ? ` ${bound}.` : "") +
+        (isPlain ? "" : ` ${scaled}, as training wants them.`),
     );
   }
 
@@ -68,7 +72,7 @@ function draw(width, { j, z, gamma, beta }, pick) {
     const weights = softmax(numbers);
     return [
       note(start + 2 * across, at(row) - 38, words, "middle", 12),
-      weights.map((weight, i) => bar(start + (i + 0.5) * across, at(row), weight, { width: Math.min(34, across - 4), height: 60 })),
+      weights.map((weight, i) => bar(start + (i + 0.5) * across, at(row), weight, { width: across - 4, height: 60 })),
       text(start + 2 * across, at(row) + 42, `${ORDINALS[j]}: ${share(weights[j])}`, { size: 12 }),
     ];
   });
@@ -77,14 +81,18 @@ function draw(width, { j, z, gamma, beta }, pick) {
     width,
     at(3) + 56,
     `${said} Softmax of z: ${softmax(z).map(share).join(", ")}; of y: ${softmax(y).map(share).join(", ")}.`,
-    z.map((_, i) =>
-      pickable(() => pick(i), rectangle(column(i), at(1.5), cell, at(3) - at(0) + 56, "forward", { filled: i === j ? 0.14 : 0.001, radius: 8 })),
-    ),
+    z.map((_, i) => {
+      const look = { filled: i === j ? 0.14 : 0, radius: 8 };
+      return pickable(() => pick(i), rectangle(column(i), at(1.5), cell, at(3) - at(0) + 56, "forward", look));
+    }),
     rows.map(([name, numbers], row) => [
       text(0, at(row), name, { bold: true, anchor: "start", size: names < 90 ? 12 : 15 }),
       cells(left, at(row), numbers.map(rounded), "plain", { cell, size: cell < 55 ? 13 : 15 }),
     ]),
-    steps.map((words, row) => [arrow([left, at(row) + 18], [left, at(row + 1) - 18]), note(left + 12, at(row + 0.5), words, "start")]),
+    steps.map((words, row) => [
+      arrow([left, at(row) + 18], [left, at(row + 1) - 18]),
+      note(left + 12, at(row + 0.5), words, "start"),
+    ]),
     weighed,
   );
 }

@@ -5,6 +5,9 @@ import { rectangle, segment, short, staying, sum, text } from "./parts.js";
 
 const FURTHEST = 8;
 const HANDS_IN_TABLE = 8;
+const TABLE =
+  "In the table, each row is a position, and each pair of columns a hand: its height and its width, blue if positive, " +
+  "orange if negative. It has six more hands, each half as fast as the one before.";
 /** How far a hand turns from one position to the next, in radians: a quarter turn, and each hand half of the one before. */
 const speed = (hand) => Math.PI / 2 / 2 ** hand;
 /** The angle between two hands, at most 180°, if one has turned so far from the other. */
@@ -28,9 +31,8 @@ function mount(root, tell) {
   const move = mover(state, shown, drawing.redraw);
   const { slide } = controlsOf(state, update);
   const first = slide("first", "Move both: first position", 0, FURTHEST);
-  const key =
-    "In the table, each row is a position, and each pair of columns a hand: its height and its width, blue if positive, orange if negative. It has six more hands, each half as fast as the one before.";
-  root.append(staying(first, slide("distance", "Distance to the second", 0, FURTHEST)), drawing, byHand, h("p", { class: "label" }, key));
+  const distance = slide("distance", "Distance to the second", 0, FURTHEST);
+  root.append(staying(first, distance), drawing, byHand, h("p", { class: "label" }, TABLE));
 
   function update() {
     const { first, distance } = state;
@@ -43,7 +45,8 @@ function mount(root, tell) {
     const far = turns.filter((turn) => apart(turn) !== turn).map((turn) => `${turn}° is ${apart(turn)}° away`);
     const also = far.length ? ` A hand that has turned by ${far.join(", by ")}: the cosine is the same.` : "";
     const cosines = `cos ${turns[0]}° + cos ${turns[1]}° = ${result}`;
-    tell(`The dot product of positions ${first} and ${second} is ${cosines}, and so it is for any two positions that are ${distance} apart.${also}`);
+    const others = `any two positions that are ${distance} apart`;
+    tell(`The dot product of positions ${first} and ${second} is ${cosines}, and so it is for ${others}.${also}`);
     move();
   }
 
@@ -62,7 +65,8 @@ function draw(width, state, shown) {
   const below = s("g", { transform: "translate(0 172)" }, drawHands({ isWide, names, step, column, chosen, shown, vectors }));
   const place = isWide ? [column(3) - 8, 172, width - column(3) + 8, 372] : [0, 572, width, 230];
   const label = chosen.map((position, i) => `Position ${position}: ${vectors[i].map((x) => short(x)).join(", ")}.`);
-  return picture(width, isWide ? 560 : 804, label.join(" "), drawBars(width, isWide, chosen, shown), below, drawTable(...place, chosen, shown));
+  const table = drawTable(...place, chosen, shown);
+  return picture(width, isWide ? 560 : 804, label.join(" "), drawBars(width, isWide, chosen, shown), below, table);
 }
 
 function drawHands({ isWide, names, step, column, chosen, shown, vectors }) {
@@ -83,7 +87,7 @@ function drawHands({ isWide, names, step, column, chosen, shown, vectors }) {
       look.map((one, i) => dial(column(i), y, radius, [one])),
       dial(column(2), y, radius, look),
       arc(column(2), y, radius / 2.4, ...angles),
-      text(column(2), y + radius + 11, apart(turn) === turn ? `${turn}°` : `${turn}°: ${apart(turn)}° apart`, { size: 13 }),
+      text(Math.min(column(2), column(2.5) - 48), y + radius + 11, apart(turn) === turn ? `${turn}°` : `${turn}°: ${apart(turn)}° apart`, { size: 13 }),
     ];
   });
   return [
@@ -125,17 +129,19 @@ function drawTable(x, y, width, height, chosen, shown) {
   const [left, top, bottom] = [x + 26, y + 24, y + height];
   const [across, down] = [(x + width - left - 2) / (2 * HANDS_IN_TABLE), (bottom - top) / (2 * FURTHEST + 1)];
   const middle = (position) => top + (position + 0.5) * down;
+  const colour = (value) => (value < 0 ? "negative" : "positive");
+  const isNear = (position) => chosen.some((one) => Math.abs(one - position) * down < 13);
+  const isNamed = (position) => chosen.includes(position) || (position % 8 === 0 && !isNear(position));
   const rows = Array.from({ length: 2 * FURTHEST + 1 }, (_, position) => [
-    (chosen.includes(position) || position % 8 === 0) && !chosen.some((one) => one !== position && Math.abs(one - position) * down < 13)
-      ? text(left - 6, middle(position), position, { size: 12, anchor: "end", bold: chosen.includes(position) })
-      : null,
+    isNamed(position) && text(left - 6, middle(position), position, { size: 12, anchor: "end", bold: chosen.includes(position) }),
     positionVector(position, HANDS_IN_TABLE).map((value, i) =>
-      rectangle(left + (i + 0.5) * across, middle(position), across, down, value < 0 ? "negative" : "positive", { filled: Math.abs(value) }),
+      rectangle(left + (i + 0.5) * across, middle(position), across, down, colour(value), { filled: Math.abs(value) }),
     ),
   ]);
   const frame = (position) =>
     rectangle(left + HANDS_IN_TABLE * across, middle(position), 2 * HANDS_IN_TABLE * across, down, "ink", { filled: 0, outlined: true });
-  const heads = ["fast", "slow", "slower and slower →"].map((words, hand) => note(left + 2 * hand * across + 3, y + 12, words, "start", 12));
+  const names = ["fast", "slow", "slower and slower →"];
+  const heads = names.map((words, hand) => note(left + 2 * hand * across + 3, y + 12, words, "start", 12));
   return [heads, rows, frame(shown.first), frame(shown.first + shown.distance)];
 }
 

@@ -137,7 +137,7 @@ function draw(width, walks, state, onstart) {
     return pickable(
       pick,
       rectangle(middle, top + high / 2, wide, high, "soft", { filled: 0.04 }),
-      text(middle, 10, id, { bold: true, size }),
+      text(Math.max(middle, 47), 10, id, { bold: true, size }),
       note(middle, 29, `rate ${state[id]}`),
       HEIGHTS.map((height) => contour(height, x, y)),
       note(left + 5, top + 11, "a ↑ steep", "start", 12),

@@ -1,7 +1,7 @@
 /** Lesson 23: RoPE turns a query and a key by their positions; their score depends only on the distance. */
 import { fitted, h } from "../dom.js";
-import { arc, around, cells, circle, controlsOf, degrees, dial, dot, hundredths, line, mover, note } from "./parts.js";
-import { picture, segment, staying, text } from "./parts.js";
+import { arc, around, cells, circle, controlsOf, dial, dot, hundredths, line, mover, note } from "./parts.js";
+import { picture, segment, short, staying, text } from "./parts.js";
 
 /** Both pairs of the query and both pairs of the key, before they are turned. */
 const [QUERY, KEY] = [[5, 0], [3, 4]];
@@ -30,8 +30,9 @@ function mount(root, tell) {
   const move = mover(state, shown, drawing.redraw);
   const { slide } = controlsOf(state, update);
   const distance = slide("distance", "Distance: the query is further right by", 0, FURTHEST);
-  const given = h("p", { class: "label" }, `Both pairs of the query are (${QUERY.join(", ")}), and both of the key (${KEY.join(", ")}), before they are turned.`);
-  root.append(given, staying(slide("key", "Move both: position of the key", 0, FURTHEST), distance), drawing);
+  const given = `Both pairs of the query are (${QUERY.join(", ")}), and both of the key (${KEY.join(", ")}), before they are turned.`;
+  const key = slide("key", "Move both: position of the key", 0, FURTHEST);
+  root.append(h("p", { class: "label" }, given), staying(key, distance), drawing);
 
   function update() {
     const { key, distance } = state;
@@ -41,10 +42,11 @@ function mount(root, tell) {
     const added = now.map(written).join(" + ").replace("+ −", "− ");
     const score = `${added} = ${written(now[0] + now[1])}`;
     const [fast, slow] = now.map((number, i) => written(number - before[i]));
-    if (distance) {
-      const changes = `At distance 0 it is 15 + 15: the fast pair has changed by ${fast}, the slow pair by ${slow}`;
-      tell(`The query at position ${key + distance} and the key at position ${key} have the score ${score}, and so have any two that are ${distance} apart. ${changes}.`);
-    } else tell(`The query and the key both stand at position ${key}. Both are turned by the same angle, so the score is ${score}, as if they were not turned.`);
+    const standing = `The query at position ${key + distance} and the key at position ${key} have the score ${score}`;
+    const changes = `At distance 0 it is 15 + 15: the fast pair has changed by ${fast}, the slow pair by ${slow}`;
+    const equal = `The query and the key both stand at position ${key} and are turned by the same angle. So the score is ${score}`;
+    if (distance) tell(`${standing}, and so have any two that are ${distance} apart. ${changes}.`);
+    else tell(`${equal}, as if they were not turned.`);
     move();
   }
 
@@ -65,7 +67,8 @@ function draw(width, state, shown) {
     const start = angleOf(query);
     const side = Math.sin(angleOf(key) - start) < 0 ? -1 : 1;
     const look = { cell: Math.min(58, across / 2 - 26), height: 28, size: 14 };
-    const label = (words, [a, b]) => text(...around(x, y.dial, radius + 11, angleOf([a, b])), words, { size: 14, bold: true });
+    const label = (words, vector) => text(...around(x, y.dial, radius + 11, angleOf(vector)), words, { size: 14, bold: true });
+    const cosine = `25 cos ${((between * 180) / Math.PI).toFixed(2)}°`;
     return [
       text(x, 12, name, { bold: true }),
       note(x, 30, `${i ? "1/100 rad" : "1 rad"} per position`, "middle", 12),
@@ -76,7 +79,7 @@ function draw(width, state, shown) {
         note(x - look.cell - 12, y[role], words),
         cells(x, y[role], vector.map(hundredths), role, look),
       ]),
-      text(x, y.product, `5 · 5 · cos ${((between * 180) / Math.PI).toFixed(2)}° = ${hundredths(dot(query, key))}`, { size: width < 400 ? 12 : 14 }),
+      text(x, y.product, `${cosine} = ${hundredths(dot(query, key))}`, { size: width < 400 ? 12 : 14 }),
     ];
   });
   return picture(width, y.product + 180, said(state), pairs, drawProducts(width, y.product + 30, state));
@@ -93,12 +96,15 @@ function drawProducts(width, top, { distance }) {
   const y = (product) => top + high / 2 - (product / 25) * (high / 2);
   const steps = Array.from({ length: 5 * FURTHEST + 1 }, (_, i) => i / 5);
   return [
-    [-25, 0, 25].map((product) => [segment([left, y(product)], [right, y(product)], "line", 1), note(left - 5, y(product), String(product).replace("-", "−"), "end", 12)]),
+    [-25, 0, 25].map((product) => [
+      segment([left, y(product)], [right, y(product)], "line", 1),
+      note(left - 5, y(product), short(product), "end", 12),
+    ]),
     PAIRS.map(({ role }, i) => line(steps.map((at) => [x(at).toFixed(1), y(products(at, 0)[i]).toFixed(1)]), role, i ? 2.5 : 1.2)),
     segment([x(distance), top - 4], [x(distance), top + high + 4], "ink", 1.2),
     products(distance, 0).map((product, i) => circle(x(distance), y(product), 5, PAIRS[i].role)),
     [0, 25, 50, 75, 100].map((at) => note(x(at), top + high + 16, at, at === 100 ? "end" : "middle", 12)),
-    note((left + right) / 2, top + high + 32, "product of each pair, by distance: blue fast, orange slow", "middle", 12),
+    note((left + right) / 2, top + high + 32, "products by distance: blue fast, orange slow", "middle", 12),
   ];
 }
 

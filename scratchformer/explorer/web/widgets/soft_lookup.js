@@ -106,13 +106,13 @@ function mount(root, tell) {
     const largest = Math.max(...weights);
     const best = WORDS.filter((_, j) => weights[j] > largest - 1e-6).join(" and ");
     const rising = WORDS.filter((_, j) => back.dscores[j] > 5e-4);
-    const offers = `${rising.length === 1 ? "this word offers" : "these words offer"} more than the average, ${short(back.average)}`;
-    const because = `a larger score of *${rising.join(" or ")}* makes it grow, because only ${offers}: an offer is the first number of a value`;
-    tell(
-      state.isBackward
-        ? `The first number of the answer is ${short(answer[0])}: ${rising.length ? because : "no score can make it grow"}.`
-        : `The largest weight of “${name}” is ${shown.weights[weights.indexOf(largest)]}, on *${best}*, and the answer is ${pair(answer)}.`,
-    );
+    const these = rising.length === 1 ? "this word offers" : "these words offer";
+    const because = `makes it grow, because only ${these} more than the average, ${short(back.average)}`;
+    const cause = `a larger score of *${rising.join(" or ")}* ${because}: an offer is the first number of a value`;
+    const first = `The first number of the answer is ${short(answer[0])}`;
+    const most = `The largest weight of “${name}” is ${shown.weights[weights.indexOf(largest)]}, on *${best}*`;
+    if (state.isBackward) tell(`${first}: ${rising.length ? cause : "no score can make it grow"}.`);
+    else tell(`${most}, and the answer is ${pair(answer)}.`);
   }
 
   update();
