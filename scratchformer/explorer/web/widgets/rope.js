@@ -58,22 +58,21 @@ function mount(root, tell) {
 function draw(width, state, shown) {
   const across = width / 2;
   const radius = Math.min(78, across / 2 - 22);
-  const y = { dial: 52 + radius, query: 2 * radius + 92, key: 2 * radius + 128, product: 2 * radius + 162 };
+  const y = { dial: 58 + radius, query: 2 * radius + 98, key: 2 * radius + 134, product: 2 * radius + 168 };
   const pairs = PAIRS.map(({ name, speed }, i) => {
     const x = (i + 0.5) * across;
     const angles = [shown.key + shown.distance, shown.key].map((position) => speed * position);
     const [query, key] = [turned(QUERY, angles[0]), turned(KEY, angles[1])];
-    const between = Math.acos(dot(query, key) / 25);
-    const start = angleOf(query);
-    const side = Math.sin(angleOf(key) - start) < 0 ? -1 : 1;
+    const [start, end] = [angleOf(query), angleOf(key)];
+    const between = Math.atan2(Math.sin(end - start), Math.cos(end - start));
     const look = { cell: Math.min(58, across / 2 - 26), height: 28, size: 14 };
     const label = (words, vector) => text(...around(x, y.dial, radius + 11, angleOf(vector)), words, { size: 14, bold: true });
-    const cosine = `25 cos ${((between * 180) / Math.PI).toFixed(2)}°`;
+    const cosine = `25 cos ${((Math.abs(between) * 180) / Math.PI).toFixed(2)}°`;
     return [
       text(x, 12, name, { bold: true }),
       note(x, 30, `${i ? "1/100 rad" : "1 rad"} per position`, "middle", 12),
-      dial(x, y.dial, radius, [{ angle: start, role: "query" }, { angle: angleOf(key), role: "key" }]),
-      arc(x, y.dial, radius / 2.6, start, start + side * between),
+      dial(x, y.dial, radius, [{ angle: start, role: "query" }, { angle: end, role: "key" }]),
+      arc(x, y.dial, radius / 2.6, start, start + between),
       [label("q", query), label("k", key)],
       [["q", query, "query"], ["k", key, "key"]].map(([words, vector, role]) => [
         note(x - look.cell - 12, y[role], words),
