@@ -205,7 +205,7 @@ class Browser:
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=touch
         )
         self.cdp("Emulation.setTouchEmulationEnabled", enabled=touch)
-        self.js("window.changed = performance.now()")  # what is drawn to fit is drawn again
+        self.js("window.changed &&= performance.now()")  # what is drawn to fit is drawn again
 
     def show(self, **features):
         """Prefer what media features say: show(prefers_color_scheme="dark")."""

@@ -11,7 +11,7 @@ import { test } from "node:test";
 
 import { CachedDecoder, beamSearch, lengthPenalty, translate } from "../../scratchformer/explorer/web/engine/beam.js";
 import { Model, Pass } from "../../scratchformer/explorer/web/engine/model.js";
-import { row, sinusoids } from "../../scratchformer/explorer/web/engine/tensor.js";
+import { inDouble, row, sinusoids } from "../../scratchformer/explorer/web/engine/tensor.js";
 import { EOS, Tokenizer } from "../../scratchformer/explorer/web/engine/tokenizer.js";
 
 const FOLDER = process.env.SCRATCHFORMER_FIXTURES;
@@ -141,35 +141,52 @@ function sampled({ rows, cols }) {
   return cells;
 }
 
-const STEP = 1e-3; // of float32 numbers: a smaller one drowns in their rounding, a larger one reaches the bends of ReLU
+const STEP = 1e-5;
 
 test("a gradient is the slope of the loss", () => {
-  for (const name of ["post-norm", "pre-norm"]) {
+  for (const name of ["post-norm", "pre-norm", "untied, learned positions, no biases"]) {
     const data = PASSES.find((each) => each.name === name);
     const model = modelOf(data.model);
-    const pass = passOf(data);
-    const gradients = model.backward(pass, model.lossOf(pass, data.position, data.token).dlogits);
-    for (const { id, value } of pass.stages.values()) {
-      for (const [i, j] of sampled(value).slice(3, 5)) {
-        const [higher, lower] = [STEP, -STEP].map((step) => lossAfter(model, data, id, i, j, step));
-        const gradient = gradients.get(id);
-        const allowed = 0.02 * largest(gradient.data) + 3e-4;
-        close((higher - lower) / (2 * STEP), row(gradient, i)[j], allowed, `${name} ${id} [${i}, ${j}]`);
+    const lossOf = (changes) => {
+      const pass = model.forward(data.sourceIds, data.targetInIds, { changes });
+      return { pass, ...model.lossOf(pass, data.position, data.token) };
+    };
+    inDouble(() => {
+      const { pass, dlogits } = lossOf();
+      const gradients = model.backward(pass, dlogits);
+      const slope = (lossAfter) => (lossAfter(STEP) - lossAfter(-STEP)) / (2 * STEP);
+      for (const { id, value } of pass.stages.values()) {
+        for (const [i, j] of sampled(value)) {
+          const changed = (step) => lossOf({ [id]: (matrix) => (row(matrix, i)[j] += step) }).loss;
+          close(slope(changed), row(gradients.get(id), i)[j], 1e-7, `${name} ${id} [${i}, ${j}]`);
+        }
       }
-    }
+      for (const [weight, gradient] of model.weightGradients(pass, gradients)) {
+        for (let i = 0; i < weight.length; i += 5) {
+          const [before, step] = [weight[i], 2 ** -10]; // float32 numbers, which this step changes exactly enough
+          const [higher, lower] = [step, -step].map((by) => [
+            model.withChanged({ data: weight }, i, by, () => lossOf().loss),
+            Math.fround(before + by),
+          ]);
+          assert.equal(weight[i], before);
+          close((higher[0] - lower[0]) / (higher[1] - lower[1]), gradient[i], 2e-5, `${name}, a weight [${i}]`);
+        }
+      }
+    });
   }
 });
 
-/** The loss if one number of one stage were larger by `step`. */
-function lossAfter(model, data, id, i, j, step) {
-  class Changed extends Pass {
-    record(...stage) {
-      if (stage[0] === id) row(stage[2], i)[j] += step;
-      return super.record(...stage);
-    }
-  }
-  return model.lossOf(model.run(new Changed(model, data.sourceIds, data.targetInIds)), data.position, data.token).loss;
-}
+test("the decoder reads a memory that was put in the place of the encoder's output", () => {
+  const data = PASSES.find(({ name }) => name === "pre-norm");
+  const model = modelOf(data.model);
+  const memory = model.encode(new Pass(model, [5, 6, EOS], [])).value;
+  const changes = { [model.memoryId]: (value) => value.data.set(memory.data) };
+  const pass = model.forward([7, 8, EOS], [2], { changes });
+  const logits = new CachedDecoder(model, [7, 8, EOS], { memory }).step([2], [0]);
+  const right = new CachedDecoder(model, [5, 6, EOS]).step([2], [0]);
+  assert.deepEqual(logits.data, right.data);
+  same(pass.logits, { shape: [1, right.cols], values: right.data }, "logits");
+});
 
 test("a removed head's output is zeros, and its queries get no gradient", () => {
   const data = PASSES.find(({ removed }) => removed[0]?.startsWith("cross.") && removed[0] !== "cross.0.0");
@@ -221,7 +238,7 @@ for (const { name, model, translations } of fixtures("translations")) {
 
 test("the cached decoder computes the logits of a whole pass, also without a head", () => {
   for (const data of PASSES) {
-    const decoder = new CachedDecoder(modelOf(data.model), data.sourceIds, data.removed);
+    const decoder = new CachedDecoder(modelOf(data.model), data.sourceIds, { removed: data.removed });
     const pass = passOf(data);
     data.targetInIds.forEach((token, t) => {
       const logits = decoder.step([token], [0]);

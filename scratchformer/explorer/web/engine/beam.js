@@ -31,13 +31,15 @@ export function lengthPenalty(n, alpha) {
  *
  * @param {import("./model.js").Model} model
  * @param {number[]} sourceIds  with EOS
+ * @param {object} options  beam, alpha, extraLength (pieces more than the source has); removed, memory: see CachedDecoder
  * @returns {AsyncGenerator<Step, Hypothesis[]>}
  */
-export async function* beamSearch(model, sourceIds, { beam = 4, alpha = 0.6, extraLength = 50, removed = [] } = {}) {
+export async function* beamSearch(model, sourceIds, options = {}) {
+  const { beam = 4, alpha = 0.6, extraLength = 50 } = options;
   if (!(Number.isInteger(beam) && beam > 0 && alpha >= 0)) {
     throw new Error(`The beam must be 1 or more and alpha 0 or more, not ${beam} and ${alpha}.`);
   }
-  const decoder = new CachedDecoder(model, sourceIds, removed);
+  const decoder = new CachedDecoder(model, sourceIds, options);
   const longest = Math.min(sourceIds.length + extraLength, model.mostTokens); // EOS included
   const greedy = beam === 1;
   const hypothesis = (ids, logProbability, n) => ({ ids, logProbability, score: logProbability / lengthPenalty(n, alpha) });
@@ -79,7 +81,7 @@ export async function* beamSearch(model, sourceIds, { beam = 4, alpha = 0.6, ext
  * @param {import("./model.js").Model} model
  * @param {import("./tokenizer.js").Tokenizer} tokenizer
  * @param {string} text
- * @param {{ beam?: number, alpha?: number, extraLength?: number, removed?: string[] }} [options]
+ * @param {object} [options]  see beamSearch
  * @returns {Promise<{ text: string } & Hypothesis & { steps: Step[] }>}
  */
 export async function translate(model, tokenizer, text, options = {}) {
@@ -114,9 +116,9 @@ function mostLikely(logits, alive, n) {
  * decoder of model.js for one position of W hypotheses.
  */
 export class CachedDecoder {
-  constructor(model, sourceIds, removed = []) {
-    const pass = new Pass(model, sourceIds, [], removed);
-    const memory = model.encode(pass).value; // (S, D)
+  /** `removed`: ids of heads whose output is zeros. `memory`: (S, D), in the place of the encoder's output. */
+  constructor(model, sourceIds, { removed = [], memory } = {}) {
+    memory ??= model.encode(new Pass(model, sourceIds, [], { removed })).value;
     this.model = model;
     this.position = 0;
     this.layers = model.decoder.map((layer, n) => ({
@@ -144,7 +146,8 @@ export class CachedDecoder {
       x = this.residual(x, layer.self.norm, (h) => linear(this.selfAttention(layer, h, parents), layer.self.output));
       x = this.residual(x, layer.cross.norm, (h) => {
         const q = linear(h, layer.cross.q);
-        const { heads } = attention(q, layer.memory.k, layer.memory.v, config.h, { removed: layer.removed.cross });
+        const options = { removed: layer.removed.cross, divisor: this.model.divisor };
+        const { heads } = attention(q, layer.memory.k, layer.memory.v, config.h, options);
         return linear(heads, layer.cross.output);
       });
       x = this.residual(x, layer.ff.norm, (h) => linear(relu(linear(h, layer.ff.inner)), layer.ff.outer));
@@ -162,7 +165,8 @@ export class CachedDecoder {
     const heads = matrix(v.rows, v.cols);
     layer.cache.forEach((cache, w) => {
       const query = matrix(1, q.cols, row(q, w));
-      const own = attention(query, cache.k, cache.v, this.model.config.h, { removed: layer.removed.self });
+      const options = { removed: layer.removed.self, divisor: this.model.divisor };
+      const own = attention(query, cache.k, cache.v, this.model.config.h, options);
       row(heads, w).set(own.heads.data);
     });
     return heads;

@@ -14,7 +14,11 @@
  * @property {Matrix} value  positions × width
  * @property {string[]} inputs  ids of the stages that it reads
  * @property {(dy: Matrix) => Matrix[]} backward  gradient of the value -> its share for each input
+ * @property {Weight[]} weights  what was learned in it: W and b, γ and β, or a table
+ * @property {(dy: Matrix) => Matrix[]} weightGradients  gradient of the value -> its share for each of the weights
  * @property {(row: number, col: number) => import("./explain.js").Explanation} explain
+ *
+ * @typedef {{ name: string, rows: number, cols: number, data: Float32Array }} Weight  the numbers that the model computes with
  *
  * @typedef {object} Attention
  * @property {string} id  "encoder.0", "decoder.0", "cross.0"; a head: "cross.0.2"
@@ -26,7 +30,7 @@
  */
 
 import { explainLinear, explainLookup, explainMix, explainNorm, explainRemoved, explainScore, explainSum, titleOf } from "./explain.js";
-import { add, addInPlace, attention, attentionBackward, layerNorm, layerNormBackward, linear, linearBackward, logSumExp, matrix, relu, reluBackward, row, sinusoids, softmax } from "./tensor.js";
+import { Tmatmul, add, addInPlace, attention, attentionBackward, layerNorm, layerNormBackward, layerNormWeightsBackward, linear, linearBackward, linearWeightsBackward, logSumExp, matrix, relu, reluBackward, row, sinusoids, softmax, transpose } from "./tensor.js";
 import { PAD } from "./tokenizer.js";
 import { layersOf } from "./weights.js";
 
@@ -36,11 +40,13 @@ const MOST_TOKENS = 512;
 export class Model {
   /**
    * @param {object} description  config, parameters and tokenizer.pieces
-   * @param {ArrayBuffer} weights  float32, little-endian
+   * @param weights  see layersOf
+   * @param {("mask" | "scale" | "positions")[]} without  what is left out: the mask, √d_k, or the positions
    */
-  constructor(description, weights) {
+  constructor(description, weights, without = []) {
     this.config = description.config;
     this.pieces = description.tokenizer.pieces;
+    this.without = new Set(without);
     /** embeddings, positions, encoder, decoder, finalNorms, unembedding */
     Object.assign(this, layersOf(description, weights));
   }
@@ -54,6 +60,16 @@ export class Model {
     );
   }
 
+  /** The id of the stage that the decoder looks at: the encoder's last. */
+  get memoryId() {
+    return this.finalNorms.encoder ? "encoder.out" : `encoder.${this.config.N - 1}.ff.out`;
+  }
+
+  /** What the product of a query and a key is divided by: √d_k (§3.2.1). */
+  get divisor() {
+    return this.without.has("scale") ? 1 : Math.sqrt(this.config.d_k);
+  }
+
   /** The length of the longest sequence, EOS or BOS included. */
   get mostTokens() {
     const { positions, max_positions } = this.config;
@@ -65,10 +81,10 @@ export class Model {
   /**
    * @param {number[]} sourceIds  S ids, EOS at the end
    * @param {number[]} targetInIds  T ids, BOS at the beginning: position t of the logits predicts token t of the target
-   * @param {{ removed?: string[] }} options  ids of heads whose output becomes zeros
+   * @param {object} options  see Pass
    */
-  forward(sourceIds, targetInIds, { removed = [] } = {}) {
-    return this.run(new Pass(this, sourceIds, targetInIds, removed));
+  forward(sourceIds, targetInIds, options) {
+    return this.run(new Pass(this, sourceIds, targetInIds, options));
   }
 
   /** Compute all stages of a new pass. */
@@ -131,6 +147,7 @@ export class Model {
 
   /** What is added to the embedding at a position. -> (D) */
   position(side, t) {
+    if (this.without.has("positions")) return new Float32Array(this.config.d_model);
     const table = this.positions[side];
     return table ? row(table, t) : sinusoids(t, this.config.d_model);
   }
@@ -188,11 +205,53 @@ export class Model {
     }
     return gradients;
   }
+
+  /**
+   * The gradients of the weights, added to `total`: the data of a weight -> its gradient. A table that is used three
+   * times gets three shares (§3.4).
+   *
+   * @param {Pass} pass
+   * @param {Map<string, Matrix>} gradients  what `backward` returned
+   * @returns {Map<Float32Array, Float32Array>}
+   */
+  weightGradients(pass, gradients, total = new Map()) {
+    for (const { id, weights, weightGradients } of pass.stages.values()) {
+      const shares = weightGradients(gradients.get(id));
+      weights.forEach(({ data }, i) => {
+        if (total.has(data)) addInPlace({ data: total.get(data) }, shares[i]);
+        else total.set(data, shares[i].data);
+      });
+    }
+    return total;
+  }
+
+  /** To be called after weights were changed: the output table is kept transposed. */
+  refresh() {
+    const { W, table } = this.unembedding;
+    W.data.set(transpose(table).data);
+  }
+
+  /** What `compute` returns while the number at `index` of a weight is larger by `step`. */
+  withChanged(weight, index, step, compute) {
+    const before = weight.data[index];
+    try {
+      weight.data[index] = before + step;
+      this.refresh();
+      return compute();
+    } finally {
+      weight.data[index] = before;
+      this.refresh();
+    }
+  }
 }
 
 /** One forward pass: its stages so far, and the operations that add one. */
 export class Pass {
-  constructor(model, sourceIds, targetInIds, removed = []) {
+  /**
+   * @param {object} options  removed: ids of heads whose output becomes zeros; changes: the id of a stage -> what changes
+   *   its value in place, before other stages read it
+   */
+  constructor(model, sourceIds, targetInIds, { removed = [], changes = {} } = {}) {
     const heads = model.headIds;
     const unknown = removed.find((id) => !heads.includes(id));
     if (unknown !== undefined) {
@@ -201,6 +260,7 @@ export class Pass {
     this.model = model;
     this.ids = { source: [...sourceIds], target: [...targetInIds] };
     this.removed = removed;
+    this.changes = changes;
     /** @type {Map<string, Stage>} */
     this.stages = new Map();
     /** @type {Attention[]} */
@@ -230,10 +290,12 @@ export class Pass {
     return `“${this.model.pieces[this.ids[side][i]]}”`;
   }
 
-  /** Add a stage. */
-  record(id, inputs, value, backward, explain, side = inputs[0].side) {
+  /** Add a stage. `operation` is its backward and explain, and its weights and weightGradients if it has some. */
+  record(id, inputs, value, operation, side = inputs[0].side) {
     const title = titleOf(id, this.model.config.norm);
-    const stage = { id, title, side, value, inputs: inputs.map((input) => input.id), backward, explain };
+    this.changes[id]?.(value);
+    const nothing = { weights: [], weightGradients: () => [] };
+    const stage = { id, title, side, value, inputs: inputs.map((input) => input.id), ...nothing, ...operation };
     this.stages.set(id, stage);
     return stage;
   }
@@ -246,7 +308,13 @@ export class Pass {
     const y = matrix(ids.length, E.cols);
     ids.forEach((token, i) => row(y, i).set(row(E, token).map((x) => x * scale)));
     const explain = (i, j) => explainLookup(this.word(side, i), row(E, ids[i])[j], scale, j, row(y, i)[j]);
-    return this.record(id, [], y, () => [], explain, side);
+    const weights = [{ name: "E", ...E }];
+    const weightGradients = (dy) => {
+      const dE = matrix(E.rows, E.cols);
+      ids.forEach((token, i) => row(dE, token).forEach((sum, j, line) => (line[j] = sum + scale * row(dy, i)[j])));
+      return [dE];
+    };
+    return this.record(id, [], y, { backward: () => [], explain, weights, weightGradients }, side);
   }
 
   /** y = x + PE, or x + a learned vector for each position. */
@@ -258,14 +326,21 @@ export class Pass {
       const addends = [["embedding", row(x.value, t)[j]], [`position ${t}`, row(added, t)[j]]];
       return explainSum(addends, row(y, t)[j]);
     };
-    return this.record(id, [x], y, (dy) => [dy], explain);
+    const table = this.model.positions[x.side];
+    const weights = table ? [{ name: "positions", ...table }] : [];
+    const weightGradients = (dy) => {
+      const dtable = matrix(table?.rows ?? 0, added.cols);
+      if (table) dtable.data.set(dy.data);
+      return [dtable];
+    };
+    return this.record(id, [x], y, { backward: (dy) => [dy], explain, weights, weightGradients });
   }
 
   /** y = x + update */
   sum(id, x, update) {
     const y = add(x.value, update.value);
     const explain = (i, j) => explainSum(addends([x, update], i, j), row(y, i)[j]);
-    return this.record(id, [x, update], y, (dy) => [dy, dy], explain);
+    return this.record(id, [x, update], y, { backward: (dy) => [dy, dy], explain });
   }
 
   /** y = LayerNorm(x), or LayerNorm(x + update) */
@@ -280,26 +355,33 @@ export class Pass {
       const constants = [["mean", mean[i]], ["deviation", deviation[i]], ["γ", layer.gamma[j]], ["β", layer.beta[j]]];
       return explainNorm(addends(inputs, i, j), constants, row(y, i)[j]);
     };
-    return this.record(id, inputs, saved.y, backward, explain);
+    const weights = [vector("γ", layer.gamma), vector("β", layer.beta)];
+    const weightGradients = (dy) => layerNormWeightsBackward(dy, saved);
+    return this.record(id, inputs, saved.y, { backward, explain, weights, weightGradients });
   }
 
   /** y = x W + b, or max(x W + b, 0) if `activated` */
   linear(id, x, layer, { activated = false } = {}) {
     const sums = linear(x.value, layer);
     const y = activated ? relu(sums) : sums;
-    const backward = (dy) => [linearBackward(activated ? reluBackward(dy, y) : dy, layer)];
+    const dsums = (dy) => (activated ? reluBackward(dy, y) : dy);
+    const backward = (dy) => [linearBackward(dsums(dy), layer)];
     const explain = (i, j) =>
       explainLinear(this.word(x.side, i), x.title, row(x.value, i), layer, j, row(sums, i)[j], activated);
-    return this.record(id, [x], y, backward, explain);
+    const { W, b, table, name } = layer;
+    const weights = table ? [{ name: "E", ...table }] : [{ name, ...W }, ...(b ? [vector(name.replace("W", "b"), b)] : [])];
+    const weightGradients = (dy) => (table ? [Tmatmul(dy, x.value)] : linearWeightsBackward(dsums(dy), x.value, layer));
+    return this.record(id, [x], y, { backward, explain, weights, weightGradients });
   }
 
   /** The outputs of all heads of an attention, side by side. -> (T, h d_v) */
   heads(id, kind, layer, q, k, v) {
     const { h, d_k, d_v } = this.model.config;
     const removed = headsOf(this.removed, `${kind}.${layer}`);
-    const options = { causal: kind === "decoder", removed };
+    const { divisor, without } = this.model;
+    const options = { causal: kind === "decoder" && !without.has("mask"), removed, divisor };
     const { heads: y, scores, weights } = attention(q.value, k.value, v.value, h, options);
-    const backward = (dy) => attentionBackward(dy, q.value, k.value, v.value, weights, removed);
+    const backward = (dy) => attentionBackward(dy, q.value, k.value, v.value, weights, options);
     const explain = (i, j) => {
       const head = Math.floor(j / d_v);
       return removed.has(head) ? explainRemoved(head) : explainMix(this, q, v, weights, i, j, row(y, i)[j]);
@@ -307,13 +389,17 @@ export class Pass {
     const ofScore = (head, i, s) =>
       explainScore(this, q, k, head, i, s, row(scores[head], i)[s], row(weights[head], i)[s], d_k);
     this.attentions.push({ id: `${kind}.${layer}`, kind, layer, heads: weights, scores, explain: ofScore });
-    return this.record(id, [q, k, v], y, backward, explain);
+    return this.record(id, [q, k, v], y, { backward, explain });
   }
 }
 
 /** The numbers of the heads of one attention among ids like "cross.0.2". */
 export function headsOf(ids, attentionId) {
   return new Set(ids.filter((id) => id.startsWith(`${attentionId}.`)).map((id) => Number(id.split(".")[2])));
+}
+
+function vector(name, data) {
+  return { name, rows: 1, cols: data.length, data };
 }
 
 function addends([x, update], i, j) {

@@ -10,8 +10,20 @@
  * @typedef {{ gamma: Float32Array, beta: Float32Array, eps: number }} Norm
  */
 
+let Numbers = Float32Array;
+
+/** What `compute` returns while every new matrix has float64 numbers, with which finite differences are exact enough. */
+export function inDouble(compute) {
+  Numbers = Float64Array;
+  try {
+    return compute();
+  } finally {
+    Numbers = Float32Array;
+  }
+}
+
 /** @returns {Matrix} zeros, or the given data */
-export function matrix(rows, cols, data = new Float32Array(rows * cols)) {
+export function matrix(rows, cols, data = new Numbers(rows * cols)) {
   return { rows, cols, data };
 }
 
@@ -22,7 +34,9 @@ export function row(m, i) {
 
 /** Column j of a matrix, as a copy. */
 export function column(m, j) {
-  return Float32Array.from({ length: m.rows }, (_, i) => m.data[i * m.cols + j]);
+  const values = new Numbers(m.rows);
+  for (let i = 0; i < m.rows; i++) values[i] = m.data[i * m.cols + j];
+  return values;
 }
 
 /** Columns `start` to `start + count`, as a copy. */
@@ -86,10 +100,17 @@ export function Tmatmul(a, b) {
   return matmul(transpose(a), b);
 }
 
+/** The sum of the rows, as a row.   m (T, n) -> (1, n) */
+export function sumOfRows(m) {
+  const y = matrix(1, m.cols);
+  for (let i = 0; i < m.data.length; i++) y.data[i % m.cols] += m.data[i];
+  return y;
+}
+
 /** @returns {Matrix} (n, m) -> (m, n), as a copy */
 export function transpose(m) {
   const y = matrix(m.cols, m.rows);
-  for (let j = 0; j < m.cols; j++) row(y, j).set(column(m, j));
+  for (let i = 0; i < m.rows; i++) for (let j = 0; j < m.cols; j++) y.data[j * m.rows + i] = m.data[i * m.cols + j];
   return y;
 }
 
@@ -107,9 +128,14 @@ export function linear(x, { W, b }) {
   return y;
 }
 
-/** dy (T, out) -> dx (T, in). The explorer doesn't train, so W and b get no gradient. */
+/** dy (T, out) -> dx (T, in) */
 export function linearBackward(dy, { W }) {
   return matmulT(dy, W);
+}
+
+/** x (T, in), dy (T, out) -> dW (in, out) and, of a layer with a bias, db (1, out) */
+export function linearWeightsBackward(dy, x, { b }) {
+  return [Tmatmul(x, dy), ...(b ? [sumOfRows(dy)] : [])];
 }
 
 // Position by position ------------------------------------------------------------------------------------------------
@@ -148,8 +174,8 @@ export function softmaxBackward(dy, y) {
 export function layerNorm(x, { gamma, beta, eps }) {
   const y = matrix(x.rows, x.cols);
   const normalized = matrix(x.rows, x.cols);
-  const mean = new Float32Array(x.rows);
-  const deviation = new Float32Array(x.rows);
+  const mean = new Numbers(x.rows);
+  const deviation = new Numbers(x.rows);
   for (let t = 0; t < x.rows; t++) {
     const values = row(x, t);
     const center = values.reduce((a, b) => a + b, 0) / x.cols;
@@ -174,9 +200,15 @@ export function layerNormBackward(dy, { normalized, deviation }, { gamma }) {
   return dx;
 }
 
+/** dgamma = sum over rows of dy n, dbeta = sum over rows of dy -> both (1, D) */
+export function layerNormWeightsBackward(dy, { normalized }) {
+  const products = matrix(dy.rows, dy.cols, dy.data.map((value, i) => value * normalized.data[i]));
+  return [sumOfRows(products), sumOfRows(dy)];
+}
+
 /** PE(pos, 2i) = sin(pos / 10000^(2i / D)), PE(pos, 2i + 1) = cos of the same angle -> (D) */
 export function sinusoids(position, d_model) {
-  return Float32Array.from({ length: d_model }, (_, channel) => {
+  return Numbers.from({ length: d_model }, (_, channel) => {
     const angle = position / 10000 ** ((2 * Math.floor(channel / 2)) / d_model);
     return channel % 2 ? Math.cos(angle) : Math.sin(angle);
   });
@@ -191,8 +223,9 @@ export function sinusoids(position, d_model) {
  *
  * @param {Set<number>} removed  heads whose output is zeros
  * @param {boolean} causal  query t sees keys 0 to t: the other scores are -Infinity, the other weights 0
+ * @param {number} divisor  of the products q kᵀ: √d_k, unless another is given
  */
-export function attention(q, k, v, h, { causal = false, removed = new Set() } = {}) {
+export function attention(q, k, v, h, { causal = false, removed = new Set(), divisor = Math.sqrt(q.cols / h) } = {}) {
   const d_k = q.cols / h;
   const d_v = v.cols / h;
   const heads = matrix(q.rows, v.cols);
@@ -200,7 +233,7 @@ export function attention(q, k, v, h, { causal = false, removed = new Set() } = 
   const weights = [];
   for (let head = 0; head < h; head++) {
     const s = matmulT(columns(q, head * d_k, d_k), columns(k, head * d_k, d_k)); // (T, S)
-    s.data.forEach((score, i) => (s.data[i] = score / Math.sqrt(d_k)));
+    s.data.forEach((score, i) => (s.data[i] = score / divisor));
     if (causal) for (let t = 0; t < s.rows; t++) row(s, t).fill(-Infinity, t + 1);
     const w = matrix(s.rows, s.cols);
     for (let t = 0; t < s.rows; t++) row(w, t).set(softmax(row(s, t)));
@@ -212,7 +245,7 @@ export function attention(q, k, v, h, { causal = false, removed = new Set() } = 
 }
 
 /** dheads (T, h d_v) -> dq (T, h d_k), dk (S, h d_k), dv (S, h d_v). Where a weight is 0, so is the score's gradient. */
-export function attentionBackward(dheads, q, k, v, weights, removed = new Set()) {
+export function attentionBackward(dheads, q, k, v, weights, { removed = new Set(), divisor } = {}) {
   const d_k = q.cols / weights.length;
   const d_v = v.cols / weights.length;
   const [dq, dk, dv] = [q, k, v].map((x) => matrix(x.rows, x.cols));
@@ -222,10 +255,10 @@ export function attentionBackward(dheads, q, k, v, weights, removed = new Set())
     // head = w v
     setColumns(dv, head * d_v, Tmatmul(w, dhead));
     const dw = matmulT(dhead, columns(v, head * d_v, d_v)); // (T, S)
-    // w = softmax(scores), scores = q kᵀ / √d_k
+    // w = softmax(scores), scores = q kᵀ / divisor
     const dproducts = matrix(w.rows, w.cols);
     for (let t = 0; t < w.rows; t++) row(dproducts, t).set(softmaxBackward(row(dw, t), row(w, t)));
-    dproducts.data.forEach((value, i) => (dproducts.data[i] = value / Math.sqrt(d_k)));
+    dproducts.data.forEach((value, i) => (dproducts.data[i] = value / (divisor ?? Math.sqrt(d_k))));
     setColumns(dq, head * d_k, matmul(dproducts, columns(k, head * d_k, d_k)));
     setColumns(dk, head * d_k, Tmatmul(dproducts, columns(q, head * d_k, d_k)));
   });

@@ -16,15 +16,17 @@ const CHOICES = {
 
 /**
  * @param {object} description  config, parameters (names, shapes, offsets in floats) and tokenizer.pieces
- * @param {ArrayBuffer} weights  float32, little-endian
- * @returns the layers, where a sublayer has its `norm`, an affine layer { W, b, columnName }, and a table without
+ * @param {ArrayBuffer | ((name: string, ...shape: number[]) => Float32Array)} weights  float32, little-endian; or what
+ *   makes the weights of each parameter, for a description without parameters
+ * @returns the layers, where a sublayer has its `norm`, an affine layer { W, b, name, columnName }, and a table without
  *   parameters is null
  */
 export function layersOf(description, weights) {
   const { config, tokenizer } = description;
   check(config, tokenizer.pieces.length);
   const { vocab_size, N, d_model: D, d_ff, h, d_k, d_v, attention_bias: bias, ln_eps: eps } = config;
-  const { take, takeNoMore } = reader(description.parameters, weights);
+  const { take, takeNoMore } =
+    typeof weights === "function" ? { take: weights, takeNoMore() {} } : reader(description.parameters, weights);
 
   const table = (name, rows) => matrix(rows, D, take(`${name}.weight`, rows, D));
   const norm = (name) => ({ gamma: take(`${name}.gamma`, D), beta: take(`${name}.beta`, D), eps });
@@ -37,7 +39,7 @@ export function layersOf(description, weights) {
     return parts.map(([label, width]) => {
       const part = { W: columns(W, start, width), b: b && b.subarray(start, start + width) };
       start += width;
-      return { ...part, columnName: (j) => `column ${j} of ${label}` };
+      return { ...part, name: label, columnName: (j) => `column ${j} of ${label}` };
     });
   };
   const selfAttention = (name) => {
@@ -80,6 +82,7 @@ export function layersOf(description, weights) {
     unembedding: {
       W: transpose(output), // (D, V)
       b: null,
+      table: output,
       columnName: (token) => `the embedding of “${tokenizer.pieces[token]}”`,
     },
   };
