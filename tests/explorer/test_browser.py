@@ -241,6 +241,25 @@ def test_attention_is_numpy_s(browser, explorer, reading):
 
 
 @slow
+def test_heads_are_removed_one_after_another_and_put_back(browser, explorer):
+    """Beside the button: the words that change, and the probability of the translation."""
+    browser.open(f"{explorer[0]}#/attention")
+    assert "needs decoder self-attention, layer 2, head 2 most" in browser.text(".needs p")
+    for head in "cross.1.1", "decoder.1.1", "cross.0.1":
+        browser.click(f"[data-key='{head}']")
+        browser.focus("[data-key=remove]")
+        browser.press("Enter")
+        browser.wait(SETTLED)
+        assert "removed" in browser.text(f"[data-key='{head}']")
+    assert browser.texts(".old-new del, .old-new ins") == ["es", "sie"]
+    assert re.fullmatch(r"p 28 % → 0\.2 %", browser.text(".old-new .share").replace("\u00a0", " "))
+    browser.focus("[data-key=all]")
+    browser.press("Enter")
+    assert browser.texts(".old-new strong, .map.gone") == []
+    assert browser.js("return document.activeElement.dataset.key") == "remove"
+
+
+@slow
 def test_numbers_inside_are_numpy_s(browser, explorer, reading):
     browser.open(f"{explorer[0]}#/inside")
     source = {"source.positions", "encoder.0.self.qkv", "encoder.1.ff.hidden"}
