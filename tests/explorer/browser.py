@@ -28,7 +28,7 @@ if (!window.changed) {
 }
 const texts = (css) => [...document.querySelectorAll(css)].map((one) => one.textContent);
 const sentences = texts("main .sentence, [data-widget] .sentence");
-const isWaiting = texts("main td").includes("…");
+const isWaiting = texts("main :is(p, td, dd)").includes("…");
 return sentences.length && sentences.every(Boolean) && !isWaiting && performance.now() > window.changed + 250;
 """
 
