@@ -153,7 +153,7 @@ function mount(root, page) {
     state.removed = state.removed.filter((id) => known.has(id));
     if (!known.has(state.id.replace("average", "0"))) state.id = null;
     const { kind } = headOf(state.id ?? "cross.0.0");
-    const count = labels(kind)[state.side === "q" ? 0 : 1].length;
+    const count = sidesOf(kind)[state.side === "q" ? 0 : 1].names.length;
     if (!(state.word >= 0 && state.word < count))
       Object.assign(state, { side: "q", word: kind === "encoder" ? Math.min(1, count - 1) : pronounIn(reading.written) });
     state.id ??= mostStriking();
@@ -194,7 +194,7 @@ function mount(root, page) {
 
   function show(id) {
     const [from, to] = [state.id, id].map((one) => headOf(one).kind);
-    if (from !== to) Object.assign(state, { side: "q", word: Math.min(state.word, labels(to)[0].length - 1) });
+    if (from !== to) Object.assign(state, { side: "q", word: Math.min(state.word, sidesOf(to)[0].names.length - 1) });
     state.id = id;
     draw();
     if (title.getBoundingClientRect().top < 0) title.scrollIntoView();
@@ -224,15 +224,12 @@ function mount(root, page) {
     return (state.side === "q" ? row : column)(weightsOf(state.id), state.word);
   }
 
-  /** Names of the words that look and of those that are looked at. */
-  function labels(kind) {
-    const { source, written, read } = reading;
-    return { encoder: [source, source], decoder: [written, read], cross: [written, source] }[kind];
-  }
-
-  /** Their languages. */
-  function languages(kind) {
-    return { encoder: [null, null], decoder: [target, target], cross: [target, null] }[kind];
+  /** The words that look and those that are looked at: their names, their language, and what stands above them. */
+  function sidesOf(kind) {
+    const source = { names: reading.source, lang: null, heading: "at a source word" };
+    const read = { names: reading.read, lang: target, heading: "at a word before" };
+    const written = { names: reading.written, lang: target, heading: "to be written" };
+    return { encoder: [{ ...source, heading: "this word looks" }, source], decoder: [written, read], cross: [written, source] }[kind];
   }
 
   // What is drawn -------------------------------------------------------------------------------------------------------
@@ -290,19 +287,16 @@ function mount(root, page) {
     const weights = weightsOf(id);
     const shares = sharesOf();
     const best = argmax(shares);
-    const [rows, columns] = labels(kind);
-    const [rowLang, columnLang] = languages(kind);
-    const top = kind === "encoder" ? "this word looks" : "to be written";
-    const at = kind === "decoder" ? "at a word before" : "at a source word";
-    const left = wordColumn(rows, "q", top, side === "k" && !gone ? shares : null, rowLang);
-    const right = wordColumn(columns, "k", at, side === "q" && !gone ? shares : null, columnLang);
+    const sides = sidesOf(kind);
+    const left = wordColumn("q", sides[0], side === "k" && !gone ? shares : null);
+    const right = wordColumn("k", sides[1], side === "q" && !gone ? shares : null);
     const between = threads(weights, (i, j) => (side === "q" ? i : j) === word);
     looks.replaceChildren(h("div", { class: gone ? "columns gone" : "columns" }, left, between, right));
 
     const map = heatmap({
       matrix: weights,
-      rowLabels: rows,
-      columnLabels: columns,
+      rowLabels: sides[0].names,
+      columnLabels: sides[1].names,
       label: `Weights of ${nameOf(id)}: a row for each word that looks, a column for each word it can look at`,
       role: "weight",
       largest: 1,
@@ -311,7 +305,7 @@ function mount(root, page) {
     });
     map.classList.toggle("gone", gone);
     const heads = ["row", "col"].map((scope) => [...map.querySelectorAll(`th[scope=${scope}]`)]);
-    heads.forEach((cells, i) => cells.forEach((cell) => (cell.lang = languages(kind)[i] ?? "")));
+    heads.forEach((cells, i) => cells.forEach((cell) => (cell.lang = sides[i].lang ?? "")));
     named(map.querySelectorAll("td button"), "cell");
     const [rowHead, columnHead] = (side === "q" ? [word, best] : [best, word]).map((i, which) => heads[which][i]);
     [rowHead, columnHead].forEach((cell) => cell.classList.add("chosen"));
@@ -324,8 +318,8 @@ function mount(root, page) {
     looks.querySelectorAll(`.threads [data-${side}="${i}"]`).forEach((thread) => thread.classList.toggle("lit", isOn));
   }
 
-  function wordColumn(list, side, heading, shares, lang) {
-    const items = list.map((text, i) => {
+  function wordColumn(side, { names, lang, heading }, shares) {
+    const items = names.map((text, i) => {
       const selected = side === state.side && i === state.word;
       const look = `chip role-${side === "q" ? "query" : "key"}${selected ? " selected" : ""}`;
       const [on, off] = [true, false].map((isOn) => () => light(side, i, isOn));
@@ -352,14 +346,12 @@ function mount(root, page) {
   }
 
   function whereItLooks(kind) {
-    const [rows, columns] = labels(kind);
-    const [rowLang, columnLang] = languages(kind);
     const shares = sharesOf();
     const [best, share] = [argmax(shares), percent(Math.max(...shares))];
-    const who = (i) => (kind === "encoder" ? [quoted(rows[i], rowLang)] : rowName(reading, i, target));
-    const whom = (j) => quoted(columns[j], columnLang);
-    if (state.side === "q") return ["Here ", ...who(state.word), ` looks ${share} at `, whom(best), "."];
-    return ["Here ", whom(state.word), " is looked at most by ", ...who(best), ` (${share}).`];
+    const [{ names }, { names: columns, lang }] = sidesOf(kind);
+    const who = (i) => (kind === "encoder" ? [quoted(names[i])] : rowName(reading, i, target));
+    if (state.side === "q") return ["Here ", ...who(state.word), ` looks ${share} at `, quoted(columns[best], lang), "."];
+    return ["Here ", quoted(columns[state.word], lang), " is looked at most by ", ...who(best), ` (${share}).`];
   }
 
   /** How the heads that are removed, or else the one that is shown, change the chance of the token and the translation. */
@@ -370,7 +362,7 @@ function mount(root, page) {
       const chances = tokenChances(shown.pass, reading.targetIds);
       const ofToken = t === null ? [] : [", and ", ...change(chances, t)];
       const [first, ...others] = state.removed;
-      const names = others.length ? `these ${others.length + 1} heads` : nameOf(first);
+      const names = others.length ? `these ${others.length + 1} heads` : isGone() ? "it" : nameOf(first);
       return [` Without ${names}, `, ...change(chances, null), ...ofToken, "."];
     }
     if (state.id.endsWith("average")) return [];
@@ -400,10 +392,10 @@ function mount(root, page) {
     const place = ranked.findIndex(([one]) => one === state.id) + 1;
     if (place === 1) return [all, who, " needs this one most."];
     const { kind } = headOf(id);
-    const weights = t === null || kind === "encoder" ? null : row(weightsOf(id), t);
-    const word = weights && quoted(labels(kind)[1][argmax(weights)], languages(kind)[1]);
-    const looks = weights ? [`it looks ${percent(Math.max(...weights))} at `, word, ", and "] : [];
-    const most = [all, who, ` needs ${nameOf(id)} most: `, ...looks, "without it ", ...p];
+    const [, { names, lang }] = sidesOf(kind);
+    const weights = t === null || kind === "encoder" ? [] : row(weightsOf(id), t);
+    const looks = [`it looks ${percent(Math.max(...weights))} at `, quoted(names[argmax(weights)], lang), ", and "];
+    const most = [all, who, ` needs ${nameOf(id)} most: `, ...(weights.length ? looks : []), "without it ", ...p];
     return [...most, place ? `This head is number ${place}.` : ""];
   }
 
