@@ -216,7 +216,7 @@ function wordsAt(place, list, where) {
       {
         transform: `translate(${x + width / 2 + 3.5} ${y}) rotate(-90)`,
         "text-anchor": where === "below" ? "end" : "start",
-        "font-size": 12,
+        "font-size": 11,
       },
       word,
     );
@@ -257,7 +257,7 @@ function layerFrames(boxes, places, gap) {
         x: side === "source" ? x + 6 : x + width - 6,
         y: top + 1,
         "text-anchor": side === "source" ? "start" : "end",
-        "font-size": 12,
+        "font-size": 11,
         class: "layer-name",
       },
       `layer ${layer + 1}`,
