@@ -93,7 +93,7 @@ SMALL_TARGETS = """
 const all = [...document.querySelectorAll("main :is(button, select, input, summary), nav a")];
 const boxes = all.filter((one) => one.checkVisibility()).map((one) => [one, one.getBoundingClientRect()]);
 const small = boxes.filter(([one, { width, height }]) => (width < 43.5 && !one.closest("td")) || height < 43.5);
-return small.map(([one, { width, height }]) => `${width.toFixed()} x ${height.toFixed()}: ${one.outerHTML.slice(0, 150)}`);
+return small.map(([one, { width, height }]) => `${Math.round(width)} x ${Math.round(height)}: ${one.outerHTML}`);
 """
 
 # What does not fit its box in the view, and words that are broken, for example where a font is wider than ours.
@@ -200,7 +200,10 @@ class Browser:
     # The window and what its user prefers -----------------------------------------------------------------------------
 
     def size(self, width=1280, height=900, scale=1, touch=False):
-        """In CSS pixels; `touch` for a finger in the place of a mouse; `scale` device pixels each: 640 with a scale of 2 are 1280 at 200 % zoom."""
+        """In CSS pixels; `scale` device pixels each: 640 with a scale of 2 are 1280 at 200 % zoom.
+
+        With `touch` a finger takes the place of the mouse.
+        """
         self.cdp(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=touch
         )
@@ -253,11 +256,11 @@ class Browser:
         return self.js(SMALL_TEXT)
 
     def small_targets(self):
-        """What is too small for a finger."""
+        """Controls that are too small for a finger."""
         return self.js(SMALL_TARGETS)
 
     def overflowing(self):
-        """What is wider than its box, and words that are broken."""
+        """Elements that are wider than their box, and words that are broken."""
         return self.js(OVERFLOWING)
 
     def moving(self):
