@@ -2,8 +2,7 @@
 
 import { button, figure, h, heatmap, number, percent, s, say } from "../dom.js";
 import { column, row } from "../engine/tensor.js";
-import { argmax, currentSentence, differInOneWord, focusOf, idsOf, named, passOf, pronounIn, quoted, readingForm, rowName, sentenceParameter } from "./sentence.js";
-import { markChanges } from "./translate.js";
+import { argmax, currentSentence, differInOneWord, focusOf, idsOf, markChanges, named, passOf, pronounIn, quoted, readingForm, rowName, sentenceParameter } from "./sentence.js";
 
 const KINDS = { encoder: "Encoder self-attention", decoder: "Decoder self-attention", cross: "Cross-attention" };
 const WHAT = {
