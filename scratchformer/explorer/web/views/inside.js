@@ -11,6 +11,7 @@ import { backwardStepsOf, codeOf, linesOf, stepsOf, visited } from "./steps.js";
 const ROLES = { q: "query", k: "key", v: "value" };
 const IN_A_BOX = 24; // numbers of a vector in a box of Figure 1
 const SECONDS_A_STEP = 1.5;
+const NOTHING = 5e-10; // a gradient so small is only rounding
 
 function mount(root, page) {
   const { model } = page;
@@ -445,7 +446,7 @@ function mount(root, page) {
     const word = quoted(reading.nameOf(state.token), targetLang);
     const largest = argmax(Array.from(vector, Math.abs));
     const gradient = vector[largest];
-    if (gradient === 0) return ["No gradient arrives at ", quoted(names[at], lang), ": the loss of ", word, " does not depend on it."];
+    if (Math.abs(gradient) < NOTHING) return ["No gradient arrives at ", quoted(names[at], lang), ": the loss of ", word, " does not depend on it."];
     const vectorName = ROLES[id.split(".")[3]] ? `the ${ROLES[id.split(".")[3]]} of ` : "the vector of ";
     const which =
       id === "logits"
@@ -636,7 +637,7 @@ function mount(root, page) {
     if (!isBack)
       return { children: [cells], sentence: [`In head ${state.head + 1}, `, ...who, ` looks ${percent(line[best])} at `, word, "."] };
     const head = `In head ${state.head + 1}, the loss`;
-    if (line[best] === 0) return { children: [cells], sentence: [`${head} does not depend on where `, ...who, " looks: the gradients are 0."] };
+    if (Math.abs(line[best]) < NOTHING) return { children: [cells], sentence: [`${head} does not depend on where `, ...who, " looks: the gradients are 0."] };
     const end = `: the gradient of this score is ${decimal(line[best], 3, 2)}, the largest of the row.`;
     return { children: [cells], sentence: [`${head} would fall if `, ...who, ` looked ${line[best] > 0 ? "less" : "more"} at `, word, end] };
   }
