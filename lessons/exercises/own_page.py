@@ -49,6 +49,7 @@ def describe(file: Path) -> tuple[dict[str, Any], bytes]:
         "log": None,
         "replay": None,
         "examples": known if len(known) > 1 else words[3:5],  # her own corpus has other words
+        "words": [word for word in words if re.fullmatch(r"[\w-]+", word)],
         "trials": [],
     }
     return description, weights

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -21,8 +22,9 @@ from scratchformer.nn.registry import require_paper
 from scratchformer.nn.sizes import parameter_counts
 from scratchformer.preparation.prepared import PreparedCorpus
 from scratchformer.tasks.translation import prepared_directory, validation_files
+from scratchformer.text import bundled
 from scratchformer.text.bundled import Example
-from scratchformer.text.corpora import read_lines
+from scratchformer.text.corpora import READ_ERRORS, find_split, open_stream, read_lines
 from scratchformer.text.tokenizer import EOS, UNK, Tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.run import RunDirectory, checkpoint_file, load_run
@@ -61,6 +63,9 @@ TRIALS = [
 N_EXAMPLES, LONGEST_EXAMPLE = 6, 120
 """Number of sentences of other text that are offered, and their greatest length in characters."""
 
+WORD, MOST_WORDS = re.compile(r"[\w-]+"), 5000
+"""A word as the page knows it, and the number of known words up to which the page has a list of them."""
+
 
 def describe(
     run: RunDirectory, checkpoint: str | None = None, sentences: Sequence[str] = ()
@@ -72,7 +77,7 @@ def describe(
 
     The description holds the configuration, the name, shape and offset (in floats) of each parameter, the tokenizer,
     the schedule and label smoothing, a thinned log, one translation at several steps of the training, example
-    sentences, and suggestions for some of them.
+    sentences, suggestions for some of them, and the words of the training text.
     """
     config = run.require("translation")
     require_engine_for(run, config)
@@ -98,6 +103,7 @@ def describe(
         "label_smoothing": config.training.eps_ls,
         "log": thinned(run) or record.get("log"),
         "replay": record.get("replay") or replay(run, config, ours[0]),
+        "words": known_words(config.data),
         "examples": list(dict.fromkeys([*sentences, *ours])),
         "trials": [trial for trial in TRIALS if trial[0] in ours],
     }
@@ -307,3 +313,25 @@ def examples(data: DataConfig) -> list[str]:
         return EXAMPLES
     found = list(islice((line for line in lines if 0 < len(line) <= LONGEST_EXAMPLE), N_EXAMPLES))
     return found if len(found) >= 2 else EXAMPLES
+
+
+def known_words(data: DataConfig) -> list[str] | None:
+    """The words of the training text's source side, each spelling once; None if they are too many or cannot be read."""
+    words: set[str] = set()
+    try:
+        if not data.names_text:
+            file = bundled.DIRECTORY / f"train.{data.source_language}"
+        elif directory := prepared_directory(data):
+            file = PreparedCorpus(directory).text_files("train").source
+        elif data.files:
+            file = Path(data.train_source)
+        else:
+            file = find_split(Path(data.directory), "train", data.source_language, data.target_language).source
+        with open_stream(file) as lines:
+            for line in lines:
+                words.update(WORD.findall(line.decode("utf-8")))
+                if len(words) > MOST_WORDS:
+                    return None
+    except (UserError, UnicodeDecodeError, *READ_ERRORS):  # the text has been moved
+        return None
+    return sorted(words)

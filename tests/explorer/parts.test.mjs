@@ -5,11 +5,12 @@ import { test } from "node:test";
 
 import { number, percent, ticks } from "../../scratchformer/explorer/web/dom.js";
 import { matrix } from "../../scratchformer/explorer/web/engine/tensor.js";
-import { UNK } from "../../scratchformer/explorer/web/engine/tokenizer.js";
+import { EOS, UNK } from "../../scratchformer/explorer/web/engine/tokenizer.js";
 import { dotsByOffset, positionTables } from "../../scratchformer/explorer/web/views/positions.js";
 import { entryAt } from "../../scratchformer/explorer/web/views/replay.js";
 import { learningRate } from "../../scratchformer/explorer/web/views/schedule.js";
-import { chancesOf, markChanges, minimalPair, unknownLetters } from "../../scratchformer/explorer/web/views/translate.js";
+import { editDistance, markChanges, minimalPair, neighboursOf, sourceIdsOf, unknownWords } from "../../scratchformer/explorer/web/views/sentence.js";
+import { placeIn, placeOfBars, withMoves } from "../../scratchformer/explorer/web/views/transplant.js";
 import { layOut, markBest } from "../../scratchformer/explorer/web/views/tree.js";
 import { readHash, readWeights, writeHash } from "../../scratchformer/explorer/web/main.js";
 
@@ -92,10 +93,43 @@ test("the minimal pair: neighbours that differ in one word", () => {
   assert.equal(minimalPair(["one"]), null);
 });
 
-test("what the tokenizer does not know is said", () => {
+test("words that the training text has not, and their neighbours", () => {
+  const page = { data: { words: ["The", "dog", "dig", "sleeps", "sixty-two"] }, shared: {} };
+  assert.deepEqual(unknownWords(page, "The dg, sixty-two!"), [{ word: "dg", start: 4, end: 6 }]);
   const tokenizer = { encode: (text) => [...text].map((letter) => (letter === "Ж" ? UNK : 10)) };
-  assert.equal(unknownLetters(tokenizer, "known"), null);
-  assert.match(unknownLetters(tokenizer, "Ж zebra"), /no “Ж”/);
+  const found = unknownWords({ data: { words: null }, shared: {}, tokenizer }, "Ж zebra");
+  assert.deepEqual(found.map(({ word }) => word), ["Ж"]);
+  assert.deepEqual([["dog", "dog"], ["dg", "dog"], ["tired", "tried"], ["", "abc"]].map(([a, b]) => editDistance(a, b)), [0, 1, 2, 3]);
+  assert.deepEqual(neighboursOf("dg", ["cat", "dog", "The", "dig"]), ["dog", "dig"]);
+  assert.deepEqual(neighboursOf("na", ["nap", "narrow", "an"]), ["nap", "narrow"]); // while she types
+});
+
+test("a sentence without pieces or with too many is refused", () => {
+  const page = { tokenizer: { encode: (text) => text.split(" ").filter(Boolean).map(Number) } };
+  assert.deepEqual(sourceIdsOf(page, "7 8"), [7, 8, EOS]);
+  assert.throws(() => sourceIdsOf(page, " "), /Type a sentence first/);
+  assert.throws(() => sourceIdsOf(page, "7 ".repeat(41)), /has 41 pieces, and this page shows at most 40/);
+});
+
+test("places of two sentences that fit together: the same beginning, the same end", () => {
+  const [a, b] = ["It is too very big .", "It is small ."].map((text) => text.split(" "));
+  assert.deepEqual([...a.keys()].map((i) => placeIn(a, b, i)), [0, 1, 2, 2, 2, 3]);
+  assert.deepEqual([...b.keys()].map((i) => placeIn(b, a, i)), [0, 1, 2, 5]);
+  assert.deepEqual([0, 1].map((i) => placeIn(["a", "b"], ["a", "b"], i)), [0, 1]);
+  assert.equal(placeIn(["a", "b"], ["b"], 0), 0);
+});
+
+test("the place of the bars: where translations first differ, else that of the last word", () => {
+  assert.equal(placeOfBars([7, 8, 9, EOS], [7, 5, EOS], () => true), 1);
+  assert.equal(placeOfBars([7, EOS], [7, 5, EOS], () => true), 1);
+  assert.equal(placeOfBars([7, 8, 9, EOS], [7, 8, 9, EOS], (id) => id === 8), 1);
+  assert.equal(placeOfBars([EOS], [EOS], () => false), 0);
+});
+
+test("a memory with vectors of another one", () => {
+  const [a, b] = [matrix(2, 2, Float32Array.of(1, 2, 3, 4)), matrix(3, 2, Float32Array.of(5, 6, 7, 8, 9, 10))];
+  assert.deepEqual([...withMoves(a, b, [{ place: 1, from: 2 }]).data], [1, 2, 9, 10]);
+  assert.deepEqual([...a.data], [1, 2, 3, 4]);
 });
 
 test("a beam search of two steps as columns", () => {
@@ -121,10 +155,6 @@ test("a beam search of two steps as columns", () => {
   assert.deepEqual(
     columns.flat().map(({ best }) => best),
     [false, true, false, true, false, false],
-  );
-  assert.deepEqual(
-    chancesOf({ steps, ids: [8] }).map((chance) => Number(chance.toFixed(6))),
-    [0.4, 0.9],
   );
 });
 

@@ -20,10 +20,11 @@ from scratchformer.training.run import load_run
 
 TINY_MODEL = Path(__file__).parents[2] / "data" / "tiny_model"
 PAIR = [f"The animal did not cross the street because it was too {word}." for word in ("tired", "narrow")]
+TIRED = 11  # the place of the adjective
 
 # A view, and keys that change what it says: the element that gets the focus, and what is pressed then.
 VIEWS = {
-    "translate": ("input[type=range]", "Arrow_Left"),
+    "transplant": (".vector", "Enter"),
     "attention": (".map:not([aria-pressed=true])", "Enter"),
     "inside": ("[data-key=next]", "Enter"),
     "backward": ("[role=toolbar] [tabindex='0']", "Arrow_Left", "Enter"),
@@ -34,7 +35,7 @@ VIEWS = {
 
 # A link to a state of each view.
 LINKS = {
-    "translate": "s=The+dog+sleeps.&beam=2&alpha=1",
+    "transplant": "s=The+dog+sleeps.&t=The+cow+sleeps.&moves=0.1.1&beam=2&alpha=1",
     "attention": "kind=encoder&layer=1&head=3&q=4",
     "inside": "step=encoder.0.ff.hidden&source=2&target=5&head=2",
     "backward": "word=3&nudge=2",
@@ -92,16 +93,192 @@ def reading(translator):
 # The page -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def exchanged(translator):
+    """NumPy's distributions of the word after "weil": without a move, and with the other sentence's vector at a place.
+
+    exchanged[side] is without a move, exchanged[side, place] with one -> {"es": p, "sie": p, "er": p}
+    """
+    model, [prefix] = translator.model, translator.tokenizer.encode(["Das Tier überquerte die Straße nicht, weil"])
+    sources = [np.array([[*ids, EOS]]) for ids in translator.tokenizer.encode(PAIR)]
+    memories, found = [model.encode(source) for source in sources], {}
+    tokens = {word: translator.tokenizer.encode([f"weil {word}"])[0][-1] for word in ("es", "sie", "er")}
+    for side, source in enumerate(sources):
+        for place in (None, *range(source.shape[1])):
+            memory = memories[side][0].copy()
+            if place is not None:
+                memory[0, place] = memories[1 - side][0][0, place]
+            model.encode = lambda *_, changed=(memory, *memories[side][1:]), **__: changed
+            logits = model.forward(source, np.array([[BOS, *prefix]]))[0][0, -1]
+            p = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
+            found[side if place is None else (side, place)] = {word: p[token] for word, token in tokens.items()}
+    del model.encode
+    return found
+
+
+def bars(browser, side):
+    """The words at a sentence's bars and their percents."""
+    return dict(zip(browser.texts(f".side-{side} dt"), browser.texts(f".side-{side} dd")))
+
+
+def vector(side, place):
+    return f"[data-key='v {side} {place}']"
+
+
+def close_to(shown, probabilities):
+    small = {word: text.removeprefix("< ") for word, text in shown.items()}
+    return small.keys() == probabilities.keys() and all(near(small[word], probabilities[word]) for word in small)
+
+
 @pytest.mark.parametrize("served", [False, pytest.param(True, marks=slow)])
-def test_one_changed_word_changes_the_pronoun(browser, explorer, translator, served):
+def test_one_vector_of_the_adjective_changes_the_pronoun(browser, explorer, translator, exchanged, served):
     address = explorer[served]
     browser.open(address)
-    sentences = browser.texts(".pair .english")
-    es, sie, *_ = translations = translator.translate(sentences)
-    assert sentences[:2] == PAIR and " es " in es and " sie " in sie
-    assert browser.texts(".pair .german") == translations
-    assert browser.text(".output") == es
+    assert browser.texts(".side-0 .word") == ["The", *PAIR[0].split()[1:-1], "tired", ".", "⟨end⟩"]
+    assert browser.texts(".german") == translator.translate(PAIR)
+    assert browser.texts(".german mark") == ["es", "sie"]
+    assert close_to(bars(browser, 0), exchanged[0]) and close_to(bars(browser, 1), exchanged[1])
+    browser.click(vector(1, TIRED))
+    browser.wait("return document.querySelector('.side-0 .german').textContent.includes(' sie ')")
+    assert close_to(bars(browser, 0), exchanged[0, TIRED]) and close_to(bars(browser, 1), exchanged[1])
+    p_es, p_sie = exchanged[0, TIRED]["es"], exchanged[0, TIRED]["sie"]
+    assert p_es < 0.003 < 0.9 < p_sie and "decides the pronoun" in browser.text(".sentence")
     assert browser.requests() == [address]
+
+
+@slow
+def test_all_are_tried_and_attention_looks_elsewhere(browser, explorer, exchanged):
+    browser.open(explorer[0])
+    browser.click("[data-key=try]")
+    browser.wait("return document.querySelectorAll('.slot .bar').length === 28")
+    for side, word in enumerate(("es", "sie")):
+        script = (
+            "return [...document.querySelectorAll(arguments[0])].map((one) => one.style.getPropertyValue('--share'))"
+        )
+        shares = [float(share) for share in browser.js(script, f".side-{side} .slot .bar")]
+        effects = [abs(exchanged[side, place][word] - exchanged[side][word]) for place in range(14)]
+        assert shares == pytest.approx(effects, abs=2e-4)
+        assert shares[TIRED] > 0.9 > 0.01 > max(shares[:TIRED] + shares[TIRED + 1 :])
+    browser.wait("return document.querySelector('.sentence').textContent.includes('tired moves p(es) by 91 points')")
+    browser.js("document.querySelector('.looked').open = true")
+    first, second = browser.wait(
+        "const said = [...document.querySelectorAll('.looked .sentence')]; return said.map((one) => one.textContent)"
+    )
+    assert re.search(r"look most at too, .*tired gets 13\xa0% .* takes p from 91\xa0% to 0\.2\xa0%\.$", first)
+    assert re.search(r"look most at too, .*narrow gets 0\.5\xa0% .* takes p from 92\xa0% to 0\.6\xa0%\.$", second)
+
+
+@slow
+def test_a_move_needs_no_mouse(browser, explorer):
+    """Arrow keys choose a vector, Enter moves it and takes it back; a list has the other places."""
+    browser.open(explorer[0])
+    browser.focus(vector(0, 0))
+    browser.press("Arrow_Down", "Arrow_Down", "End", "Arrow_Left", "Arrow_Left", "Enter")
+    browser.wait("return location.hash === '#/transplant?moves=0.11.11'")
+    assert browser.js("return document.activeElement.dataset.key") == "v 1 11"
+    browser.press("Enter")
+    browser.wait("return location.hash === '#/transplant'")
+    browser.press("Enter")
+    browser.wait("return document.querySelector('[data-key=where]')")
+    browser.focus("[data-key=where]")
+    browser.press("Arrow_Up")
+    browser.wait("return location.hash === '#/transplant?moves=0.10.11'")
+    browser.focus("[data-key=undo]")
+    browser.press("Enter")
+    browser.wait("return location.hash === '#/transplant'")
+
+
+def finger(browser, *points):
+    """Touch the screen at the first point, move to the others, and lift."""
+    for kind, at in (("touchStart", points[0]), *(("touchMove", at) for at in points[1:]), ("touchEnd", None)):
+        places = [] if at is None else [{"x": at[0], "y": at[1]}]
+        browser.cdp("Input.dispatchTouchEvent", type=kind, touchPoints=places)
+
+
+def middle(browser, css):
+    script = """
+        const { x, y, width, height } = document.querySelector(arguments[0]).getBoundingClientRect();
+        return [x + width / 2, y + height / 2];
+        """
+    return browser.js(script, css)
+
+
+@slow
+def test_a_finger_taps_and_drags(browser, explorer):
+    browser.open(explorer[0])
+    browser.size(390, 844, touch=True)
+    browser.cdp("Emulation.setTouchEmulationEnabled", enabled=True)
+    try:
+        browser.js("document.querySelector('.side-0 .german').scrollIntoView({ block: 'center' })")
+        small = """
+            const buttons = [...document.querySelectorAll(".slot button")];
+            return buttons.filter(({ offsetHeight, offsetWidth }) => offsetHeight < 44 || offsetWidth < 44);
+            """
+        assert browser.js(small) == [] and browser.too_wide() == []
+        finger(browser, middle(browser, vector(0, TIRED)))
+        browser.wait("return location.hash === '#/transplant?moves=1.11.11'")
+        finger(browser, middle(browser, vector(0, TIRED)))
+        browser.wait("return location.hash === '#/transplant'")
+        (x0, y0), (x1, y1) = middle(browser, vector(1, 4)), middle(browser, vector(0, TIRED))
+        steps = [(x0 + (x1 - x0) * n / 5, y0 + (y1 - y0) * n / 5) for n in range(6)]
+        finger(browser, *steps)
+        browser.wait("return location.hash === '#/transplant?moves=0.11.4'")
+        assert browser.js("return document.querySelectorAll('.ghost, .over').length") == 0
+        browser.js("document.querySelector('.looked').open = true")
+        browser.wait("return document.querySelector('.looking')")
+        assert browser.too_wide() == []
+    finally:
+        browser.cdp("Emulation.setTouchEmulationEnabled", enabled=False)
+
+
+@slow
+def test_own_words(browser, explorer, translator):
+    """A word is selected in the field by its button; words that the training text has not are underlined there."""
+    browser.open(explorer[0])
+    browser.click("[data-key='w 0 11']")
+    assert browser.js("return String(getSelection())") == "tired"
+    assert len(browser.texts(".side-0 .menu button")) == 8 and "hungry" in browser.texts(".side-0 .menu button")
+    browser.type_over(".side-0 input", "The astronaut saw the dg.")
+    browser.wait("return document.querySelectorAll('.side-0 .marks mark').length === 2")
+    assert browser.texts(".side-0 .marks mark") == ["astronaut", "dg"]
+    assert browser.text(".side-0 .marks") == "The astronaut saw the dg."
+    assert browser.texts(".side-0 .hints button") == ["dog"]
+    browser.click(".side-0 .hints button")
+    sentence = "The astronaut saw the dog."
+    [german] = translator.translate([sentence])
+    browser.wait("return document.querySelector('.side-0 .german').textContent === arguments[0]", german)
+    assert quote(sentence).replace("%20", "+") in browser.js("return location.hash")
+    browser.type_over(".side-0 input", " ")
+    assert (
+        browser.wait("return document.querySelector('.side-0 .trouble:not([hidden])')?.textContent")
+        == "Type a sentence first."
+    )
+    browser.go("attention", "s=The+dg+sleeps.")
+    assert browser.texts(".sentence-form .marks mark") == ["dg"]
+
+
+@slow
+def test_a_page_around_it_shows_the_view_alone(browser, explorer, tmp_path):
+    frame = f"<iframe src='{explorer[0]}#/transplant?embed=1' style='width: 100%; height: 200px; border: 0'></iframe>"
+    listen = """
+        addEventListener("message", ({ data }) => {
+          document.querySelector("iframe").style.height = `${data.explorerHeight}px`;
+          window.height = data.explorerHeight;
+        });
+        """
+    page = tmp_path / "around.html"
+    page.write_text(f"<!doctype html><title>Around</title>{frame}<script>{listen}</script>", encoding="utf-8")
+    browser.open(page.as_uri(), until="return window.height > 300")
+    browser.driver.switch_to.frame(0)
+    browser.wait("return document.querySelector('.chances dd')")
+    hidden = "return [...document.querySelectorAll('header, footer, h1, .next')].filter((one) => one.checkVisibility())"
+    assert browser.js(hidden) == []
+    browser.wait("return document.scrollingElement.scrollHeight <= innerHeight")
+    browser.click(vector(1, TIRED))
+    browser.wait("return document.querySelector('[data-key=where]')")
+    browser.click(".whole a")
+    browser.driver.switch_to.default_content()
+    browser.wait("return location.hash === '#/transplant?moves=0.11.11' && document.querySelector('nav a')")
 
 
 # Every view -----------------------------------------------------------------------------------------------------------
@@ -169,27 +346,31 @@ def test_the_views_are_a_walk(browser, explorer):
     browser.press("Arrow_Right", "Enter")
     browser.wait("return document.activeElement.localName === 'h1' && location.hash.startsWith('#/attention')")
     browser.driver.back()
-    browser.wait("return document.querySelector('nav [aria-current=page]').textContent === 'Translate'")
+    browser.wait("return document.querySelector('nav [aria-current=page]').textContent === 'Transplant'")
     browser.go("no-such-view")
-    assert browser.text("nav [aria-current=page]") == "Translate"
+    assert browser.text("nav [aria-current=page]") == "Transplant"
+    browser.go("translate", "s=The+dog+sleeps.&beam=2")  # an old link
+    assert browser.js("return location.hash") == "#/transplant?s=The+dog+sleeps.&beam=2&alpha=0.6"
 
 
 # Known answers --------------------------------------------------------------------------------------------------------
 
 
 @slow
-def test_a_typed_sentence_and_other_settings(browser, explorer, translator):
+def test_a_search_with_other_settings(browser, explorer, translator):
     browser.open(explorer[0])
     sentence = "The dog that the woman sees sleeps in the garden."
-    browser.type_over("#sentence", sentence, "Enter")
-    browser.wait("return location.hash.includes('dog')")
     for beam, alpha in (4, 0.6), (1, 1.5):
-        browser.go("translate", f"s={quote(sentence)}&beam={beam}&alpha={alpha}")
+        browser.go("transplant", f"s={quote(sentence)}&beam={beam}&alpha={alpha}")
         [best, *_] = next(translator.stream([sentence], beam, alpha))
         assert browser.text(".output") == best.text
-        said = re.match(r"score (\S+) · log-probability (\S+) · ", browser.text(".result .note"))
+        said = re.search(
+            r"is (\S+)\. Divided by the length penalty (\S+) it gives the score ([^\s,]+),",
+            browser.texts(".sentence")[-1],
+        )
         n_tokens = len(translator.tokenizer.encode([best.text])[0]) + 1
-        assert near(said[1], best.score) and near(said[2], best.score * length_penalty(n_tokens, alpha))
+        penalty = length_penalty(n_tokens, alpha)
+        assert near(said[1], best.score * penalty) and near(said[2], penalty) and near(said[3], best.score)
 
 
 @slow

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import zlib
 from pathlib import Path
 
@@ -210,3 +211,16 @@ def test_the_record_of_the_shipped_model():
     assert description["replay"]["caption"] == "recorded in a second run with the settings of this model"
     steps = checkpoints.progress_of(TINY_MODEL.checkpoints.average).step
     assert steps == description["replay"]["snapshots"][-1]["step"]
+
+
+def test_the_words_are_those_of_the_training_text(prepared, corpus, monkeypatch):
+    words = model_data.known_words(configs.TINY.data)
+    assert len({word.lower() for word in words}) == 730 and {"tired", "The", "forty-seven"} <= {*words}
+    expected = sorted({*re.findall(r"[\w-]+", (corpus / "train.en").read_text(encoding="utf-8"))})
+    names = {"data.train_source": str(corpus / "train.en"), "data.train_target": str(corpus / "train.de")}
+    for settings in {"data.directory": str(prepared)}, {"data.directory": str(corpus)}, names:
+        assert model_data.known_words(configs.with_settings(configs.TINY, settings).data) == expected
+    monkeypatch.setattr(model_data, "MOST_WORDS", len(expected) - 1)
+    assert model_data.known_words(configs.with_settings(configs.TINY, names).data) is None
+    gone = configs.with_settings(configs.TINY, {"data.directory": str(corpus / "gone")})
+    assert model_data.known_words(gone.data) is None

@@ -129,8 +129,9 @@ def test_texts_become_the_file_s_words_and_unknown_ones_are_told(file):
 
 def test_the_examples_are_sentences_whose_words_are_known(file):
     save_random(file, vocabulary((transformer.CORPUS / "train.en").read_text("utf-8")))
-    examples = describe(file)[0]["examples"]
-    assert len(examples) == 12 and "The dog ate the apple." in examples
+    description, _ = describe(file)
+    assert len(description["examples"]) == 12 and "The dog ate the apple." in description["examples"]
+    assert "tired" in description["words"] and not {"<s>", "."} & {*description["words"]}
     save_random(file, vocabulary("le chat dort"))
     assert describe(file)[0]["examples"] == ["chat", "dort"]
 

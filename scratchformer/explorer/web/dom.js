@@ -109,12 +109,12 @@ export function strip(vector, { label, largest } = {}) {
 }
 
 /** Only the button at [row, column] is reached by Tab. */
-function reach(rows, current) {
+export function reach(rows, current) {
   rows.forEach((buttons, i) => buttons.forEach((one, j) => (one.tabIndex = i === current[0] && j === current[1] ? 0 : -1)));
 }
 
 /** Arrow keys, Home and End move among `rows` of buttons. */
-function roving(container, rows) {
+export function roving(container, rows) {
   container.addEventListener("keydown", (event) => {
     const i = rows.findIndex((buttons) => buttons.includes(event.target));
     if (i < 0) return;

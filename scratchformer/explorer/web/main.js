@@ -3,7 +3,7 @@
 import { clear, h } from "./dom.js";
 import { Model } from "./engine/model.js";
 import { tokenizerOf } from "./engine/tokenizer.js";
-import { translateView } from "./views/translate.js";
+import { transplantView } from "./views/transplant.js";
 import { attentionView } from "./views/attention.js";
 import { insideView } from "./views/inside.js";
 import { backwardView } from "./views/backward.js";
@@ -11,7 +11,16 @@ import { positionsView } from "./views/positions.js";
 import { scheduleView } from "./views/schedule.js";
 import { replayView } from "./views/replay.js";
 
-const VIEWS = [translateView, attentionView, insideView, backwardView, positionsView, scheduleView, replayView];
+const VIEWS = [transplantView, attentionView, insideView, backwardView, positionsView, scheduleView, replayView];
+
+/** The views that took the place of those in old links, and what they show then. */
+const HEIRS = {
+  translate: ["transplant"],
+  positions: ["inside"],
+  backward: ["inside", ["way", "backward"]],
+  schedule: ["train"],
+  replay: ["train"],
+};
 
 /** What the address's part after # asks for: #/attention?layer=2 is { id: "attention", parameters: Map { layer → "2" } }. */
 export function readHash(hash) {
@@ -54,12 +63,28 @@ function readModel() {
   return { data, model, tokenizer: tokenizerOf(data.tokenizer) };
 }
 
+/**
+ * A view inside another page: without the shell, with a link to the explorer at the same place (`hash()`). It tells the
+ * page around it how high it is, so that its frame can fit.
+ */
+function embed(hash) {
+  document.documentElement.classList.add("embedded");
+  const link = h("a", { onclick: () => (link.href = hash()), href: hash() }, "Open the explorer");
+  addEventListener("click", ({ target }) => target.closest("a")?.setAttribute("target", "_top"), true);
+  document.getElementById("view").after(h("p", { class: "whole" }, link));
+  if (parent === window) return;
+  const tell = () => parent.postMessage({ explorerHeight: Math.ceil(document.body.getBoundingClientRect().height) }, "*");
+  new ResizeObserver(tell).observe(document.body);
+}
+
 /** Shows the view of the address, and another one whenever the address changes. */
 function start({ data, model, tokenizer }) {
   const root = document.getElementById("view");
   const views = VIEWS.filter(({ isPossible }) => !isPossible || isPossible(data));
   const links = views.map((view) => h("a", { href: writeHash(view.id) }, view.title));
   const shared = { sentence: data.examples[0] };
+  const questionOf = ({ question }) => (typeof question === "function" ? question(data) : question);
+  const isEmbedded = readHash(location.hash).parameters.has("embed");
   let current = null;
   let written = null;
   let leave = null;
@@ -76,10 +101,10 @@ function start({ data, model, tokenizer }) {
     const asked = readHash(location.hash);
     if (location.hash === written) return;
     const first = current === null;
-    const index = Math.max(
-      0,
-      views.findIndex((view) => view.id === asked.id),
-    );
+    const named = (id) => views.findIndex((view) => view.id === id);
+    const [heir, ...given] = named(asked.id) < 0 ? (HEIRS[asked.id] ?? []) : [];
+    for (const [name, value] of given) asked.parameters.set(name, value);
+    const index = [named(heir ?? asked.id), 0].find((i) => i >= 0);
     const view = views[index];
     leave?.();
     current = view.id;
@@ -87,13 +112,13 @@ function start({ data, model, tokenizer }) {
     leave = null;
     document.title = `${view.title} · scratchformer explorer`;
     links.forEach((link, i) => (i === index ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current")));
-    const heading = h("h1", { tabindex: -1 }, view.question);
+    const heading = h("h1", { tabindex: -1 }, questionOf(view));
     const place = h("div", { class: `view view-${view.id}` });
     const next = views[index + 1];
     clear(root);
     root.append(heading, view.lead ? h("p", { class: "lead" }, view.lead) : "", place);
     if (next)
-      root.append(h("a", { class: "next", href: writeHash(next.id) }, h("span", { class: "label" }, `Next: ${next.title}`), next.question));
+      root.append(h("a", { class: "next", href: writeHash(next.id) }, h("span", { class: "label" }, `Next: ${next.title}`), questionOf(next)));
     const page = { model, tokenizer, data, parameters: asked.parameters, go, shared };
     try {
       leave = view.mount(place, page);
@@ -107,6 +132,8 @@ function start({ data, model, tokenizer }) {
     }
   }
 
+  if (isEmbedded) embed(() => location.hash.replace(/[?&]embed=[^&]*/, ""));
+  if (data.lessons) document.querySelector(".brand").append(" ", h("a", { href: `${data.lessons}../index.html` }, "The course"));
   const navigation = document.getElementById("views");
   navigation.append(...links);
   navigation.addEventListener("keydown", (event) => {

@@ -4,7 +4,7 @@ import { button, choice, clear, figure, h, heatmap, number, percent, s, say, tab
 import { Pass } from "../engine/model.js";
 import { column, row } from "../engine/tensor.js";
 import { argmax, currentSentence, decimal, focusOf, idsOf, named, passOf, pronounIn, quoted, readingForm, rowName, sentenceParameter } from "./sentence.js";
-import { markChanges, minimalPair } from "./translate.js";
+import { markChanges, minimalPair } from "./sentence.js";
 
 const KINDS = { encoder: "Encoder self-attention", decoder: "Decoder self-attention", cross: "Cross-attention" };
 const WHAT = {

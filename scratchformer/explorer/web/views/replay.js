@@ -3,7 +3,7 @@
 import { button, figure, fitted, h, heatmap, number, percent, plot, range, say } from "../dom.js";
 import { matrix } from "../engine/tensor.js";
 import { decimal, wordOf } from "./sentence.js";
-import { markChanges } from "./translate.js";
+import { markChanges } from "./sentence.js";
 
 /** The last entry [step, …] of a log that is not after `step`; the first one where all are. */
 export function entryAt(log, step) {

@@ -1,10 +1,11 @@
 /** What the views share: a sentence that the model has read, its translation and their words; numbers, bars, the focus. */
 
-import { choice, h, number } from "../dom.js";
+import { button, choice, h, number } from "../dom.js";
 import { translate } from "../engine/beam.js";
-import { BOS, EOS } from "../engine/tokenizer.js";
+import { BOS, EOS, UNK } from "../engine/tokenizer.js";
 
 const LONGEST = 40; // pieces, so that the pictures stay readable
+const WORD = /[\p{L}\p{N}_-]+/gu;
 
 /**
  * How a piece is shown: "▁The" is "The", a piece that continues a word gets a dot in front, the special ones are named.
@@ -60,31 +61,103 @@ export function sentenceParameter(page, text) {
   return text === page.data.examples[0] ? {} : { s: text };
 }
 
+/** The ids of a sentence with EOS at the end. Raises an error with one plain line where the page can't show it. */
+export function sourceIdsOf({ tokenizer }, text) {
+  const ids = tokenizer.encode(text);
+  if (!ids.length) throw new Error("Type a sentence first.");
+  if (ids.length <= LONGEST) return [...ids, EOS];
+  throw new Error(`The sentence has ${ids.length} pieces, and this page shows at most ${LONGEST}: make it shorter.`);
+}
+
+/**
+ * The words of a text that the training text has not: [{ word, start, end }]. Without a list of its words they are those
+ * with letters that the tokenizer does not know.
+ */
+export function unknownWords({ data, tokenizer, shared }, text) {
+  shared.known ??= data.words && new Set(data.words);
+  const isKnown = (word) => (shared.known ? shared.known.has(word) : !tokenizer.encode(word).includes(UNK));
+  const found = [...text.matchAll(WORD)].map(({ 0: word, index }) => ({ word, start: index, end: index + word.length }));
+  return found.filter(({ word }) => !isKnown(word));
+}
+
+/** The number of letters to insert, to delete or to exchange that make one word of another. */
+export function editDistance(a, b) {
+  let above = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i++) {
+    const line = [i];
+    for (let j = 1; j <= b.length; j++)
+      line.push(Math.min(above[j] + 1, line[j - 1] + 1, above[j - 1] + (a[i - 1] !== b[j - 1])));
+    above = line;
+  }
+  return above[b.length];
+}
+
+/** Up to 3 words of a list that are nearly spelled like `word`, or begin like it; the nearest first. */
+export function neighboursOf(word, list) {
+  const low = word.toLowerCase();
+  const distanceTo = (other) => (other.startsWith(low) ? 0.5 : editDistance(low, other));
+  const near = list.map((other) => [other, distanceTo(other.toLowerCase())]);
+  const most = Math.max(1, word.length / 3);
+  const found = near.filter(([, distance]) => distance <= most).sort((a, b) => a[1] - b[1]);
+  return found.slice(0, 3).map(([other]) => other);
+}
+
+/**
+ * A field for a sentence, in which the words are underlined that the training text has not; below it, words to put in
+ * their place. `onedit(text)` is called while she types, `set(text)` writes a text without it. `field` is the input.
+ */
+export function wordField(page, onedit = () => {}) {
+  const { languages, words } = page.data;
+  const field = h("input", { class: "field", type: "text", lang: languages.source, autocomplete: "off", spellcheck: "false" });
+  const marks = h("span", { class: "marks", "aria-hidden": "true" });
+  const hints = h("span", { class: "hints", role: "status" });
+  const scroll = () => (marks.scrollLeft = field.scrollLeft);
+  const put = (text) => (element.set(text), field.focus(), onedit(text));
+  const draw = () => {
+    const text = field.value;
+    const unknown = unknownWords(page, text);
+    const ends = [0, ...unknown.map(({ end }) => end)];
+    marks.replaceChildren(
+      ...unknown.flatMap(({ word, start }, i) => [text.slice(ends[i], start), h("mark", {}, word)]),
+      text.slice(ends.at(-1)),
+    );
+    scroll();
+    hints.replaceChildren(
+      ...unknown.slice(0, 3).map(({ word, start, end }) => {
+        const offers = words ? neighboursOf(word, words) : [];
+        const offer = (other) => button(other, () => put(text.slice(0, start) + other + text.slice(end)), { lang: languages.source });
+        return h("span", {}, h("em", {}, word), " is not in the training text", offers.length ? "; try " : ".", offers.map(offer));
+      }),
+    );
+  };
+  field.addEventListener("input", () => (draw(), onedit(field.value)));
+  field.addEventListener("scroll", scroll);
+  const element = h("span", { class: "word-field" }, h("span", { class: "marked" }, field, marks), hints);
+  element.field = field;
+  element.set = (text) => ((field.value = text), draw());
+  return element;
+}
+
 /**
  * A field for a sentence, and a list of examples. `onsubmit(text)` gets each sentence that the page can read, and its
  * promise's error is shown. The element's `submit(text)` does what the button does; `action` is what the button says.
  */
 export function sentenceForm(page, onsubmit, label = "Sentence", action = "Translate") {
-  const field = h("input", { class: "field", type: "text", lang: page.data.languages.source, autocomplete: "off" });
+  const words = wordField(page);
   const trouble = h("p", { class: "trouble", role: "alert", hidden: true });
   const refuse = (reason) => {
     trouble.hidden = !reason;
     trouble.textContent = reason;
   };
   const submit = (text) => {
-    field.value = text.trim();
-    let size;
+    words.set(text.trim());
     try {
-      size = page.tokenizer.encode(field.value).length;
+      sourceIdsOf(page, text.trim());
     } catch (error) {
       return refuse(error.message);
     }
-    if (!size) return refuse("Type a sentence first.");
-    if (size > LONGEST) {
-      return refuse(`The sentence has ${size} pieces, and this page shows at most ${LONGEST}: make it shorter.`);
-    }
     refuse("");
-    onsubmit(field.value).catch((error) => refuse(error.message));
+    onsubmit(text.trim()).catch((error) => refuse(error.message));
   };
   const examples = choice({
     label: "or an example",
@@ -97,12 +170,13 @@ export function sentenceForm(page, onsubmit, label = "Sentence", action = "Trans
   });
   const onsubmitted = (event) => {
     event.preventDefault();
-    submit(field.value);
+    submit(words.field.value);
   };
+  words.field.id = label.toLowerCase().replace(" ", "-");
   const element = h(
     "form",
     { class: "sentence-form", onsubmit: onsubmitted },
-    h("label", { class: "sentence-field" }, h("span", { class: "label" }, label), field),
+    h("div", { class: "sentence-field" }, h("label", { class: "label", for: words.field.id }, label), words),
     h("button", { type: "submit", class: "button" }, action),
     examples,
     trouble,
@@ -150,6 +224,30 @@ export function partnerOf(examples, text) {
 export function differInOneWord(text, other) {
   const [a, b] = [text.split(" "), other.split(" ")];
   return a.length === b.length && a.filter((word, i) => word !== b[i]).length === 1;
+}
+
+/** The words of a text that another text has not in the same order: [[word, is new]…]. A longest common subsequence decides. */
+export function markChanges(text, other) {
+  const [a, b] = [text.split(" "), other.split(" ")];
+  const common = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
+  for (let i = a.length - 1; i >= 0; i--) {
+    for (let j = b.length - 1; j >= 0; j--)
+      common[i][j] = a[i] === b[j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
+  }
+  const marked = [];
+  for (let i = 0, j = 0; i < a.length; i++) {
+    while (j < b.length && a[i] !== b[j] && common[i][j + 1] === common[i][j]) j++;
+    const same = j < b.length && a[i] === b[j];
+    marked.push([a[i], !same]);
+    if (same) j++;
+  }
+  return marked;
+}
+
+/** The first two neighbours among the examples that differ in one word, or null. */
+export function minimalPair(examples) {
+  const first = examples.findIndex((text, i) => i + 1 < examples.length && differInOneWord(text, examples[i + 1]));
+  return first < 0 ? null : examples.slice(first, first + 2);
 }
 
 /** A word in a sentence of the page, in its language. */

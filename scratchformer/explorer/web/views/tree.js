@@ -1,6 +1,7 @@
 /** A beam search as a tree from left to right: a column for each step, the best candidate on top. */
 
-import { button, figure, h, number, percent, range, s, scrolling } from "../dom.js";
+import { button, choice, figure, h, number, percent, range, s, say, scrolling } from "../dom.js";
+import { lengthPenalty, translate } from "../engine/beam.js";
 import { EOS } from "../engine/tokenizer.js";
 import { wordOf } from "./sentence.js";
 
@@ -180,7 +181,7 @@ function choosable(columns, onchoose) {
  * show(outcome)  draws what `translate` returned
  * stop()         pauses the player
  */
-export function searchFigure(data, tokenizer) {
+function searchFigure(data, tokenizer) {
   const language = data.languages.target;
   const nameOf = (token) => wordOf(tokenizer.pieces([token])[0]);
   const box = scrolling("The tree of the search");
@@ -263,4 +264,80 @@ export function searchFigure(data, tokenizer) {
   }
 
   return { figure: whole, show, stop };
+}
+
+/** How the search finds a translation, step by step: drawn when it is opened. `sentence()` is the first one above. */
+export function beamFold(page, sentence, write) {
+  const { model, tokenizer, data, shared } = page;
+  const asked = (name, fallback, most) => {
+    const value = Number(page.parameters.get(name) ?? fallback);
+    return Number.isFinite(value) ? Math.min(most, Math.max(0, value)) : fallback;
+  };
+  const setting = { beam: Math.max(1, Math.round(asked("beam", data.decoding.beam, 8))), alpha: asked("alpha", data.decoding.alpha, 2) };
+  const content = h("div");
+  let drawn = null;
+  const fold = h("details", { class: "beam-fold", ontoggle: () => toggle() }, h("summary", {}, "How is a translation found? Watch the beam search"), content);
+
+  function toggle() {
+    if (!fold.open) return drawn?.stop();
+    if (!drawn) draw();
+  }
+
+  function draw() {
+    const isOwn = sentence() !== data.examples[0];
+    const hints = new Map(data.trials);
+    let text = isOwn ? sentence() : (data.trials[0]?.[0] ?? sentence());
+    let turn = 0;
+    drawn = searchFigure(data, tokenizer);
+    const output = h("p", { class: "output", lang: data.languages.target });
+    const hint = h("p", { class: "note" });
+    const shown = async () => {
+      const mine = ++turn;
+      const found = await translate(model, tokenizer, text, { ...setting, extraLength: data.decoding.extra_length });
+      if (mine !== turn) return;
+      const n = found.ids.length;
+      output.textContent = found.text || "(nothing)";
+      hint.textContent = hints.has(text) ? `Now ${hints.get(text)}` : "";
+      drawn.show(found);
+      const penalty = lengthPenalty(n + 1, setting.alpha);
+      say(
+        drawn.figure.sentence,
+        `The log-probability of the best translation, ${n} pieces and an end, is ${number(found.logProbability)}. Divided by the length penalty ${number(penalty)} it gives the score ${number(found.score)}, which decides between translations of different lengths.`,
+      );
+    };
+    const set = (name, value) => {
+      setting[name] = value;
+      shared.search = { beam: setting.beam, alpha: setting.alpha };
+      write();
+      shown();
+    };
+    const options = [...new Set([text, sentence(), ...data.examples])].map((one) => [one, one]);
+    content.append(
+      h(
+        "div",
+        { class: "controls" },
+        choice({ label: "Sentence", options, value: text, onchange: (next) => ((text = next), shown()) }),
+        range({ label: "Beam size", min: 1, max: 8, value: setting.beam, oninput: (value) => set("beam", value) }),
+        range({
+          label: "α, against short translations",
+          min: 0,
+          max: 2,
+          step: 0.1,
+          value: setting.alpha,
+          show: (value) => value.toFixed(1),
+          oninput: (value) => set("alpha", value),
+        }),
+      ),
+      output,
+      hint,
+      drawn.figure,
+    );
+    shown();
+  }
+
+  if (page.parameters.has("beam")) {
+    shared.search = { beam: setting.beam, alpha: setting.alpha };
+    fold.open = true; // its event draws it
+  } else delete shared.search;
+  return fold;
 }
