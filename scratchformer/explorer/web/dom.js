@@ -283,7 +283,7 @@ const tickText = (value) => String(value).replace("-", "−");
  * A line chart as SVG with a legend.
  *
  * label        what it shows, for people who don't see it
- * x, y         { label, from, to }: the axes; from and to come from the points where they are left out
+ * x, y         { label, from, to }: the axes; from and to come from the points where they are left out; y.show writes a tick
  * series       [{ name, points: [[x, y]…], role, dashed, dots }]: lines in the colour of a role ("forward", "value", "soft", …)
  * marker       an x with an upright line, or null
  * dot          a point [x, y] of a curve that is marked, or null
@@ -317,7 +317,7 @@ export function plot({ label, width, height = 260, x, y, series, marker = null, 
         "stroke-width": value === 0 ? 1.5 : 0.5,
       }),
     );
-    svg.append(s("text", { x: left - 8, y: upY(value) + 4, "text-anchor": "end", class: "tick" }, tickText(value)));
+    svg.append(s("text", { x: left - 8, y: upY(value) + 4, "text-anchor": "end", class: "tick" }, (y.show ?? tickText)(value)));
   }
   for (const value of ticks(x0, x1, Math.max(2, Math.floor(width / 110)))) {
     const isLast = acrossX(value) > width - right - 16; // its text must not be cut at the edge
