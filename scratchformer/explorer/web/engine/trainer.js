@@ -8,7 +8,7 @@ import { randomNumbers, shuffled, splitPairs, vocabulary } from "./world.js";
 
 export const RATE = 0.006;
 export const LAST_STEP = 1000;
-const SIZES = { N: 1, d_model: 32, d_ff: 128, h: 2 };
+const SIZES = { N: 1, d_model: 32, d_ff: 128, h: 4 };
 const [BATCH, WARMUP, LONGEST, EVERY] = [8, 50, 20, 25]; // pairs a step; steps; words; steps from one test to the next
 const SLICE_MS = 50;
 
@@ -98,7 +98,7 @@ export class Trainer {
 }
 
 /**
- * Answer a page's messages: { start: settings } first, { sentence: words }, { rate }, { run: true or false },
+ * Answer a page's messages: { start: settings, sentence: words } first, { sentence }, { rate }, { run: true or false },
  * { step: true }. Each report says what changed: { step, rate, losses: [[step, loss]…], reading, score }.
  *
  * @param scope  has postMessage and onmessage: a worker's global object, or a stand-in for it on the page
@@ -130,10 +130,7 @@ export function serveTraining(scope) {
     if (running) setTimeout(run);
   };
   scope.onmessage = ({ data }) => {
-    if (data.start) {
-      trainer = new Trainer(data.start);
-      sentence = trainer.heldOut[0].source;
-    }
+    if (data.start) trainer = new Trainer(data.start);
     if (data.sentence) sentence = data.sentence;
     if (data.rate) trainer.rate = data.rate;
     if (data.step && trainer.step < LAST_STEP) step();

@@ -12,6 +12,11 @@ const MOST_WORDS = 20;
 
 // What is said --------------------------------------------------------------------------------------------------------
 
+/** A learning rate with two digits that count, without a power of ten. */
+export function rateText(rate) {
+  return String(Number(rate.toFixed(1 - Math.floor(Math.log10(rate)))));
+}
+
 /** Words as a sentence: with a capital, a comma before "weil" and a full stop, which the model neither reads nor writes. */
 export function asSentence(list) {
   if (!list.length) return "(nothing)";
@@ -46,7 +51,7 @@ export function saidOf({ step, loss, scores, without = [] }, n = 30) {
     why = ". In training it sees the word that it has to predict, and copies it; when it writes, that word is not there yet.";
   else if (all !== undefined && others < all)
     why = `. All other words were right at step ${others}, the pronouns only at step ${all}: they were learned last.`;
-  else if (onlyPronoun > 0) why = `; in ${onlyPronoun} of the other ${wrong}, the pronoun is the only mistake.`;
+  else if (onlyPronoun > 0) why = `. Of the other ${wrong}, ${onlyPronoun} have no mistake but the pronoun.`;
   return `${now} ${tested}${why}${step >= LAST_STEP ? ` Training ends at step ${LAST_STEP}.` : ""}`;
 }
 
@@ -57,14 +62,14 @@ export function saidOf({ step, loss, scores, without = [] }, n = 30) {
  *
  * @returns {{ send: (message: object) => void, stop: () => void }}
  */
-function startTraining(settings, onreport) {
+function startTraining(message, onreport) {
   let worker = null;
   let scope = null;
   const onPage = () => {
     worker = null;
     scope = { postMessage: (report) => scope && onreport(report) };
     serveTraining(scope);
-    scope.onmessage({ data: { start: settings } });
+    scope.onmessage({ data: message });
   };
   const script = document.querySelector("script:not([type])")?.textContent;
   try {
@@ -75,7 +80,7 @@ function startTraining(settings, onreport) {
       URL.revokeObjectURL(address);
       onreport(data);
     };
-    worker.postMessage({ start: settings });
+    worker.postMessage(message);
   } catch {
     setTimeout(onPage);
   }
@@ -93,6 +98,7 @@ function startTraining(settings, onreport) {
 
 function mount(root, page) {
   const { heldOut, training } = splitPairs();
+  const first = heldOut.find(({ adjective }) => adjective === "old").source; // an adjective that needs the verb
   const known = vocabulary().slice(4);
   const shortcut = rightWithoutVerb();
   const asked = page.parameters;
@@ -100,7 +106,7 @@ function mount(root, page) {
   let rate = RATES.includes(Number(asked.get("rate"))) ? Number(asked.get("rate")) : RATE;
   let racing = asked.has("race");
   let sentence = readWords(asked.get("s") ?? "", known);
-  sentence = sentence.list.length && !sentence.unknown.length ? sentence.list : heldOut[0].source;
+  sentence = sentence.list.length && !sentence.unknown.length ? sentence.list : first;
   let seed = 1;
   let running = false;
   let runs = [];
@@ -200,7 +206,7 @@ function mount(root, page) {
   }
 
   function remember() {
-    const s = sentence === heldOut[0].source ? null : sentence.join(" ");
+    const s = sentence === first ? null : sentence.join(" ");
     page.go("train", { break: broken || null, rate: rate === RATE ? null : rate, race: racing ? 1 : null, s });
   }
 
@@ -223,9 +229,8 @@ function mount(root, page) {
     const named = [[PARTS[broken] ?? "this model", mine], ...(racing ? [["a whole model", whole]] : [])];
     runs = named.map(([name, settings]) => {
       const run = { name, without: settings.without, step: 0, points: [], scores: [], losses: [], reading: null };
-      return Object.assign(run, startTraining(settings, (report) => take(run, report)));
+      return Object.assign(run, startTraining({ start: settings, sentence }, (report) => take(run, report)));
     });
-    send({ sentence });
     race.setAttribute("aria-pressed", String(racing));
     spoken = -Infinity;
     setRunning(false);
@@ -252,7 +257,7 @@ function mount(root, page) {
       say(view.sentence, text);
       spoken = performance.now();
     }
-    now.textContent = `The learning rate of the next step is ${number(run.rate, 2)}: ${
+    now.textContent = `The learning rate of the next step is ${rateText(run.rate)}: ${
       run.without.includes("warmup") ? "without warm-up it is highest from the first step." : `it grows to ${rate} in 50 steps, then falls as one over the square root of the step.`
     }`;
     reading.replaceChildren(...readingOf(run.reading));
