@@ -28,7 +28,7 @@ if (!window.changed) {
 }
 const texts = (css) => [...document.querySelectorAll(css)].map((one) => one.textContent);
 const sentences = texts("main .sentence, [data-widget] .sentence");
-const isWaiting = texts("main td").includes("…");
+const isWaiting = texts("main :is(p, td, dd)").includes("…");
 return sentences.length && sentences.every(Boolean) && !isWaiting && performance.now() > window.changed + 250;
 """
 
@@ -69,6 +69,51 @@ const scrolls = (element) => element !== document.body &&
 const found = [...document.body.querySelectorAll("*")].filter(
   (element) => rightOf(element) > width && !scrolls(element.parentElement));
 return [`${document.scrollingElement.scrollWidth} of ${width}`, ...found.map((one) => one.outerHTML.slice(0, 100))];
+"""
+
+# Text that is seen and smaller than 12 pixels; in a drawing its scale counts.
+SMALL_TEXT = """
+const scaleOf = (text) => {
+  const { a, b, c, d } = text.getScreenCTM();
+  return Math.min(Math.hypot(a, b), Math.hypot(c, d));
+};
+const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT, ({ data, parentElement: parent }) =>
+  data.trim() && parent.checkVisibility() && !parent.closest(".unseen, option, noscript") ? 1 : 3);
+const found = [];
+while (walk.nextNode()) {
+  const [parent, drawn] = [walk.currentNode.parentElement, walk.currentNode.parentElement.closest("svg text")];
+  const size = parseFloat(getComputedStyle(parent).fontSize) * (drawn ? scaleOf(drawn) : 1);
+  if (size < 11.95) found.push(`${size.toFixed(1)} px: ${walk.currentNode.data.trim().slice(0, 60)}`);
+}
+return found;
+"""
+
+# What a finger is meant to touch in the view, and is smaller than 44 pixels. Cells of a row do the same.
+SMALL_TARGETS = """
+const all = [...document.querySelectorAll("main :is(button, select, input, summary), nav a")];
+const boxes = all.filter((one) => one.checkVisibility()).map((one) => [one, one.getBoundingClientRect()]);
+const small = boxes.filter(([one, { width, height }]) => (width < 43.5 && !one.closest("td")) || height < 43.5);
+return small.map(([one, { width, height }]) => `${Math.round(width)} x ${Math.round(height)}: ${one.outerHTML}`);
+"""
+
+# What does not fit its box in the view, and words that are broken, for example where a font is wider than ours.
+OVERFLOWING = """
+const boxes = [...document.querySelectorAll("main :is(button, p, li, dd, dt, th, h1, h2, h3, .scroll)")];
+const seen = boxes.filter((one) => one.checkVisibility() && one.clientWidth && !one.matches(".unseen"));
+const wide = seen.filter((one) => one.scrollWidth > one.clientWidth + 1);
+const walk = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+const range = document.createRange();
+const broken = [];
+while (walk.nextNode()) {
+  const { currentNode: node } = walk;
+  for (const { 0: word, index } of node.data.matchAll(/[\\p{L}\\d]+/gu)) {
+    range.setStart(node, index);
+    range.setEnd(node, index + word.length);
+    const tops = new Set([...range.getClientRects()].map(({ top }) => Math.round(top)));
+    if (tops.size > 1 && !node.parentElement.closest(".unseen, [scope=col]")) broken.push(word);
+  }
+}
+return [...wide.map((one) => `${one.scrollWidth} of ${one.clientWidth}: ${one.outerHTML.slice(0, 150)}`), ...broken];
 """
 
 
@@ -155,10 +200,15 @@ class Browser:
     # The window and what its user prefers -----------------------------------------------------------------------------
 
     def size(self, width=1280, height=900, scale=1, touch=False):
-        """In CSS pixels; `scale` device pixels each: 640 with a scale of 2 are 1280 at 200 % zoom."""
+        """In CSS pixels; `scale` device pixels each: 640 with a scale of 2 are 1280 at 200 % zoom.
+
+        With `touch` a finger takes the place of the mouse.
+        """
         self.cdp(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=touch
         )
+        self.cdp("Emulation.setTouchEmulationEnabled", enabled=touch)
+        self.js("window.changed &&= performance.now()")  # what is drawn to fit is drawn again
 
     def show(self, **features):
         """Prefer what media features say: show(prefers_color_scheme="dark")."""
@@ -200,6 +250,18 @@ class Browser:
     def too_wide(self):
         """Elements that make the page scroll sideways."""
         return self.js(TOO_WIDE)
+
+    def small_text(self):
+        """Text that is smaller than 12 pixels."""
+        return self.js(SMALL_TEXT)
+
+    def small_targets(self):
+        """Controls that are too small for a finger."""
+        return self.js(SMALL_TARGETS)
+
+    def overflowing(self):
+        """Elements that are wider than their box, and words that are broken."""
+        return self.js(OVERFLOWING)
 
     def moving(self):
         """Animations that are running."""

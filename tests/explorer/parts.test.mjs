@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { number, percent, ticks } from "../../scratchformer/explorer/web/dom.js";
+import { fixed, number, percent, ticks } from "../../scratchformer/explorer/web/dom.js";
 import { matrix } from "../../scratchformer/explorer/web/engine/tensor.js";
 import { EOS, UNK } from "../../scratchformer/explorer/web/engine/tokenizer.js";
 import { dotsByOffset, positionTables } from "../../scratchformer/explorer/web/views/positions.js";
@@ -19,6 +19,11 @@ const close = (a, b, tolerance) => assert.ok(Math.abs(a - b) <= tolerance, `${a}
 test("numbers have a true minus sign and three digits that count", () => {
   const shown = [-1.234, 0, 2.13e-5, 0.62, 4, 999.6, -12345.6, 1e7, NaN].map((x) => number(x));
   assert.deepEqual(shown, ["−1.23", "0", "2.1e−5", "0.620", "4", "1000", "−12346", "1.0e7", "not a number"]);
+});
+
+test("no zero has a sign", () => {
+  assert.deepEqual([-0, -0.0000123, -0.00005, -1.25].map((x) => fixed(x, 4)), ["0.0000", "0.0000", "−0.0001", "−1.2500"]);
+  assert.equal(number(-0), "0");
 });
 
 test("only an exact 0 or 1 looks like one in percent", () => {

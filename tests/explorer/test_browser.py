@@ -10,7 +10,7 @@ from urllib.parse import quote
 import fixtures
 import numpy as np
 import pytest
-from browser import DRAWN, widgets_page
+from browser import DRAWN, SETTLED, widgets_page
 
 from scratchformer.decoding.search import length_penalty, search
 from scratchformer.nn.attention import attention_weights
@@ -53,8 +53,11 @@ WIDGETS = {
     "scaling": ("of animal, is 0.9993 without the division and 5/8 with it", "input[type=range]", "Arrow_Left"),
     "masks": ("its weight on slept is exactly 0", "[role=toolbar] [tabindex='0']", "Arrow_Left", "Enter"),
     "positions": ("cos 270° + cos 135° = −0.707", "input[type=range]", "Arrow_Right"),
+    "norm": ("its 4th number, 5, becomes n = 1", "input[type=range]", "Arrow_Right"),
     "ravine": ("gradient descent at a = 0.00, b = 0.47", "input[type=range]", "Arrow_Left"),
+    "merges": ("joins n and d, which stand side by side 16 times", ".widget-body .button", "Enter"),
     "beam": ("schlafen die Kühe </s> (0.288)", "[role=toolbar] [tabindex='0']", "Arrow_Left", "Enter"),
+    "rope": ("so the score is 15 + 15 = 30", "input[type=range]", "Arrow_Right"),
 }
 
 pytestmark = pytest.mark.browser
@@ -322,6 +325,21 @@ def test_a_view_opens_by_its_link_and_suits_everybody(browser, explorer, view, l
     require_access(browser)
 
 
+@slow
+@pytest.mark.parametrize("view", VIEWS)
+def test_text_can_be_read_and_controls_touched(browser, explorer, view):
+    """Text of 12 pixels and more on a desk, on a wide screen and on a phone, and targets of 44 pixels there."""
+    browser.open(f"{explorer[0]}#/{view}")
+    for width in 1280, 1920:
+        browser.size(width, 1080)
+        browser.wait(SETTLED)
+        assert browser.small_text() == []
+    browser.size(390, 844, touch=True)
+    browser.wait(SETTLED)
+    assert browser.small_text() == [] and browser.too_wide() == []
+    assert browser.small_targets() == []
+
+
 def require_access(browser):
     """axe finds nothing, in light and dark; no sideways scrolling in a small window or at 200 % zoom; no motion."""
     assert browser.axe() == []
@@ -351,6 +369,25 @@ def test_the_views_are_a_walk(browser, explorer):
     assert browser.text("nav [aria-current=page]") == "Transplant"
     browser.go("translate", "s=The+dog+sleeps.&beam=2")  # an old link
     assert browser.js("return location.hash") == "#/transplant?s=The+dog+sleeps.&beam=2&alpha=0.6"
+
+
+@slow
+@pytest.mark.parametrize("width", [1280, 390])
+def test_attention_has_room_for_a_wide_font(browser, explorer, width):
+    """On a phone the map scrolls by itself to the word that the chosen one looks at."""
+    browser.open(f"{explorer[0]}#/attention")
+    browser.js("document.documentElement.style.setProperty('--sans', 'DejaVu Sans')")
+    browser.size(width, 844, touch=width < 400)
+    browser.focus("[data-key='q 8']")
+    browser.press("Enter")
+    assert [one for one in browser.overflowing() if width > 400 or "scroll" not in one] == []
+    box, *heads = browser.js("""
+        const boxOf = (one) => one.getBoundingClientRect();
+        const { left, right } = boxOf(document.querySelector(".large-map .scroll"));
+        const heads = [...document.querySelectorAll(".large-map th.chosen")].map(boxOf);
+        return [[left, right], ...heads.map((one) => [one.left, one.right])];
+        """)
+    assert all(box[0] - 4 < left and right < box[1] + 4 for left, right in heads) and len(heads) == 2
 
 
 # Known answers --------------------------------------------------------------------------------------------------------
@@ -385,6 +422,25 @@ def test_attention_is_numpy_s(browser, explorer, reading):
         assert [text for text, weight in zip(shown, weights.ravel()) if not near(text, weight)] == []
         largest = browser.texts("figure .sentence")[0].partition("looks ")[2].partition(" at")[0]
         assert near(largest.removeprefix("> "), weights[2].max())
+
+
+@slow
+def test_heads_are_removed_one_after_another_and_put_back(browser, explorer):
+    """Beside the button: the words that change, and the probability of the translation."""
+    browser.open(f"{explorer[0]}#/attention")
+    assert "needs decoder self-attention, layer 2, head 2 most" in browser.text(".needs p")
+    for head in "cross.1.1", "decoder.1.1", "cross.0.1":
+        browser.click(f"[data-key='{head}']")
+        browser.focus("[data-key=remove]")
+        browser.press("Enter")
+        browser.wait(SETTLED)
+        assert "removed" in browser.text(f"[data-key='{head}']")
+    assert browser.texts(".old-new del, .old-new ins") == ["es", "sie"]
+    assert re.fullmatch(r"p 28 % → 0\.2 %", browser.text(".old-new .share").replace("\u00a0", " "))
+    browser.focus("[data-key=all]")
+    browser.press("Enter")
+    assert browser.texts(".old-new strong, .map.gone") == []
+    assert browser.js("return document.activeElement.dataset.key") == "remove"
 
 
 @slow

@@ -41,6 +41,12 @@ export function number(x, digits = 3) {
   return (x < 0 ? "−" : "") + text.replace("e-", "e−");
 }
 
+/** A number as text with so many decimal places and a true minus sign; a number that rounds to 0 has no sign. */
+export function fixed(x, places) {
+  const text = Math.abs(x).toFixed(places);
+  return (x < 0 && Number(text) ? "−" : "") + text;
+}
+
 /** A probability as text: 62 %. Near 0 and near 1 with one decimal place, so that only an exact 0 or 1 looks like one. */
 export function percent(x) {
   const hundred = 100 * x;
@@ -171,7 +177,7 @@ export function table(caption, heads, rows, look = "numbers") {
  * rowLabels, columnLabels   one text each
  * label        what the matrix is, for people who don't see it
  * role         whose colour the cells have: "weight" or "gradient"
- * selected     [row, column] of the cell with an outline; a column of null outlines the row
+ * selected     [row, column] of the cell with an outline; a column of null outlines the row, and a row of null the column
  * onpick       called with (row, column): the cells become buttons, and arrow keys move among them
  * digits       how many digits each cell shows; 0 shows colours only
  * largest      the number that has the full colour
@@ -193,7 +199,7 @@ export function heatmap({ matrix, rowLabels, columnLabels, label, role, selected
         ? h("button", { type: "button", title: full, "aria-label": full, onclick: () => onpick(i, j) }, shown)
         : h("span", { title: full }, digits ? shown : h("span", { class: "unseen" }, show(value)));
       cell.style.setProperty("--shade", Math.min(1, value / largest || 0).toFixed(3));
-      const isSelected = selected?.[0] === i && [null, j].includes(selected[1]);
+      const isSelected = Boolean(selected) && [null, i].includes(selected[0]) && [null, j].includes(selected[1]);
       if (onpick) cell.setAttribute("aria-pressed", String(isSelected));
       tr.append(h("td", { class: isSelected ? "cell selected" : "cell" }, cell));
       line.push(cell);

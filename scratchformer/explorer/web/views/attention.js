@@ -1,10 +1,8 @@
-/** The view of the attention weights: which words each head looks at, and what happens without a head. */
+/** The view of the attention weights: which words each head looks at, and what the model writes without it. */
 
-import { button, choice, clear, figure, h, heatmap, number, percent, s, say, table } from "../dom.js";
-import { Pass } from "../engine/model.js";
+import { button, figure, h, heatmap, number, percent, s, say } from "../dom.js";
 import { column, row } from "../engine/tensor.js";
-import { argmax, currentSentence, decimal, focusOf, idsOf, named, passOf, pronounIn, quoted, readingForm, rowName, sentenceParameter } from "./sentence.js";
-import { markChanges, minimalPair } from "./sentence.js";
+import { argmax, currentSentence, differInOneWord, focusOf, idsOf, markChanges, named, passOf, pronounIn, quoted, readingForm, rowName, sentenceParameter } from "./sentence.js";
 
 const KINDS = { encoder: "Encoder self-attention", decoder: "Decoder self-attention", cross: "Cross-attention" };
 const WHAT = {
@@ -12,6 +10,8 @@ const WHAT = {
   decoder: "Words to be written look at those before.",
   cross: "Words to be written look at source words.",
 };
+const SPREAD =
+  "Below each map: over how many words a row spreads its weight. “1.3 words” is as widely as if 1.3 words shared it equally.";
 
 // What the numbers say ------------------------------------------------------------------------------------------------
 
@@ -37,47 +37,50 @@ export function averageOf(heads) {
   return { rows, cols, data };
 }
 
-/** ln p of a whole translation: the sum over its tokens, EOS included. */
-export function logProbability(pass, targetIds) {
-  let sum = 0;
-  targetIds.forEach((id, t) => (sum += Math.log(pass.probabilities(t)[id])));
-  return sum;
+/** "cross.0.2" is { kind: "cross", layer: 0, head: 2 }; the average of a layer's heads ends in ".average". */
+function headOf(id) {
+  const [kind, layer, head] = id.split(".");
+  return { kind, layer: Number(layer), head: head === "average" ? head : Number(head) };
 }
 
-/** All heads of a pass: [{ id: "cross.0.2", kind, layer, head, name }]. */
-export function headsOf(pass) {
-  return pass.attentions.flatMap(({ id, kind, layer, heads }) =>
-    heads.map((_, head) => ({
-      id: `${id}.${head}`,
-      kind,
-      layer,
-      head,
-      name: `${KINDS[kind].toLowerCase()}, layer ${layer + 1}, head ${head + 1}`,
-    })),
-  );
+function nameOf(id) {
+  const { kind, layer, head } = headOf(id);
+  return `${KINDS[kind].toLowerCase()}, layer ${layer + 1}, ${head === "average" ? "the average of the heads" : `head ${head + 1}`}`;
 }
 
-/** Each head with `change`, the change of ln p of the translation when it is removed; the largest fall first. */
-export async function rankHeads({ model }, { targetIds, pass }, pause = () => new Promise((done) => setTimeout(done))) {
-  const before = logProbability(pass, targetIds);
-  const memory = [...pass.stages.values()].findLast(({ id }) => id.startsWith("encoder."));
-  const decoderOnly = Object.assign(Object.create(model), { encode: () => memory });
-  const ranked = [];
-  for (const head of headsOf(pass)) {
-    const reader = head.kind === "encoder" ? model : decoderOnly;
-    const without = reader.run(new Pass(model, pass.sourceIds, pass.targetInIds, { removed: [head.id] }));
-    ranked.push({ ...head, change: logProbability(without, targetIds) - before });
-    await pause();
-  }
-  return ranked.sort((a, b) => a.change - b.change);
+/** The probability of each token of a translation after those before it, EOS included. */
+export function tokenChances(pass, targetIds) {
+  return targetIds.map((id, t) => pass.probabilities(t)[id]);
 }
 
-/** What happens without some heads: the translation with all heads had the probability `before`, and now has `after`. */
-function effectOfRemoval(wordsStay, before, after) {
-  const goes = `goes from ${percent(before)} to ${percent(after)}.`;
-  if (!wordsStay) return `the model writes something else. The probability of the translation with all heads ${goes}`;
-  const but = after < before ? "but the translation is only" : "and the translation is";
-  return `the words stay the same, ${but} ${decimal(after / before, 2)} times as likely. Its probability ${goes}`;
+/** The probability of the token at `t`; without one, of the whole translation. */
+export function chanceOf(chances, t = null) {
+  return t === null ? chances.reduce((product, chance) => product * chance, 1) : chances[t];
+}
+
+/** The probability of each token when these heads are removed. */
+export function chancesWithout(model, { pass, targetIds }, removed) {
+  return tokenChances(model.forward(pass.sourceIds, pass.targetInIds, { removed }), targetIds);
+}
+
+/** [id, chances] of heads; first the one without which the token at `t`, or the translation, is least probable. */
+export function rankedBy(effects, t = null) {
+  return [...effects].sort(([, a], [, b]) => chanceOf(a, t) - chanceOf(b, t));
+}
+
+/** What it says about a head that looks at one word with the weight `most`: without it p goes from before to after. */
+export function verdictOf(before, after, most) {
+  const ratio = after / before;
+  if (ratio < 0.5) return "this head matters";
+  if (ratio < 0.9) return "this head helps";
+  if (ratio > 1.1) return "it is likelier without this head";
+  return most > 0.5 ? "the strongest thread need not be the cause" : "it hardly depends on this head";
+}
+
+/** "goes from 28 % to 4 %", or "stays 28 %" where no digit that is shown changes. */
+function goes(before, after) {
+  const [from, to] = [before, after].map(percent);
+  return from === to ? `stays ${from}` : `goes from ${from} to ${to}`;
 }
 
 // Pictures ------------------------------------------------------------------------------------------------------------
@@ -87,11 +90,8 @@ function thumbnail({ rows, cols, data }) {
   const steps = Array.from({ length: 9 }, () => "");
   data.forEach((weight, k) => (steps[Math.round(8 * weight)] += `M${k % cols} ${Math.floor(k / cols)}h1v1h-1z`));
   const paths = steps.map((d, i) => (i && d ? s("path", { d, fill: "var(--weight)", "fill-opacity": i / 8 }) : null));
-  return s(
-    "svg",
-    { viewBox: `0 0 ${cols} ${rows}`, preserveAspectRatio: "none", "aria-hidden": "true", class: "thumbnail" },
-    paths,
-  );
+  const box = { viewBox: `0 0 ${cols} ${rows}`, preserveAspectRatio: "none", "aria-hidden": "true", class: "thumbnail" };
+  return s("svg", box, paths);
 }
 
 /**
@@ -101,30 +101,17 @@ function thumbnail({ rows, cols, data }) {
 function threads(weights, isChosen) {
   const height = Math.max(weights.rows, weights.cols);
   const [faint, chosen] = [[], []];
-  for (let i = 0; i < weights.rows; i++) {
-    for (let j = 0; j < weights.cols; j++) {
-      const weight = weights.data[i * weights.cols + j];
-      const isStrong = isChosen(i, j);
-      if (weight < (isStrong ? 0.005 : 0.05)) continue;
-      const path = `M0 ${i + 0.5}C40 ${i + 0.5} 60 ${j + 0.5} 100 ${j + 0.5}`;
-      (isStrong ? chosen : faint).push(
-        s("path", {
-          d: path,
-          class: isStrong ? "chosen" : null,
-          "data-q": i,
-          "data-k": j,
-          "stroke-width": (0.6 + 13 * weight).toFixed(2),
-          "vector-effect": "non-scaling-stroke",
-        }),
-      );
-    }
-  }
-  const svg = s(
-    "svg",
-    { viewBox: `0 0 100 ${height}`, preserveAspectRatio: "none", class: "threads", "aria-hidden": "true" },
-    faint,
-    chosen,
-  );
+  weights.data.forEach((weight, at) => {
+    const [i, j] = [Math.floor(at / weights.cols), at % weights.cols];
+    const isStrong = isChosen(i, j);
+    if (weight < (isStrong ? 0.005 : 0.05)) return;
+    const look = { "stroke-width": (0.6 + 13 * weight).toFixed(2), "vector-effect": "non-scaling-stroke" };
+    const path = `M0 ${i + 0.5}C40 ${i + 0.5} 60 ${j + 0.5} 100 ${j + 0.5}`;
+    const ends = { class: isStrong ? "chosen" : null, "data-q": i, "data-k": j };
+    (isStrong ? chosen : faint).push(s("path", { d: path, ...ends, ...look }));
+  });
+  const box = { viewBox: `0 0 100 ${height}`, preserveAspectRatio: "none", class: "threads", "aria-hidden": "true" };
+  const svg = s("svg", box, faint, chosen);
   svg.style.setProperty("--rows", height);
   return svg;
 }
@@ -134,263 +121,195 @@ function threads(weights, isChosen) {
 function mount(root, page) {
   const target = page.data.languages.target;
   const given = page.parameters;
-  let reading; // the sentence with the model's own translation
+  let reading; // the sentence with the model's own translation, and `chances` of its tokens
   let shown; // the same words, read with some heads removed
-  let ranking = null;
+  let effects; // the chances of the tokens without each head, as far as they are known
   const state = {
-    kind: KINDS[given.get("kind")] ? given.get("kind") : "cross",
-    layer: Number.parseInt(given.get("layer")) - 1,
-    head: given.get("head") === "average" ? "average" : Number.parseInt(given.get("head")) - 1,
-    side: given.has("k") ? "k" : "q",
-    word: Number.parseInt(given.get(given.has("k") ? "k" : "q") ?? -1),
+    id: `${given.get("kind") ?? "cross"}.${given.get("layer") - 1}.${given.get("head") === "average" ? "average" : given.get("head") - 1}`,
+    side: given.has("k") ? "k" : "q", // the chosen word looks ("q") or is looked at ("k")
+    word: Number.parseInt(given.get("k") ?? given.get("q") ?? -1),
     removed: (given.get("removed") ?? "").split(",").filter(Boolean),
   };
 
   const form = readingForm(page, open);
   const maps = h("div", { class: "maps" });
-  const large = h("div", { class: "large-map" });
   const looks = h("div", { class: "looks" });
+  const large = h("div", { class: "large-map" });
   const picture = figure(page.data.caption, h("div", { class: "one-head" }, looks, large));
-  const title = h("h2");
-  const removal = h("span");
-  const outcome = h("p", { class: "note" });
-  const without = h("div", { class: "without" });
-  root.append(
-    form,
-    h(
-      "div",
-      { class: "attention" },
-      h("section", {}, h("div", { class: "head-line" }, title, removal), picture, outcome),
-      h(
-        "section",
-        {},
-        h("h2", {}, "All heads"),
-        maps,
-        h(
-          "p",
-          { class: "note" },
-          "Below each map: how widely it spreads its weight. “1.3 words” is as widely as if 1.3 words shared the weight " +
-            "equally.",
-        ),
-      ),
-    ),
-    h("h2", {}, "Without a head"),
-    without,
-  );
+  const title = h("h2", { tabindex: -1 });
+  const removal = h("div", { class: "controls" });
+  const outcome = h("dl", { class: "old-new" });
+  const needs = h("div", { class: "needs" });
+  picture.sentence.after(needs);
+  const oneHead = h("section", {}, h("div", { class: "head-line" }, title, removal), outcome, picture);
+  const allHeads = h("section", {}, h("h2", {}, "All heads"), maps, h("p", { class: "note" }, SPREAD));
+  root.append(form, h("div", { class: "attention" }, oneHead, allHeads));
+
   function open(found) {
-    reading = found;
-    ranking = null;
-    const { pass, written } = reading;
-    const known = new Set(headsOf(pass).map(({ id }) => id));
+    reading = { ...found, chances: tokenChances(found.pass, found.targetIds) };
+    effects = new Map();
+    const known = new Set(page.model.headIds);
     state.removed = state.removed.filter((id) => known.has(id));
-    const { attentions } = pass;
-    const layers = attentions.filter(({ kind }) => kind === state.kind);
-    const rows = state.kind === "encoder" ? reading.source.length : written.length;
-    const limit = state.side === "k" && state.kind !== "decoder" ? reading.source.length : rows;
-    if (!(state.word >= 0 && state.word < limit)) {
-      const word = state.kind === "encoder" ? Math.min(1, rows - 1) : pronounIn(written);
-      Object.assign(state, { side: "q", word });
-    }
-    if (!layers[state.layer] || (state.head !== "average" && !layers[state.layer].heads[state.head])) {
-      Object.assign(state, clearest(layers, state.side === "q" ? state.word : 0));
-    }
+    if (!known.has(state.id.replace("average", "0"))) state.id = null;
+    const { kind } = headOf(state.id ?? "cross.0.0");
+    const count = sidesOf(kind)[state.side === "q" ? 0 : 1].names.length;
+    if (!(state.word >= 0 && state.word < count))
+      Object.assign(state, { side: "q", word: kind === "encoder" ? Math.min(1, count - 1) : pronounIn(reading.written) });
+    state.id ??= mostStriking();
     readAgain();
+    tryAll(reading);
   }
 
-  /** The head of the last layer in which a word looks most at the word that matters here, or at any single word. */
-  function clearest(layers, query) {
-    const { layer, heads } = layers.at(-1);
-    const key = state.kind === "decoder" ? -1 : changedWord();
-    const weightOf = (head) => (key < 0 ? Math.max(...row(head, query)) : row(head, query)[key]);
-    return { layer, head: argmax(heads.map(weightOf)) };
+  /** The head of the last layer in which the word looks most at the word by which the sentence differs from an example. */
+  function mostStriking() {
+    const { id, heads } = reading.pass.attentions.findLast(({ kind }) => kind === "cross");
+    const other = page.data.examples.find((example) => differInOneWord(example, reading.text))?.split(" ") ?? [];
+    const word = reading.text.split(" ").find((one, i) => one !== (other[i] ?? one)) ?? "";
+    const key = reading.source.indexOf(word.replace(/[.,!?]$/u, ""));
+    const rows = heads.map((head) => row(head, state.side === "q" ? state.word : 0));
+    return `${id}.${argmax(rows.map((weights) => weights[key] ?? Math.max(...weights)))}`;
   }
 
-  /** Where the word stands that changes the translation, in the two examples that differ in one word; or −1. */
-  function changedWord() {
-    const pair = minimalPair(page.data.examples) ?? [];
-    if (!pair.includes(reading.text)) return -1;
-    const [[word]] = markChanges(reading.text, pair.find((text) => text !== reading.text)).filter(([, isNew]) => isNew);
-    return reading.source.indexOf(word.replace(/[.,!?]$/u, ""));
+  /** Finds out what the words need each head for, a head at a time. */
+  async function tryAll(mine) {
+    for (const id of page.model.headIds) {
+      await new Promise((done) => setTimeout(done));
+      if (mine !== reading) return;
+      effectOf(id);
+    }
+    drawNeeds();
+  }
+
+  function effectOf(id) {
+    if (!effects.has(id)) effects.set(id, chancesWithout(page.model, reading, [id]));
+    return effects.get(id);
   }
 
   function readAgain() {
     shown = state.removed.length ? passOf(page, reading.text, reading.targetIds, { removed: state.removed }) : reading;
     draw();
-    drawWithout();
+    drawOutcome();
   }
 
-  function pick(changes) {
-    const kind = changes.kind ?? state.kind;
-    if (kind !== state.kind)
-      Object.assign(state, { side: "q", word: Math.min(state.word, labels(kind)[0].length - 1) });
-    Object.assign(state, changes);
+  function show(id) {
+    const [from, to] = [state.id, id].map((one) => headOf(one).kind);
+    if (from !== to) Object.assign(state, { side: "q", word: Math.min(state.word, sidesOf(to)[0].names.length - 1) });
+    state.id = id;
     draw();
-    if ("head" in changes) drawWithout();
+    if (title.getBoundingClientRect().top < 0) title.scrollIntoView();
   }
 
-  function toggle(id) {
-    state.removed = state.removed.includes(id) ? state.removed.filter((one) => one !== id) : [...state.removed, id];
+  function choose(side, word) {
+    Object.assign(state, { side, word });
+    draw();
+  }
+
+  function remove(ids) {
+    state.removed = ids;
     readAgain();
+    if (!root.contains(document.activeElement)) (removal.querySelector("button") ?? title).focus({ preventScroll: true });
   }
 
-  function removeText(id) {
-    return state.removed.includes(id) ? "Put this head back" : "Remove this head";
-  }
+  const isGone = () => state.removed.includes(state.id);
 
-  function weightsOf({ kind, layer, head }) {
+  function weightsOf(id) {
+    const { kind, layer, head } = headOf(id);
     const { heads } = shown.pass.attentions.find((one) => one.kind === kind && one.layer === layer);
     return head === "average" ? averageOf(heads) : heads[head];
   }
 
-  /** Names of the words that look and of those that are looked at. */
-  function labels(kind) {
-    const { source, written, read } = reading;
-    return { encoder: [source, source], decoder: [written, read], cross: [written, source] }[kind];
+  /** The weights of the chosen word: where it looks, or who looks at it. */
+  function sharesOf() {
+    return (state.side === "q" ? row : column)(weightsOf(state.id), state.word);
   }
+
+  /** The words that look and those that are looked at: their names, their language, and what stands above them. */
+  function sidesOf(kind) {
+    const source = { names: reading.source, lang: null, heading: "at a source word" };
+    const read = { names: reading.read, lang: target, heading: "at a word before" };
+    const written = { names: reading.written, lang: target, heading: "to be written" };
+    return { encoder: [{ ...source, heading: "this word looks" }, source], decoder: [written, read], cross: [written, source] }[kind];
+  }
+
+  // What is drawn -------------------------------------------------------------------------------------------------------
 
   function draw() {
     const focus = focusOf(root);
-    const { kind, layer, head, side, word } = state;
+    const { kind, layer, head } = headOf(state.id);
     page.go("attention", {
       ...sentenceParameter(page, reading.text),
-      kind,
-      layer: layer + 1,
-      head: head === "average" ? head : head + 1,
-      [side]: word,
+      ...{ kind, layer: layer + 1, head: head === "average" ? head : head + 1, [state.side]: state.word },
       ...(state.removed.length ? { removed: state.removed.join(",") } : {}),
     });
-    drawMaps();
-    drawOne();
+    maps.replaceChildren(...Object.keys(KINDS).map(mapsOf));
+    drawHead(kind);
+    const where = isGone() ? ["This head is removed: its output is zeros."] : whereItLooks(kind);
+    say(picture.sentence, [...where, ...whatItDoes()]);
+    drawNeeds();
     focus();
   }
 
-  function drawMaps() {
-    clear(maps);
-    for (const kind of Object.keys(KINDS)) {
-      const layers = shown.pass.attentions.filter((one) => one.kind === kind);
-      const rows = layers.map(({ layer, heads }) =>
-        h(
-          "div",
-          { role: "group", "aria-label": `${KINDS[kind]}, layer ${layer + 1}` },
-          h("p", { class: "label" }, `layer ${layer + 1}`),
-          h(
-            "div",
-            { class: "map-list" },
-            [...heads.keys(), "average"].map((head) => mapButton(kind, layer, head)),
-          ),
-        ),
-      );
-      maps.append(
-        h("section", { class: "map-kind" }, h("h3", {}, KINDS[kind]), h("p", { class: "label" }, WHAT[kind]), rows),
-      );
-    }
+  function mapsOf(kind) {
+    const layers = shown.pass.attentions.filter((one) => one.kind === kind);
+    const rows = layers.map(({ id, layer, heads }) => {
+      const list = [...heads.keys(), "average"].map((head) => mapButton(`${id}.${head}`));
+      const group = { role: "group", "aria-label": `${KINDS[kind]}, layer ${layer + 1}` };
+      return h("div", group, h("p", { class: "label" }, `layer ${layer + 1}`), h("div", { class: "map-list" }, list));
+    });
+    return h("section", { class: "map-kind" }, h("h3", {}, KINDS[kind]), h("p", { class: "label" }, WHAT[kind]), rows);
   }
 
-  function mapButton(kind, layer, head) {
-    const weights = weightsOf({ kind, layer, head });
-    const id = `${kind}.${layer}.${head}`;
+  function mapButton(id) {
+    const weights = weightsOf(id);
     const gone = state.removed.includes(id);
-    const name = head === "average" ? "average" : `head ${head + 1}`;
-    const words = number(2 ** meanEntropy(weights), 2);
-    const rank = ranking?.find((one) => one.id === id);
-    const effect = rank && !state.removed.length ? `p × ${decimal(Math.exp(rank.change), 2)}` : null;
-    const isCurrent = kind === state.kind && layer === state.layer && head === state.head;
-    return h(
-      "button",
-      {
-        type: "button",
-        class: gone ? "map gone" : "map",
-        "data-key": id,
-        "aria-pressed": String(isCurrent),
-        "aria-label":
-          `${KINDS[kind]}, layer ${layer + 1}, ${name}: ` +
-          `${gone ? "removed" : `spread over about ${words} words`}${effect ? `; without it the translation's probability is multiplied by ${effect.slice(4)}` : ""}`,
-        onclick: () => {
-          pick({ kind, layer, head });
-          if (title.getBoundingClientRect().top < 0) title.scrollIntoView();
-        },
-      },
-      thumbnail(weights),
-      h("span", {}, name),
-      h("span", { class: "label" }, gone ? "removed" : `${words} words`),
-      effect ? h("span", { class: "label" }, effect) : null,
-    );
+    const words = gone ? "removed" : `${number(2 ** meanEntropy(weights), 2)} words`;
+    const attributes = {
+      ...{ type: "button", class: gone ? "map gone" : "map", "data-key": id, "aria-pressed": String(id === state.id) },
+      "aria-label": `${nameOf(id)}: ${gone ? words : `spread over about ${words}`}`,
+      onclick: () => show(id),
+    };
+    const { head } = headOf(id);
+    const name = head === "average" ? head : `head ${head + 1}`;
+    return h("button", attributes, thumbnail(weights), h("span", {}, name), h("span", { class: "label" }, words));
   }
 
-  function drawOne() {
-    const { kind, layer, head, side, word } = state;
-    const weights = weightsOf(state);
-    const [rows, columns] = labels(kind);
-    const name = head === "average" ? `the average of the heads` : `head ${head + 1}`;
-    title.textContent = `${KINDS[kind]}, layer ${layer + 1}, ${name}`;
-    const id = `${kind}.${layer}.${head}`;
-    removal.replaceChildren(
-      ...(head === "average" ? [] : [button(removeText(id), () => toggle(id), { "data-key": "remove here" })]),
-    );
-    const isChosen = (i, j) => (side === "q" ? i === word : j === word);
-    const shares = side === "q" ? row(weights, word) : column(weights, word);
+  function drawHead(kind) {
+    const { id, side, word } = state;
+    const gone = isGone();
+    title.textContent = nameOf(id).replace(/^./u, (letter) => letter.toUpperCase());
+    const others = state.removed.filter((one) => one !== id);
+    const text = gone ? "Put this head back" : "Remove this head";
+    const one = () => button(text, () => remove(gone ? others : [...others, id]), { "data-key": "remove" });
+    const all = () => button("Put all back", () => remove([]), { "data-key": "all" });
+    removal.replaceChildren(...(id.endsWith("average") ? [] : [one()]), ...(others.length ? [all()] : []));
+
+    const weights = weightsOf(id);
+    const shares = sharesOf();
     const best = argmax(shares);
-    const rowLang = kind === "encoder" ? null : target;
-    const columnLang = kind === "decoder" ? target : null;
-    clear(looks);
-    looks.append(
-      h(
-        "div",
-        { class: "columns" },
-        wordColumn(rows, "q", kind === "encoder" ? "this word looks" : "to be written", "query", side === "k" ? shares : null, rowLang),
-        threads(weights, isChosen),
-        wordColumn(
-          columns,
-          "k",
-          kind === "decoder" ? "at a word read before" : "at this source word",
-          "key",
-          side === "q" ? shares : null,
-          columnLang,
-        ),
-      ),
-    );
-    clear(large);
+    const sides = sidesOf(kind);
+    const left = wordColumn("q", sides[0], side === "k" && !gone ? shares : null);
+    const right = wordColumn("k", sides[1], side === "q" && !gone ? shares : null);
+    const between = threads(weights, (i, j) => (side === "q" ? i : j) === word);
+    looks.replaceChildren(h("div", { class: gone ? "columns gone" : "columns" }, left, between, right));
+
     const map = heatmap({
       matrix: weights,
-      rowLabels: rows,
-      columnLabels: columns,
-      label: `Weights of ${title.textContent}: a row for each word that looks, a column for each word it can look at`,
+      rowLabels: sides[0].names,
+      columnLabels: sides[1].names,
+      label: `Weights of ${nameOf(id)}: a row for each word that looks, a column for each word it can look at`,
       role: "weight",
       largest: 1,
-      selected: side === "q" ? [word, null] : null,
-      onpick: (i) => pick({ side: "q", word: i }),
+      selected: side === "q" ? [word, null] : [null, word],
+      onpick: (i) => choose("q", i),
     });
-    map.querySelectorAll("th[scope=row]").forEach((cell) => (cell.lang = rowLang ?? ""));
-    map.querySelectorAll("th[scope=col]").forEach((cell) => (cell.lang = columnLang ?? ""));
+    map.classList.toggle("gone", gone);
+    const heads = ["row", "col"].map((scope) => [...map.querySelectorAll(`th[scope=${scope}]`)]);
+    heads.forEach((cells, i) => cells.forEach((cell) => (cell.lang = sides[i].lang ?? "")));
     named(map.querySelectorAll("td button"), "cell");
-    large.append(map, h("p", { class: "label" }, spreadOf(weights)));
-
-    const where = `In ${title.textContent[0].toLowerCase()}${title.textContent.slice(1)}, `;
-    if (side === "q") {
-      say(picture.sentence, [
-        where,
-        ...(kind === "encoder" ? [quoted(rows[word], rowLang)] : rowName(reading, word, target)),
-        ` looks ${percent(shares[best])} at `,
-        quoted(columns[best], columnLang),
-        ".",
-      ]);
-    } else {
-      say(picture.sentence, [
-        where,
-        quoted(columns[word], columnLang),
-        " is looked at most by ",
-        ...(kind === "encoder" ? [quoted(rows[best], rowLang)] : rowName(reading, best, target)),
-        ` (${percent(shares[best])}).`,
-      ]);
-    }
-  }
-
-  function spreadOf(weights) {
-    const bits = meanEntropy(weights);
-    return (
-      `A row spreads its weight as widely as if ${number(2 ** bits, 2)} words shared it equally (entropy ` +
-      `${number(bits, 2)} bits, the mean of the rows).`
-    );
+    const [rowHead, columnHead] = (side === "q" ? [word, best] : [best, word]).map((i, which) => heads[which][i]);
+    [rowHead, columnHead].forEach((cell) => cell.classList.add("chosen"));
+    large.replaceChildren(map);
+    map.scrollLeft = columnHead.offsetLeft - (map.clientWidth + rowHead.offsetWidth - columnHead.offsetWidth) / 2;
   }
 
   /** Shows the threads of a word while a pointer or the focus is on it. */
@@ -398,122 +317,104 @@ function mount(root, page) {
     looks.querySelectorAll(`.threads [data-${side}="${i}"]`).forEach((thread) => thread.classList.toggle("lit", isOn));
   }
 
-  function wordColumn(list, side, heading, role, shares, lang) {
-    const items = list.map((text, i) => {
+  function wordColumn(side, { names, lang, heading }, shares) {
+    const items = names.map((text, i) => {
       const selected = side === state.side && i === state.word;
-      const chip = h(
-        "button",
-        {
-          type: "button",
-          class: `chip role-${role}${selected ? " selected" : ""}`,
-          "data-key": `${side} ${i}`,
-          "aria-pressed": String(selected),
-          onclick: () => pick({ side, word: i }),
-          onpointerenter: () => light(side, i, true),
-          onpointerleave: () => light(side, i, false),
-          onfocus: () => light(side, i, true),
-          onblur: () => light(side, i, false),
-        },
-        h("span", { lang }, text),
-      );
-      return h("li", {}, chip, shares ? h("span", { class: "share" }, percent(shares[i])) : null);
+      const look = `chip role-${side === "q" ? "query" : "key"}${selected ? " selected" : ""}`;
+      const [on, off] = [true, false].map((isOn) => () => light(side, i, isOn));
+      const attributes = {
+        ...{ type: "button", class: look, "data-key": `${side} ${i}`, "aria-pressed": String(selected) },
+        ...{ onpointerenter: on, onpointerleave: off, onfocus: on, onblur: off, onclick: () => choose(side, i) },
+      };
+      const share = shares ? h("span", { class: "share" }, percent(shares[i])) : null;
+      return h("li", {}, h("button", attributes, h("span", { lang }, text)), share);
     });
     return h("div", { class: `word-column ${side}` }, h("p", { class: "label" }, heading), h("ol", {}, items));
   }
 
-  // Without a head ------------------------------------------------------------------------------------------------------
+  // What is said --------------------------------------------------------------------------------------------------------
 
-  async function drawWithout() {
-    const mine = reading;
-    const focus = focusOf(without);
-    clear(without);
-    clear(outcome);
-    const heads = headsOf(reading.pass);
-    const select = choice({
-      label: "head",
-      options: heads.map(({ id, name }) => [id, name]),
-      value: state.head === "average" ? heads[0].id : `${state.kind}.${state.layer}.${state.head}`,
-      onchange: (id) => {
-        const { kind, layer, head } = heads.find((one) => one.id === id);
-        pick({ kind, layer, head });
-      },
-    });
-    select.querySelector("select").dataset.key = "removable";
-    const selected = () => select.querySelector("select").value;
-    const answer = h("div", { class: "answer" });
-    without.append(
-      h("p", {}, "Remove a head, or several: its output becomes zeros, and the model translates again."),
-      h(
-        "div",
-        { class: "controls" },
-        select,
-        button(removeText(selected()), () => toggle(selected()), { "data-key": "remove" }),
-        state.removed.length
-          ? button("Put all heads back", () => ((state.removed = []), readAgain()), { "data-key": "all" })
-          : null,
-        button("Find the head that matters most here", find, { "data-key": "find" }),
-      ),
-      answer,
-    );
-    focus();
-    if (ranking) answer.append(rankingTable());
-    if (!state.removed.length) return;
-    const before = page.tokenizer.decode(reading.targetIds);
-    const result = figure(page.data.caption);
-    answer.prepend(result);
-    const removed = [...state.removed];
-    const ids = await idsOf(page, reading.text, removed);
-    if (mine !== reading || removed.join() !== state.removed.join()) return;
-    const now = page.tokenizer.decode(ids);
-    const p = Math.exp(logProbability(reading.pass, reading.targetIds));
-    const q = Math.exp(logProbability(shown.pass, reading.targetIds));
+  /** The position of the written word that is chosen, or null. */
+  function chosenToken() {
+    return state.side === "q" && headOf(state.id).kind !== "encoder" ? state.word : null;
+  }
+
+  /** "p(es)" for a token, "p of the translation" for null. */
+  function chanceName(t) {
+    return t === null ? ["p of the translation"] : ["p(", quoted(reading.written[t], target), ")"];
+  }
+
+  function whereItLooks(kind) {
+    const shares = sharesOf();
+    const [best, share] = [argmax(shares), percent(Math.max(...shares))];
+    const [{ names }, { names: columns, lang }] = sidesOf(kind);
+    const who = (i) => (kind === "encoder" ? [quoted(names[i])] : rowName(reading, i, target));
+    if (state.side === "q") return ["Here ", ...who(state.word), ` looks ${share} at `, quoted(columns[best], lang), "."];
+    return ["Here ", quoted(columns[state.word], lang), " is looked at most by ", ...who(best), ` (${share}).`];
+  }
+
+  /** How the heads that are removed, or else the one that is shown, change the chance of the token and the translation. */
+  function whatItDoes() {
+    const t = chosenToken();
+    const change = (chances, of) => [...chanceName(of), " ", goes(chanceOf(reading.chances, of), chanceOf(chances, of))];
+    if (state.removed.length) {
+      const chances = tokenChances(shown.pass, reading.targetIds);
+      const ofToken = t === null ? [] : [", and ", ...change(chances, t)];
+      const [first, ...others] = state.removed;
+      const names = others.length ? `these ${others.length + 1} heads` : isGone() ? "it" : nameOf(first);
+      return [` Without ${names}, `, ...change(chances, null), ...ofToken, "."];
+    }
+    if (state.id.endsWith("average")) return [];
+    const chances = effectOf(state.id);
+    const verdict = verdictOf(chanceOf(reading.chances, t), chanceOf(chances, t), t === null ? 0 : Math.max(...sharesOf()));
+    return [" Without this head, ", ...change(chances, t), `: ${verdict}.`];
+  }
+
+  function drawNeeds() {
+    const isReady = effects.size === page.model.headIds.length;
+    const [[id]] = isReady ? rankedBy(effects, chosenToken()) : [[state.id]];
+    const go = id === state.id ? null : button("Show that head", () => show(id), { "data-key": "needed" });
+    const transplant = h("a", { class: "button", href: "#/transplant" }, "Which vector decides?");
+    needs.replaceChildren(h("p", {}, isReady ? whatIsNeeded() : "…"), h("div", { class: "controls" }, go, transplant));
+  }
+
+  /** Which head the chosen token, or the translation, needs most. */
+  function whatIsNeeded() {
+    const t = chosenToken();
+    const ranked = rankedBy(effects, t);
+    const [[id, chances]] = ranked;
+    const all = `Of all ${ranked.length} heads, `;
+    const p = [...chanceName(t), ` is ${percent(chanceOf(chances, t))}. `];
+    if (chanceOf(chances, t) > 0.9 * chanceOf(reading.chances, t))
+      return [all, "none alone is needed: without the one that helps most, ", ...p];
+    const who = t === null ? "the translation" : quoted(reading.written[t], target);
+    const place = ranked.findIndex(([one]) => one === state.id) + 1;
+    if (place === 1) return [all, who, " needs this one most."];
+    const { kind } = headOf(id);
+    const [, { names, lang }] = sidesOf(kind);
+    const weights = t === null || kind === "encoder" ? [] : row(weightsOf(id), t);
+    const looks = [`it looks ${percent(Math.max(...weights))} at `, quoted(names[argmax(weights)], lang), ", and "];
+    const most = [all, who, ` needs ${nameOf(id)} most: `, ...(weights.length ? looks : []), "without it ", ...p];
+    return [...most, place ? `This head is number ${place}.` : ""];
+  }
+
+  /** The translation with all heads, how probable it is, and the one without those that are removed. */
+  async function drawOutcome() {
+    const [mine, removed] = [reading, state.removed];
+    const before = page.tokenizer.decode(mine.targetIds);
+    const [p, q] = [reading, shown].map(({ pass }) => percent(chanceOf(tokenChances(pass, mine.targetIds))));
     const line = (text, other, mark) =>
-      markChanges(text, other).map(([word, changed], i) => [i ? " " : "", changed ? h(mark, {}, word) : word]);
-    result.prepend(
-      h(
-        "dl",
-        { class: "old-new" },
-        h("dt", {}, "all heads"),
-        h("dd", { lang: target }, line(before, now, "del")),
-        h("dt", {}, removed.length === 1 ? "without it" : `without these ${removed.length}`),
-        h("dd", { lang: target }, line(now, before, "ins")),
-      ),
-    );
-    const names = heads.filter(({ id }) => removed.includes(id)).map(({ name }) => name);
-    say(result.sentence, `Without ${names.join(" and ")} ${effectOfRemoval(before === now, p, q)}`);
-    outcome.replaceChildren("Without ", names.join(" and "), ": ", h("span", { lang: target }, now));
-  }
-
-  async function find() {
-    const mine = reading;
-    const found = await rankHeads(page, reading);
-    if (mine !== reading) return;
-    ranking = found;
-    ranking.staysTheSame = String(await idsOf(page, reading.text, [found[0].id])) === String(reading.targetIds);
-    if (mine !== reading) return;
-    draw();
-    drawWithout();
-  }
-
-  function rankingTable() {
-    const [worst] = ranking;
-    const p = Math.exp(logProbability(reading.pass, reading.targetIds));
-    const rows = ranking.slice(0, 5).map(({ id, name, change }) => [
-      button(name, () => toggle(id), {
-        "aria-label": `Remove or put back ${name}`,
-        "aria-pressed": String(state.removed.includes(id)),
-      }),
-      percent(p * Math.exp(change)),
-      `${decimal(Math.exp(change), 2)} times as likely`,
-    ]);
-    const heads = ["without this head", "p of the translation", "compared with all heads"];
-    const result = figure(page.data.caption, table("The five heads that matter most", heads, rows, ""));
-    say(
-      result.sentence,
-      `Of all ${ranking.length} heads, ${worst.name} matters most here: without it ` +
-        effectOfRemoval(ranking.staysTheSame, p, p * Math.exp(worst.change)),
-    );
-    return result;
+      h("span", { lang: target }, markChanges(text, other).map(([word, isNew], i) => [i ? " " : "", isNew ? h(mark, {}, word) : word]));
+    const write = (now) => {
+      const chance = h("span", { class: "share" }, `p ${p}`, removed.length ? h("strong", {}, ` → ${q}`) : "");
+      outcome.replaceChildren(h("dt", {}, "all heads"), h("dd", {}, line(before, now ?? before, "del"), chance));
+      if (!removed.length) return;
+      outcome.append(h("dt", {}, `${removed.length} removed`), h("dd", {}, now === null ? "…" : line(now, before, "ins")));
+    };
+    write(null);
+    if (!removed.length) return;
+    const now = page.tokenizer.decode(await idsOf(page, mine.text, removed));
+    if (mine === reading && removed === state.removed) write(now);
   }
 
   form.submit(currentSentence(page));
@@ -527,8 +428,6 @@ export const attentionView = {
   id: "attention",
   title: "Attention",
   question: "Which words does each head look at?",
-  lead:
-    "A thread is a weight: the thicker, the more a word looks at another. Choose a word, then another head. Each map " +
-    "shows all weights of one head: a row for each word that looks, a column for each word it can look at.",
+  lead: "The thicker a thread, the more a word looks at another. Remove a head.",
   mount,
 };
