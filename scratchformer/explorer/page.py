@@ -38,7 +38,7 @@ def require_page_place(out: Path) -> None:
 
 
 def page_of(description: dict[str, Any], weights: bytes) -> bytes:
-    """The page. Its content security policy allows the script and the style in it, workers that the script makes, and no more."""
+    """The page. Its content security policy allows its script and its style, and workers that the script makes."""
     script = f"\n{bundle(WEB / 'main.js')}"
     style = "\n" + "".join(path.read_text(encoding="utf-8") for path in sorted(WEB.glob("*.css")))
     data = json.dumps(description, allow_nan=False).replace("<", "\\u003c")  # so that no text in it ends its element

@@ -7,8 +7,6 @@ import { fixed, number, percent, ticks } from "../../scratchformer/explorer/web/
 import { matrix } from "../../scratchformer/explorer/web/engine/tensor.js";
 import { EOS, UNK } from "../../scratchformer/explorer/web/engine/tokenizer.js";
 import { dotsByOffset, positionTables } from "../../scratchformer/explorer/web/views/positions.js";
-import { entryAt } from "../../scratchformer/explorer/web/views/replay.js";
-import { learningRate } from "../../scratchformer/explorer/web/views/schedule.js";
 import { editDistance, markChanges, minimalPair, neighboursOf, sourceIdsOf, unknownWords } from "../../scratchformer/explorer/web/views/sentence.js";
 import { placeIn, placeOfBars, withMoves } from "../../scratchformer/explorer/web/views/transplant.js";
 import { layOut, markBest } from "../../scratchformer/explorer/web/views/tree.js";
@@ -71,14 +69,6 @@ test("the dot product of sinusoids depends on the offset only: it is the sum of 
     close(one.get(offset), Math.cos(offset) + Math.cos(offset / 100), 1e-5);
     close(two.get(offset), one.get(offset), 1e-5);
   }
-});
-
-test("equation 3: the base model's peak is 6.99e-4 at step 4000", () => {
-  const base = { d_model: 512, warmup: 4000, lr_factor: 1 };
-  close(learningRate(4000, base), 6.987712e-4, 1e-9);
-  close(learningRate(1, base), 1.746928e-7, 1e-12);
-  close(learningRate(16000, base), learningRate(4000, base) / 2, 1e-12);
-  close(learningRate(2000, { ...base, lr_factor: 2 }), learningRate(4000, base), 1e-12);
 });
 
 test("changed words: those outside the longest common subsequence", () => {
@@ -160,18 +150,6 @@ test("a beam search of two steps as columns", () => {
   assert.deepEqual(
     columns.flat().map(({ best }) => best),
     [false, true, false, true, false, false],
-  );
-});
-
-test("the log's entry at a step", () => {
-  const log = [
-    [10, "a"],
-    [20, "b"],
-    [30, "c"],
-  ];
-  assert.deepEqual(
-    [5, 10, 25, 99].map((step) => entryAt(log, step)[1]),
-    ["a", "a", "b", "c"],
   );
 });
 
