@@ -41,7 +41,7 @@ export function saidOf({ step, loss, scores, without = [] }, n = 30) {
   if (step === 0) return `Before the first step all weights are random, and it writes ${last.sentences} of ${n} held-out sentences right.`;
   if (!Number.isFinite(loss)) return `At step ${step} the loss is not a number any more: the learning rate was too large. Start again.`;
   const now = `At step ${step} the loss is ${number(loss, 2)} nats a word.`;
-  const tested = `${step === last.step ? "It" : `At step ${last.step} it`} writes ${last.sentences} of ${n} held-out sentences right`;
+  const tested = `${step === last.step ? "It writes" : `At step ${last.step} it wrote`} ${last.sentences} of ${n} held-out sentences right`;
   const firstOf = (name) => scores.find((score) => score[name] === n)?.step;
   const [others, all] = [firstOf("others"), firstOf("sentences")];
   const wrong = n - last.sentences;
