@@ -46,6 +46,14 @@ def test_the_description_is_json_and_says_what_the_run_is(trained, described):
     assert description["caption"].startswith("weights of trained, corpus") and "12 steps" in description["caption"]
 
 
+def test_the_code_of_each_function_is_that_of_the_lesson_if_there_are_lessons(described, monkeypatch, tmp_path):
+    text = model_data.LESSON.read_text(encoding="utf-8")
+    code = described[0]["code"]
+    assert {"linear", "layer_norm", "adam"} <= code.keys() and all(f"\n{part}\n\n" in text for part in code.values())
+    monkeypatch.setattr(model_data, "LESSON", tmp_path / "transformer.py")
+    assert model_data.lesson_code() is None
+
+
 # Sentences ------------------------------------------------------------------------------------------------------------
 
 

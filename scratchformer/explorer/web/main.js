@@ -7,11 +7,9 @@ import { serveTraining } from "./engine/trainer.js";
 import { transplantView } from "./views/transplant.js";
 import { attentionView } from "./views/attention.js";
 import { insideView } from "./views/inside.js";
-import { backwardView } from "./views/backward.js";
-import { positionsView } from "./views/positions.js";
 import { trainView } from "./views/train.js";
 
-const VIEWS = [transplantView, attentionView, insideView, backwardView, positionsView, trainView];
+const VIEWS = [transplantView, attentionView, insideView, trainView];
 
 /** The views that took the place of those in old links, and what they show then. */
 const HEIRS = {

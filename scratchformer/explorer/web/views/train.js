@@ -301,7 +301,7 @@ function mount(root, page) {
   function scoresOf({ name, scores }) {
     const score = scores.at(-1);
     return ["pronouns", "sentences"].map((what) => {
-      const bar = h("span", { class: what === "pronouns" ? "bar marked" : "bar" });
+      const bar = h("span", { class: what === "pronouns" ? "bar with-mark" : "bar" });
       bar.style.setProperty("--share", (score[what] / heldOut.length).toFixed(4));
       bar.style.setProperty("--mark", (shortcut / heldOut.length).toFixed(4));
       return h("li", {}, h("span", {}, `Right ${what}${racing ? `, ${name}` : ""}`), bar, `${score[what]} of ${heldOut.length}`);
