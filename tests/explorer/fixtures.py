@@ -183,7 +183,9 @@ def write_small_models(folder, n_sources):
         for kind in ("encoder", "decoder", "cross"):
             path, removed = folder / f"{name} without {kind}.pass.json", [(kind, layer, head)]
             write_pass(path, name, model, source, target, 2, 4, removed)
-        pairs = [[[*rng.integers(EOS + 1, V, n).tolist(), EOS] for n in lengths] for lengths in ((4, 6), (3, 2), (5, 5))]
+        pairs = [
+            [[*rng.integers(EOS + 1, V, n).tolist(), EOS] for n in lengths] for lengths in ((4, 6), (3, 2), (5, 5))
+        ]
         write_training(folder, name, model, pairs, 0.01)
         searches = []
         for _ in range(n_sources):
