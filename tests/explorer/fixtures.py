@@ -199,7 +199,7 @@ def write_small_models(folder, n_sources):
 
 
 def write_training(folder, name, model, pairs, learning_rate):
-    """Steps of Adam in float64, with one pair of sentences each: the losses, the first step's gradients, the last weights.
+    """Steps of Adam in float64, one pair of sentences each: the losses, the first gradients, the last weights.
 
     The gradients are those of the mean loss of the tokens. Both lie in the order of the model's file.
     """

@@ -587,8 +587,8 @@ def step_of(browser):
 
 def train_until(browser, step):
     train_button(browser, "Train")
-    reached = "return Number(document.querySelector('figure .sentence').textContent.match(/At step (\\d+) /)?.[1]) >= "
-    browser.wait(f"{reached}{step}")
+    said = "document.querySelector('figure .sentence').textContent.match(/At step (\\d+) /)"
+    browser.wait(f"return Number({said}?.[1]) >= {step}")
     train_button(browser, "Pause")
     browser.wait("return [...document.querySelectorAll('main button')].some((one) => one.textContent === 'Train')")
     time.sleep(0.5)
