@@ -8,8 +8,9 @@ import { randomNumbers, shuffled, splitPairs, vocabulary } from "./world.js";
 
 export const RATE = 0.006;
 export const LAST_STEP = 1000;
+export const WARMUP = 50; // steps
 const SIZES = { N: 1, d_model: 32, d_ff: 128, h: 4 };
-const [BATCH, WARMUP, LONGEST, EVERY] = [8, 50, 20, 25]; // pairs a step; steps; words; steps from one test to the next
+const [BATCH, LONGEST, EVERY] = [8, 20, 25]; // pairs a step; words; steps from one test to the next
 const SLICE_MS = 50;
 
 export class Trainer {

@@ -1,7 +1,7 @@
 /** Train: a small Transformer with random weights learns 64 words in the page, while the reader watches and meddles. */
 
 import { button, choice, figure, fitted, h, number, percent, plot, range, say, words } from "../dom.js";
-import { LAST_STEP, RATE, serveTraining } from "../engine/trainer.js";
+import { LAST_STEP, RATE, WARMUP, serveTraining } from "../engine/trainer.js";
 import { rightWithoutVerb, splitPairs, vocabulary } from "../engine/world.js";
 
 const RATES = [0.0005, 0.001, 0.002, 0.004, RATE, 0.01, 0.02, 0.05];
@@ -158,7 +158,7 @@ function mount(root, page) {
       "div",
       { class: "train" },
       reading,
-      h("div", {}, chart, scoreList, h("p", { class: "note" }, `Dashed: ${shortcut} pronouns are right for a reader of the adjective and the nouns who ignores the verb.`)),
+      h("div", {}, chart, scoreList, h("p", { class: "note" }, `Dashed: who knows nouns and adjectives and ignores the verb gets ${shortcut} pronouns right.`)),
     ),
   );
   const field = h("input", { class: "field", type: "text", lang: "en", autocomplete: "off", value: sentence.join(" ") });
@@ -226,7 +226,7 @@ function mount(root, page) {
     const whole = { seed, rate: RATE, without: [] };
     const mine = { seed, rate, without: broken ? [broken] : [] };
     if (racing && !broken && rate === RATE) whole.seed = seed + 1000;
-    const named = [[PARTS[broken] ?? "this model", mine], ...(racing ? [["a whole model", whole]] : [])];
+    const named = [[PARTS[broken] ?? "this model", mine], ...(racing ? [["whole", whole]] : [])];
     runs = named.map(([name, settings]) => {
       const run = { name, without: settings.without, step: 0, points: [], scores: [], losses: [], reading: null };
       return Object.assign(run, startTraining({ start: settings, sentence }, (report) => take(run, report)));
@@ -257,11 +257,10 @@ function mount(root, page) {
       say(view.sentence, text);
       spoken = performance.now();
     }
-    now.textContent = `The learning rate of the next step is ${rateText(run.rate)}: ${
-      run.without.includes("warmup") ? "without warm-up it is highest from the first step." : `it grows to ${rate} in 50 steps, then falls as one over the square root of the step.`
-    }`;
+    const shape = run.without.includes("warmup") ? "without warm-up it begins highest" : `it grows to ${rate} in ${WARMUP} steps, then falls`;
+    now.textContent = `Learning rate of the next step: ${rateText(run.rate)}; ${shape}.`;
     reading.replaceChildren(...readingOf(run.reading));
-    scoreList.replaceChildren(...runs.filter(({ scores }) => scores.length).flatMap(scoresOf));
+    scoreList.replaceChildren(...runs.flatMap(scoresOf));
     chart.redraw();
   }
 
@@ -279,10 +278,11 @@ function mount(root, page) {
     return [
       h("p", { class: "label" }, isNew ? "A held-out sentence, which no step trains on" : "Your sentence"),
       chips,
-      weights ? h("p", { class: "note" }, "Shaded: where the model looks to choose the word after ", h("em", { lang: "de" }, "weil"), ", on average over its heads.") : null,
+      weights ? h("p", { class: "note" }, "Shaded: where the heads look for the word after ", h("em", { lang: "de" }, "weil"), ", on average.") : null,
       h("p", { class: "label" }, "It writes"),
       h("p", { class: "train-written", lang: "de" }, written.length ? marked : "(nothing)"),
       target ? h("p", { class: "note" }, "Right: ", h("span", { lang: "de" }, asSentence(target))) : null,
+      chances ? h("p", { class: "label" }, "The word after ", h("em", { lang: "de" }, "weil"), target ? ", with the right words before it" : "") : null,
       chances
         ? h(
             "ul",
@@ -298,10 +298,10 @@ function mount(root, page) {
   }
 
   /** Right pronouns and right sentences of a run, as bars. */
-  function scoresOf({ name, scores }) {
-    const score = scores.at(-1);
+  function scoresOf({ name, scores }, i) {
+    const score = scores.at(-1) ?? { pronouns: 0, sentences: 0 };
     return ["pronouns", "sentences"].map((what) => {
-      const bar = h("span", { class: what === "pronouns" ? "bar with-mark" : "bar" });
+      const bar = h("span", { class: `bar${what === "pronouns" ? " with-mark" : ""}${i ? " rival" : ""}` });
       bar.style.setProperty("--share", (score[what] / heldOut.length).toFixed(4));
       bar.style.setProperty("--mark", (shortcut / heldOut.length).toFixed(4));
       return h("li", {}, h("span", {}, `Right ${what}${racing ? `, ${name}` : ""}`), bar, `${score[what]} of ${heldOut.length}`);
