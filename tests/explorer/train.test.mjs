@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { Trainer, serveTraining } from "../../scratchformer/explorer/web/engine/trainer.js";
 import { BOS, EOS, PAD, UNK } from "../../scratchformer/explorer/web/engine/tokenizer.js";
 import { allPairs, randomNumbers, rightWithoutVerb, shuffled, splitPairs, vocabulary } from "../../scratchformer/explorer/web/engine/world.js";
-import { asSentence, rateText, readWords, saidOf } from "../../scratchformer/explorer/web/views/train.js";
+import { asSentence, rateText, readWords, saidOf, trainView } from "../../scratchformer/explorer/web/views/train.js";
 
 const textOf = ({ source, target }) => `${source.join(" ")} | ${target.join(" ")}`;
 
@@ -67,6 +67,14 @@ test("a few dozen steps lower the loss, and the same seed gives the same run", (
   assert.notEqual(trained({ seed: 6 }, 1).losses[0], losses[0]);
 });
 
+test("the number of weights is the one that the view names", () => {
+  const { model } = new Trainer();
+  const stages = [...model.forward([4, EOS], [BOS]).stages.values()];
+  const weights = new Set(stages.flatMap(({ weights }) => weights.map(({ data }) => data)));
+  const count = [...weights].reduce((sum, { length }) => sum + length, 0);
+  assert.ok(trainView.lead.includes(` ${count.toLocaleString("en")} weights`), String(count));
+});
+
 test("without a mask it copies: the loss falls, and nothing that it writes is right", () => {
   const { trainer, losses } = trained({ without: ["mask"] }, 200);
   assert.ok(losses.at(-1) < 0.2);
@@ -113,7 +121,7 @@ test("what the view says of a run comes from its numbers", () => {
   const scores = [0, 0, 0].map((sentences, i) => ({ step: 25 * i, sentences, others: 0, pronouns: 0 }));
   assert.match(saidOf({ step: 0, loss: NaN, scores: scores.slice(0, 1) }), /writes 0 of 30 held-out sentences right\.$/);
   const early = [...scores, { step: 75, sentences: 9, others: 25, pronouns: 12 }];
-  assert.match(saidOf({ step: 80, loss: 0.1234, scores: early }), /At step 80 the loss is 0\.12 .* At step 75 it wrote 9 .* Of the other 21, 16 have no mistake but the pronoun\.$/);
+  assert.match(saidOf({ step: 80, loss: 0.1234, scores: early }), /At step 80 the loss is 0\.12 .* At step 75 it wrote 9 .* In 16 of the 21 others, the pronoun is the only mistake\.$/);
   const late = [...early, { step: 100, sentences: 24, others: 30, pronouns: 24 }, { step: 125, sentences: 30, others: 30, pronouns: 30 }];
   assert.match(saidOf({ step: 125, loss: 0.01, scores: late }), /right at step 100, the pronouns only at step 125: they were learned last\.$/);
   const together = [...scores, { step: 75, sentences: 30, others: 30, pronouns: 30 }];

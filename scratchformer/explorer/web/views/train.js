@@ -51,7 +51,7 @@ export function saidOf({ step, loss, scores, without = [] }, n = 30) {
     why = ". In training it sees the word that it has to predict, and copies it; when it writes, that word is not there yet.";
   else if (all !== undefined && others < all)
     why = `. All other words were right at step ${others}, the pronouns only at step ${all}: they were learned last.`;
-  else if (onlyPronoun > 0) why = `. Of the other ${wrong}, ${onlyPronoun} have no mistake but the pronoun.`;
+  else if (onlyPronoun > 0) why = `. In ${onlyPronoun === wrong ? `all ${wrong}` : `${onlyPronoun} of the ${wrong}`} others, the pronoun is the only mistake.`;
   return `${now} ${tested}${why}${step >= LAST_STEP ? ` Training ends at step ${LAST_STEP}.` : ""}`;
 }
 
@@ -139,7 +139,7 @@ function mount(root, page) {
   const race = button("Race against a whole model", () => ((racing = !racing), begin(), remember()));
 
   // What is shown
-  const now = h("p", { class: "note" });
+  const now = h("p", { class: "note wide" });
   const reading = h("div", { class: "train-reading" });
   const scoreList = h("ul", { class: "train-scores" });
   const chart = fitted((width) =>
@@ -320,6 +320,6 @@ export const trainView = {
   id: "train",
   title: "Train",
   question: "How does a Transformer learn?",
-  lead: "A Transformer with random weights writes nonsense. Train this one in your browser, for about half a minute, and watch a sentence that it never sees come right, the pronoun last.",
+  lead: "Its 31,360 weights are random, and it writes nonsense. Train it here, for about half a minute, and watch a sentence that it never sees come right.",
   mount,
 };
