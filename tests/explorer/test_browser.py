@@ -650,9 +650,9 @@ def test_typed_words_at_any_step(browser, explorer):
     browser.type_over("form input", "The dog did not like the raft because it was too old.", "Enter")
     browser.wait("return location.hash.endsWith('s=the+dog+did+not+like+the+raft+because+it+was+too+old')")
     browser.wait("return document.querySelector('.train .label').textContent === 'Your sentence'")
-    assert browser.texts(".looked .chip > .label") != [] and browser.js(trouble) is None
+    assert browser.texts(".train-looked .chip > .label") != [] and browser.js(trouble) is None
     browser.type_over("form input", "tired", "Enter")
-    browser.wait("return document.querySelectorAll('.looked .chip').length === 1")
+    browser.wait("return document.querySelectorAll('.train-looked .chip').length === 1")
     assert browser.js("return document.activeElement === document.querySelector('form input')")
 
 

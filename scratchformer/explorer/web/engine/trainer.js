@@ -74,7 +74,7 @@ export class Trainer {
     const target = pair?.target ?? written;
     const place = target.indexOf("weil") + 1;
     const result = { source, written, target: pair?.target, pronoun: pair?.pronoun };
-    if (!place) return result;
+    if (!place || !Number.isFinite(this.loss ?? 0)) return result;
     const pass = this.model.forward(this.idsOf(source), [BOS, ...this.idsOf(target.slice(0, place)).slice(0, -1)]);
     const { heads } = pass.attentions.find(({ kind }) => kind === "cross");
     const weights = source.map((_, i) => heads.reduce((sum, head) => sum + row(head, place)[i], 0) / heads.length);

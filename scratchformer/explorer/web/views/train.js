@@ -242,7 +242,7 @@ function mount(root, page) {
     run.losses.push(...losses.map(([, loss]) => loss));
     run.points.push(...losses.filter(([, loss]) => loss > 0).map(([step, loss]) => [step, Math.log10(loss)]));
     if (score) run.scores.push({ step: report.step, ...score });
-    if (running && runs.every(({ step, losses: all }) => step >= LAST_STEP || Number.isNaN(all.at(-1)))) setRunning(false);
+    if (running && runs.every(({ step, losses: all }) => step >= LAST_STEP || (all.length && !Number.isFinite(all.at(-1))))) setRunning(false);
     if (!due) due = setTimeout(draw, running ? (calm ? CALM_MS : DRAW_MS) : 0);
   }
 
@@ -267,7 +267,7 @@ function mount(root, page) {
   /** The sentence with its attention, what should be written and what is, and the three pronouns. */
   function readingOf({ source, target, written, weights, chances, pronoun }) {
     const chips = words(source, { label: "The sentence" });
-    chips.classList.add("looked");
+    chips.classList.add("train-looked");
     if (weights)
       [...chips.children].forEach((chip, i) => {
         chip.style.setProperty("--shade", weights[i].toFixed(3));
