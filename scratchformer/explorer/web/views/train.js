@@ -320,6 +320,6 @@ export const trainView = {
   id: "train",
   title: "Train",
   question: "How does a Transformer learn?",
-  lead: "Its 31,360 weights are random, and it writes nonsense. Train it here, for about half a minute, and watch a sentence that it never sees come right.",
+  lead: "Its 31,360 weights are random, and it writes nonsense. Train it here, in less than a minute, and watch a sentence that it never sees come right.",
   mount,
 };
