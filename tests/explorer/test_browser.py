@@ -44,7 +44,7 @@ LINKS = {
 BACKWARD = "way=backward&step=decoder.0.cross.qkv&source=11&target=8&head=2&word=8"
 
 # How the line below a figure begins, which says whose numbers these are.
-SOURCES = ("weights of tiny_model, ", "a Transformer in this page, ", "the paper's formula")
+SOURCES = ("weights of tiny_model, ", "a Transformer in this page, ")
 
 # The keys for each widget, after what its sentence says first: numbers that the lesson works out by hand.
 WIDGETS = {
