@@ -226,10 +226,10 @@ class Browser:
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] != "INFO"]
 
     def requests(self):
-        """The addresses that the page has asked for."""
+        """The addresses that the page has asked for, without those of what it has made itself."""
         events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
         sent = [event["params"]["request"] for event in events if event["method"] == "Network.requestWillBeSent"]
-        return [request["url"] for request in sent if not request["url"].startswith("data:")]
+        return [request["url"] for request in sent if not request["url"].startswith(("data:", "blob:"))]
 
     def axe(self, *rules):
         """Serious and critical findings of axe-core, by these rules or by all -> ["rule: element", ...]"""
