@@ -1,16 +1,15 @@
 /** The view that walks one sentence through every stage, forward or backward, and shows how each number is made. */
 
-import { button, choice, clear, figure, h, heatmap, largestOf, number, percent, say, strip, table, words } from "../dom.js";
+import { button, choice, figure, fixed, h, heatmap, largestOf, number, percent, say, strip, table, words } from "../dom.js";
 import { scoreGradients } from "../engine/explain.js";
 import { row } from "../engine/tensor.js";
 import { boxesOf, figureOne } from "./figure.js";
-import { SHOWN, adamSentence, adamStep, byHand, lossTexts, strong } from "./hand.js";
+import { SHOWN, adamSentence, adamStep, byHand, lossTexts, mostAlike, smoothingText, strong } from "./hand.js";
 import { argmax, barOf, currentSentence, decimal, focusOf, lessonLink, likeliest, named, pronounIn, quoted, readingForm, rowName, sentenceParameter } from "./sentence.js";
 import { backwardStepsOf, codeOf, linesOf, stepsOf, visited } from "./steps.js";
 
 const ROLES = { q: "query", k: "key", v: "value" };
 const IN_A_BOX = 24; // numbers of a vector in a box of Figure 1
-const SECONDS_A_STEP = 1.5;
 const NOTHING = 5e-10; // a gradient so small is only rounding
 
 function mount(root, page) {
@@ -29,20 +28,22 @@ function mount(root, page) {
     token: numberOf("token", -1),
     picked: null, // { stage, column } of a vector, { column } of a row of weights or words, { stage, weight, i, j }
     weight: null, // the weight that was opened last, for Adam
-    all: false,
+    all: false, // of a table's lines
+    code: false, // of a function's lines
     check: null,
   };
+  let follows = !given.has("source"); // backward, the source word is the one with the longest gradient, until one is chosen
   let reading;
   let loss; // { loss, gradients, shares: "reader input" -> what the one sends to the other, adam }
   let walks; // the steps of each way
-  let timer = 0;
 
   const form = readingForm(page, open);
-  const ways = h("div", { class: "controls ways", role: "group", "aria-label": "Direction" });
   const picture = h("div", { class: "inside-picture" });
   const place = h("section");
   const hand = h("section", { class: "by-hand", "aria-label": "By hand" });
-  root.append(form, ways, h("div", { class: "inside" }, picture, h("div", { class: "inside-panel" }, place, hand)));
+  const code = h("section");
+  const panel = h("div", { class: "inside-panel" }, place, hand, code, h("p", { class: "source" }, page.data.caption));
+  root.append(form, h("div", { class: "inside" }, picture, panel));
 
   /** What the functions of "by hand" need. */
   const view = {
@@ -52,7 +53,8 @@ function mount(root, page) {
     rowsOf,
     positions,
     attentionOf,
-    opened: (step) => state.picked ?? { stage: step.stages[0], column: shownColumns(step.stages[0])[0] },
+    opened,
+    whatOf,
     weightAt,
     adam: adamHere,
   };
@@ -79,12 +81,9 @@ function mount(root, page) {
     if (changes.step || changes.way) changes = { picked: null, all: false, ...changes };
     if (changes.picked?.weight !== undefined) changes = { weight: changes.picked, ...changes };
     if ("at" in changes || "token" in changes) loss = null;
+    if ("source" in changes) follows = false;
     Object.assign(state, { check: null }, changes);
     draw();
-  }
-
-  function turn(way) {
-    if (way !== state.way) change({ way });
   }
 
   // Steps ---------------------------------------------------------------------------------------------------------------
@@ -101,18 +100,6 @@ function mount(root, page) {
     const steps = visited(walks[state.way], step);
     const next = steps[steps.indexOf(step) + by];
     if (next) change({ step: next.id });
-    return Boolean(next);
-  }
-
-  function play() {
-    stop();
-    timer = setInterval(() => walk(1) || (stop(), draw()), 1000 * SECONDS_A_STEP);
-    draw();
-  }
-
-  function stop() {
-    clearInterval(timer);
-    timer = 0;
   }
 
   const onkeydown = (event) => {
@@ -156,6 +143,9 @@ function mount(root, page) {
     const shares = new Map();
     const gradients = model.backward(reading.pass, dlogits, (reader, input, share) => shares.set(`${reader} ${input}`, share));
     loss = { loss: value, probability, gradients, shares, adam: null };
+    const { data, rows } = gradients.get("source.embedding");
+    const lengths = Array.from({ length: rows }, (_, i) => Math.hypot(...row({ data, cols: data.length / rows }, i)));
+    if (follows) state.source = argmax(lengths);
   }
 
   /** The weight that Adam's step shows: the one opened last, or the one with the largest gradient at the embeddings. */
@@ -168,7 +158,7 @@ function mount(root, page) {
   function adamHere() {
     const { data, index } = weightAt();
     if (loss.adam?.data !== data || loss.adam.index !== index)
-      loss.adam = { data, index, ...adamStep(model, reading.pass, state, data, index) };
+      loss.adam = { data, index, ...adamStep(model, reading.pass, state, data, index, page.data.schedule) };
     return loss.adam;
   }
 
@@ -211,23 +201,12 @@ function mount(root, page) {
       word: state.way === "backward" ? state.at : null,
       token: state.way === "backward" && state.token !== reading.targetIds[state.at] ? state.token : null,
     });
-    drawWays();
     drawPicture(step);
     drawStep(step);
-    clear(hand);
-    hand.hidden = step.kind === "text";
-    if (!hand.hidden) hand.append(...byHand(view, step));
+    hand.replaceChildren(...byHand(view, step));
+    code.replaceChildren(codeOfStep(step));
     focus();
     if (hasFocus && !root.contains(document.activeElement)) place.querySelector("h2").focus(); // the control has gone
-  }
-
-  function drawWays() {
-    const one = (way, text) => {
-      const pressed = state.way === way;
-      const look = { class: pressed ? "button main" : "button", "aria-pressed": String(pressed), "data-key": way };
-      return button(text, () => turn(way), look);
-    };
-    ways.replaceChildren(one("forward", "Forward"), one("backward", "Backward"));
   }
 
   function drawPicture(step) {
@@ -257,6 +236,7 @@ function mount(root, page) {
       h(
         "p",
         { class: "label" },
+        "Choose a box. ",
         isBack ? "An arrow is as thick as the gradient that it carries is long (square root). " : "",
         `Beside each name: the first ${IN_A_BOX} numbers of the ${isBack ? "gradient" : "vector"} of `,
         quoted(word, sourceLang),
@@ -304,22 +284,25 @@ function mount(root, page) {
   function drawStep(step) {
     const steps = visited(walks[state.way], step);
     const at = steps.indexOf(step);
-    clear(place);
-    const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
     const options = walks[state.way].map((one) => {
       const i = steps.indexOf(one);
       return [one.id, i < 0 ? `\u00a0\u00a0\u00a0${one.title}` : `${i + 1}. ${one.title}`];
     });
     const onchange = (id) => change({ step: id });
     const select = keyed("step", { label: `step ${at + 1} of ${steps.length}`, options, value: step.id, onchange });
-    const isLast = at === steps.length - 1;
-    place.append(
+    const way = (id, text) => {
+      const pressed = state.way === id;
+      const look = { class: pressed ? "button main" : "button", "aria-pressed": String(pressed), "data-key": id };
+      return button(text, () => pressed || change({ way: id }), look);
+    };
+    const ways = h("span", { class: "ways", role: "group", "aria-label": "Direction" }, way("forward", "Forward"), way("backward", "Backward"));
+    place.replaceChildren(
       h(
         "div",
         { class: "controls walk" },
-        button("◀ back", () => walk(-1), { disabled: at === 0, "data-key": "back" }),
-        button("next ▶", () => walk(1), { disabled: isLast, class: "button main", "data-key": "next" }),
-        isStill ? "" : button(timer ? "Pause" : "Play", () => (timer ? (stop(), draw()) : play()), { "data-key": "play" }),
+        ways,
+        button("◀", () => walk(-1), { disabled: at === 0, "data-key": "back", "aria-label": "back" }),
+        button("▶", () => walk(1), { disabled: at === steps.length - 1, "data-key": "next", "aria-label": "next" }),
         select,
       ),
       h("h2", { tabindex: -1 }, state.way === "backward" && step.kind === "stage" ? `Gradient: ${step.title}` : step.title),
@@ -327,31 +310,32 @@ function mount(root, page) {
     );
     if (state.way === "backward") place.append(step.kind === "loss" ? lossChooser() : lossLine());
     const isCross = step.id.endsWith(".cross.qkv");
-    if (step.kind !== "adam" && step.kind !== "loss")
-      place.append(
-        step.side === "target" ? picker("target", "row of the decoder: has read → must write") : picker("source", "source word"),
-        isCross ? picker("source", "source word") : "",
-      );
+    const choices = h("div", { class: "choices" });
+    if (step.kind !== "adam" && step.kind !== "loss") choices.append(picker(step.side, step.kind !== "weights"), isCross ? picker("source") : "");
     const usesHead = step.kind === "weights" || step.stages.some((id) => /\.(q|k|v|heads)$/.test(id));
     if (usesHead && config.h > 1) {
       const heads = Array.from({ length: config.h }, (_, i) => [i, `head ${i + 1}`]);
       const onhead = (value) => change({ head: Number(value), picked: null });
-      place.append(keyed("head", { label: "head", options: heads, value: state.head, onchange: onhead }));
+      choices.append(keyed("head", { label: "head", options: heads, value: state.head, onchange: onhead }));
     }
-    const drawn = figure(page.data.caption);
-    place.append(codeOfStep(step), drawn);
+    const drawn = figure();
+    place.append(choices, drawn);
     const draws = { text: drawText, stage: drawStages, loss: drawStages, weights: drawWeights, softmax: drawSoftmax, adam: drawAdam };
     const { children, sentence } = draws[step.kind](step);
     drawn.prepend(...children);
     say(drawn.sentence, sentence);
   }
 
-  function picker(side, label) {
-    const names = side === "source" ? reading.source : positions();
-    const bar = words(names, { label, selected: state[side], onpick: (i) => change({ [side]: i }) });
-    bar.lang = page.data.languages[side];
+  /** The words of a side to choose from, unless the step has a map whose rows they are; and what a row of the decoder is. */
+  function picker(side, hasWords = true) {
+    const isSource = side === "source";
+    const [names, lang] = [isSource ? reading.source : positions(), page.data.languages[side]];
+    const [row, read, written] = [names, reading.read, reading.written].map((list) => quoted(list[state.target], lang));
+    const label = isSource ? ["source word"] : ["row of the decoder: ", row, " has read ", read, " last and must write ", written];
+    const bar = words(names, { label: label[0], selected: state[side], onpick: (i) => change({ [side]: i }) });
+    bar.lang = lang;
     named(bar.children, side);
-    return h("div", {}, h("p", { class: "label" }, label), bar);
+    return h("div", {}, h("p", { class: "label" }, label), hasWords ? bar : "");
   }
 
   // The loss ------------------------------------------------------------------------------------------------------------
@@ -384,36 +368,27 @@ function mount(root, page) {
       onchange: (id) => change({ token: Number(id), picked: null }),
     });
     const label = h("p", { class: "label" }, "the loss of which word of the translation?");
-    return h("div", {}, label, bar, h("div", { class: "controls" }, select, h("p", { class: "equation" }, equation())));
+    return h("div", {}, label, bar, h("div", { class: "controls" }, select, h("p", { class: "equation" }, equation())), h("p", { class: "label" }, smoothingText(view)));
   }
 
   // What a step shows ---------------------------------------------------------------------------------------------------
 
-  function drawText(step) {
-    const { pass, source, read, written } = reading;
-    const isSource = step.side === "source";
-    const ids = isSource ? pass.sourceIds : pass.targetInIds;
-    const list = isSource ? source : read;
-    const at = state[step.side];
-    const { value } = pass.stages.get(`${step.side}.embedding`);
-    const largest = largestOf(value.data);
-    const rows = list.map((word, i) => [
-      String(i),
-      word,
-      String(ids[i]),
-      ...(isSource ? [] : [written[i]]),
-      strip(row(value, i), { label: `Embedding of ${word}`, largest }),
-    ]);
-    if (rows[at]) strong(rows[at]);
-    const heads = ["position", isSource ? "piece" : "has read", "its number", ...(isSource ? [] : ["must write"]), "the vector it becomes"];
-    const lang = page.data.languages[step.side];
-    const word = quoted(list[at], lang);
-    const sentence = isSource
-      ? [`${list.length} pieces; `, word, ` at position ${at} has number ${ids[at]} of ${config.vocab_size}.`]
-      : [`At position ${at} the decoder has read `, word, " last and must write ", quoted(written[at], lang), "."];
-    const drawn = table("Pieces and their numbers", heads, rows);
-    drawn.classList.add("becoming");
-    return { children: [drawn], sentence };
+  function drawText({ side }) {
+    const id = `${side}.embedding`;
+    const ids = reading.pass.ids[side];
+    const count = `${ids.length} pieces, and the number of each among the ${config.vocab_size.toLocaleString("en")} of the vocabulary. `;
+    return { children: [stripsOf(id, (word, i) => `${word} ${ids[i]}`)], sentence: [count, ...stageSentence(id)] };
+  }
+
+  /** The vectors of all positions as colours. */
+  function stripsOf(id, nameOf = (word) => word) {
+    const { names, at, lang } = rowsOf(id);
+    const largest = largestOf(matrixOf(id).data);
+    const list = names.map((word, i) => {
+      const drawn = openable(id, strip(rowOfStage(id, i), { label: `Vector of ${word}`, largest }), i);
+      return h("li", { class: i === at ? "selected" : null }, h("span", { lang }, nameOf(word, i)), drawn);
+    });
+    return h("ol", { class: "strips" }, list);
   }
 
   function drawStages(step) {
@@ -436,8 +411,30 @@ function mount(root, page) {
       const largest = [number(best.probability), " for ", quoted(reading.nameOf(best.id), lang), "."];
       return ["After ", quoted(reading.read[at], lang), ", the largest score is ", ...largest];
     }
-    const range = ` has ${vector.length} numbers, from ${number(Math.min(...vector))} to ${number(Math.max(...vector))}.`;
-    return [`The ${ROLES[id.split(".")[3]] ?? "vector"} of `, quoted(names[at], lang), range];
+    const [stack, layer, sublayer, part] = id.split(".");
+    const name = quoted(names[at], lang);
+    const { pass } = reading;
+    if (part === "update") {
+      const [before] = (pass.stages.get(`${stack}.${layer}.${sublayer}.out`) ?? pass.stages.get(id)).inputs;
+      const ratio = Math.hypot(...vector) / Math.hypot(...row(pass.stages.get(before).value, at));
+      return ["The update of ", name, ` is ${number(ratio, 2)} times as long as the vector that it is added to.`];
+    }
+    if (widthOfHead(id)) {
+      const { attention, keys, keyLang, at: i } = attentionOf({ id: `${stack}.${layer}.${sublayer}.weights`, attention: `${sublayer === "cross" ? "cross" : stack}.${layer}` });
+      const weights = row(attention.heads[state.head], i);
+      const best = argmax(weights);
+      const who = rowsOf(`${stack}.${layer}.${sublayer}.q`);
+      return [`In head ${state.head + 1}, the query of `, quoted(who.names[i], who.lang), " fits the key of ", quoted(keys[best], keyLang), ` best: ${percent(weights[best])} of what it gets is the value of that word.`];
+    }
+    const isEmbedding = id.endsWith(".embedding");
+    const ids = pass.ids[id.split(".")[0]];
+    const { i, cosine } = isEmbedding ? mostAlike(model.embeddings[stack], vector, ids[at]) : mostAlike(matrixOf(id), vector, at);
+    const most = isEmbedding ? reading.nameOf(i) : names[i];
+    if (!most) return ["The vector of ", name, ` has ${vector.length} numbers.`];
+    const among = isEmbedding ? `Of all ${config.vocab_size.toLocaleString("en")} pieces, ` : "Here the vector of ";
+    const end = ` is most like ${isEmbedding ? "" : "that of "}`;
+    const [first, second] = isEmbedding ? [quoted(most), name] : [name, quoted(most, lang)];
+    return [among, first, end, second, `: the cosine of the two is ${fixed(cosine, 2)} (1 is the same direction).`];
   }
 
   function gradientSentence(id) {
@@ -447,19 +444,21 @@ function mount(root, page) {
     const largest = argmax(Array.from(vector, Math.abs));
     const gradient = vector[largest];
     if (Math.abs(gradient) < NOTHING) return ["No gradient arrives at ", quoted(names[at], lang), ": the loss of ", word, " does not depend on it."];
-    const vectorName = ROLES[id.split(".")[3]] ? `the ${ROLES[id.split(".")[3]]} of ` : "the vector of ";
-    const which =
-      id === "logits"
-        ? ["the score of ", quoted(reading.nameOf(largest), targetLang)]
-        : [`number ${largest} of ${vectorName}`, quoted(names[at], lang)];
     return [
       "The loss of ",
       word,
       " depends most on ",
-      ...which,
+      ...whatOf(id, largest),
       `: its gradient is ${decimal(gradient, 3, 2)}, so when it grows by 0.01, the loss ${gradient < 0 ? "falls" : "grows"} by about ` +
         `${decimal(Math.abs(gradient) / 100, 3, 2)}.`,
     ];
+  }
+
+  /** What a number of the chosen row is called. */
+  function whatOf(id, column) {
+    const { names, at, lang } = rowsOf(id);
+    if (id === "logits") return ["the score of ", quoted(reading.nameOf(column), targetLang)];
+    return [`number ${column} of the ${ROLES[id.split(".")[3]] ?? "vector"} of `, quoted(names[at], lang)];
   }
 
   function rowOfStage(id, at = rowsOf(id).at) {
@@ -472,10 +471,9 @@ function mount(root, page) {
   }
 
   function headOf(id) {
-    const { cols } = matrixOf(id);
     const width = widthOfHead(id);
     const first = width * state.head;
-    return width && width < cols ? `; ${first} to ${first + width - 1} belong to head ${state.head + 1}` : "";
+    return width && width < matrixOf(id).cols ? `; head ${state.head + 1} has ${first} to ${first + width - 1}` : "";
   }
 
   /** Opens a number of the chosen word's vector; among heads side by side its head is chosen. */
@@ -496,22 +494,26 @@ function mount(root, page) {
     return drawn;
   }
 
+  /** The columns of the largest numbers, among heads side by side those of the chosen head. */
   function shownColumns(id) {
-    if (id === "logits") return likeliest(rowOfStage(id).map(state.way === "forward" ? Number : Math.abs), SHOWN).map((one) => one.id);
-    const first = widthOfHead(id) * state.head || 0; // the chosen head's
-    return Array.from({ length: Math.min(SHOWN, matrixOf(id).cols - first) }, (_, i) => first + i);
+    const width = widthOfHead(id);
+    const vector = rowOfStage(id);
+    const first = width ? width * state.head : 0;
+    const sizes = vector.subarray(first, width ? first + width : undefined).map(id === "logits" && state.way === "forward" ? Number : Math.abs);
+    return likeliest(sizes, SHOWN).map((one) => first + one.id);
+  }
+
+  /** The number that is open: the chosen one, or the largest of the step's first stage. */
+  function opened(step) {
+    const id = step.stages[0] ?? `${step.side}.embedding`;
+    return state.picked ?? { stage: id, column: shownColumns(id)[0] };
   }
 
   /** A number as a button that opens it. */
   function cell(key, name, value, isPicked, role, onclick) {
     const look = `number-cell role-${role}${isPicked ? " selected" : ""}`;
     const attributes = { type: "button", class: look, "data-key": key, "aria-pressed": String(isPicked), onclick };
-    return h("li", {}, h("button", attributes, name, number(value)));
-  }
-
-  function pickedIn(id) {
-    if (state.picked?.stage) return state.picked.stage === id ? (state.picked.column ?? null) : null;
-    return id === stepHere().stages[0] ? shownColumns(id)[0] : null;
+    return h("li", {}, h("button", attributes, name, decimal(value, 3, 3)));
   }
 
   function drawVector(id) {
@@ -520,7 +522,8 @@ function mount(root, page) {
     const isBack = state.way === "backward";
     const role = ROLES[part] ?? (isBack ? "gradient" : "plain");
     const vector = rowOfStage(id, at);
-    const picked = pickedIn(id);
+    const { stage, column: open = null } = opened(stepHere());
+    const picked = stage === id ? open : null;
     const columns = shownColumns(id);
     const more = vector.length - columns.length;
     if (picked !== null && !columns.includes(picked)) columns.push(picked);
@@ -528,19 +531,11 @@ function mount(root, page) {
       const name = h("span", { class: "label", lang: id === "logits" ? lang : null }, id === "logits" ? reading.nameOf(column) : String(column));
       return cell(`${id} ${column}`, name, vector[column], picked === column, role, () => openNumber(id, column));
     });
-    const title = `${isBack ? "gradient of the " : ""}${ROLES[part] ?? (isBack ? "vector" : reading.pass.stages.get(id).title)}`;
+    const title = `${isBack ? "gradient of the " : ""}${ROLES[part] ?? (id === "logits" ? "logits" : "vector")} of `;
     const all = h("details", {}, h("summary", {}, `All ${names.length} positions`));
     all.addEventListener("toggle", () => {
       if (all.children.length > 1) return;
-      const list = names.map((word, i) =>
-        h(
-          "li",
-          { class: i === at ? "selected" : null },
-          h("span", { lang }, word),
-          openable(id, strip(rowOfStage(id, i), { label: `Vector of ${word}` }), i),
-        ),
-      );
-      all.append(h("ol", { class: "strips" }, list));
+      all.append(stripsOf(id));
     });
     const field = numberField("Number", vector.length, `this ${ROLES[part] ?? "vector"}`, `${id} field`, null, () => {
       if (field.value !== "" && field.validity.valid) openNumber(id, field.valueAsNumber);
@@ -554,16 +549,16 @@ function mount(root, page) {
         h(
           "h3",
           {},
-          `${title} of `,
+          title,
           quoted(names[at], lang),
-          h("span", { class: "label" }, ` ${vector.length} numbers${headOf(id)}`),
+          h("span", { class: "label" }, ` ${vector.length} numbers, the largest first${headOf(id)}`),
         ),
         more > 0 ? h("label", { class: "label" }, "number ", field) : null,
       ),
       id === "logits"
         ? null
         : openable(id, strip(vector, { label: `The ${vector.length} numbers of this vector as colours` }), at),
-      h("ol", { class: "number-cells" }, cells, more > 0 ? h("li", { class: "label" }, `… ${more} more`) : null),
+      h("ol", { class: "number-cells" }, cells),
       id === "logits" ? null : all,
     );
   }
@@ -595,7 +590,7 @@ function mount(root, page) {
     );
     if (rows === 1) fields[0].value = 0;
     const select = keyed("weight", {
-      label: "gradients of the weights",
+      label: "gradients of the weights, the largest first",
       options: found.map((one, k) => [k, `${one.name}, ${one.rows === 1 ? one.cols : `${one.rows} × ${one.cols}`}`]),
       value: found.indexOf(chosen),
       onchange: (k) => {
@@ -609,7 +604,7 @@ function mount(root, page) {
         "section",
         { class: "stage-vector role-gradient" },
         h("div", { class: "vector-head" }, select, inputs),
-        h("ol", { class: "number-cells" }, cells, h("li", { class: "label" }, `the largest of ${(rows * cols).toLocaleString("en")}`)),
+        h("ol", { class: "number-cells" }, cells),
       ),
     ];
   }
@@ -678,15 +673,15 @@ function mount(root, page) {
     const [name, ...fragments] = codeOf(step, way, weight, config) ?? [];
     const text = page.data.code?.[name];
     if (!text) return "";
-    const lines = linesOf(text, fragments, way).map(({ text: line, isLit, isHalf }) =>
+    const lines = linesOf(text, fragments, way, state.code).map(({ text: line, isLit, isHalf }) =>
       h("span", { class: `code-line${isLit ? " lit" : ""}${isHalf ? "" : " other"}` }, `${line}\n`),
     );
-    const where = way === "forward" ? "the lines above yield run" : "the lines below yield run";
-    const isHalved = /\byield\b/.test(text);
+    const half = way === "forward" ? ": forward runs the lines up to yield" : ": backward runs the lines after yield";
     return h(
-      "details",
-      { class: "code", open: !matchMedia("(max-width: 58rem)").matches },
-      h("summary", {}, `transformer.py, ${name}${isHalved ? `: ${where}` : ""}`),
+      "div",
+      { class: "code" },
+      h("span", { class: "label" }, `lessons/transformer.py, ${name}${/\byield\b/.test(text) ? half : ""} `),
+      button(state.code ? "Show these lines only" : "Show the whole function", () => change({ code: !state.code }), { "data-key": "code" }),
       h("pre", { class: "scroll", tabindex: 0, role: "group", "aria-label": `The function ${name}` }, h("code", {}, lines)),
     );
   }
@@ -696,7 +691,6 @@ function mount(root, page) {
   form.submit(currentSentence(page));
   return () => {
     form.leave();
-    stop();
     document.removeEventListener("keydown", onkeydown);
     removeEventListener("resize", onresize);
   };
@@ -719,8 +713,6 @@ export const insideView = {
   id: "inside",
   title: "Inside",
   question: "How is each number made, and each gradient?",
-  lead:
-    "Forward, from the text to the next word; backward, from the loss to the words. Choose a number, a weight or a " +
-    "gradient, and see how it is computed.",
+  lead: "Choose a box, a number or a weight, and see how it is made.",
   mount,
 };
