@@ -435,7 +435,9 @@ def test_attention_is_numpy_s(browser, explorer, reading):
 def test_heads_are_removed_one_after_another_and_put_back(browser, explorer):
     """Beside the button: the words that change, and the probability of the translation."""
     browser.open(f"{explorer[0]}#/attention")
-    assert "needs decoder self-attention, layer 2, head 2 most" in browser.text(".needs p")
+    browser.wait("return document.querySelector('.map.most')")
+    assert browser.js("return document.querySelector('.map.most').dataset.key") == "decoder.1.1"
+    assert "Removed alone, decoder self-attention, layer 2, head 2 costs es most" in browser.text(".needs p")
     for head in "cross.1.1", "decoder.1.1", "cross.0.1":
         browser.click(f"[data-key='{head}']")
         browser.focus("[data-key=remove]")
@@ -505,7 +507,7 @@ def test_gradients_of_weights_are_numpy_s(browser, explorer, reading, stage, nam
     browser.focus("[data-key='to adam']")
     browser.press("Enter")
     assert browser.js("return document.activeElement.localName") == "h2"
-    before, after = (float(text) for text in browser.texts(".facts dd"))
+    before, after = (float(x) for x in re.search(r"from (\S+) to (\S+) ", browser.text("figure .sentence")).groups())
     assert after < before and near(browser.texts(".by-hand td")[0], gradient[int(i), int(j)], SLACK)
 
 

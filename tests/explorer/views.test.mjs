@@ -8,11 +8,11 @@ import path from "node:path";
 import { test } from "node:test";
 
 import { Model } from "../../scratchformer/explorer/web/engine/model.js";
-import { matrix, row } from "../../scratchformer/explorer/web/engine/tensor.js";
+import { matrix, row, softmax } from "../../scratchformer/explorer/web/engine/tensor.js";
 import { averageOf, chanceOf, chancesWithout, entropyInBits, meanEntropy, ordinal, rankedBy, togetherOf, tokenChances, verdictOf } from "../../scratchformer/explorer/web/views/attention.js";
 import { boxesOf, placeBoxes } from "../../scratchformer/explorer/web/views/figure.js";
 import { STEPS, explainGradient, explainWeight, scoreGradients } from "../../scratchformer/explorer/web/engine/explain.js";
-import { adamStep, adamWorked, checkOf, digitsOfAgreement, lossTexts, mostAlike, numberOf, productsOf, softmaxBackWorked, softmaxByHand, softmaxWorked, spreadOf, worked } from "../../scratchformer/explorer/web/views/hand.js";
+import { adamStep, adamWorked, checkOf, digitsOfAgreement, lossTexts, mostAlike, numberOf, productsOf, softmaxBackWorked, softmaxWorked, spreadOf, worked } from "../../scratchformer/explorer/web/views/hand.js";
 import { argmax, decimal, likeliest, partnerOf, pronounIn, wordOf } from "../../scratchformer/explorer/web/views/sentence.js";
 import { CODE, backwardStepsOf, codeOf, linesOf, stepsOf, visited } from "../../scratchformer/explorer/web/views/steps.js";
 
@@ -75,9 +75,9 @@ test("products: the largest terms, the rest and the sum", () => {
 });
 
 test("softmax by hand: scores 0, ln 2, ln 5 and a masked one give eighths", () => {
-  const { weights, total } = softmaxByHand([0, Math.log(2), Math.log(5), -Infinity]);
-  [1 / 8, 2 / 8, 5 / 8, 0].forEach((weight, i) => close(weights[i], weight, 1e-12));
-  close(total, 8 / 5, 1e-12);
+  const { rows, sum } = softmaxWorked([0, Math.log(2), Math.log(5), -Infinity]);
+  assert.deepEqual(rows.map(([, , weight]) => weight), ["0.1250", "0.2500", "0.6250", "0.0000"]);
+  assert.equal(sum, "1.6000");
 });
 
 test("the vector that is most alike, and its cosine", () => {
@@ -235,7 +235,7 @@ for (const { name, model, pass } of PASSES) {
       rows.forEach(([score, power, weight], k) => {
         isShown(power, score === "masked" ? 0 : Math.exp(numberOf(score) - largest), "softmax");
         isShown(weight, numberOf(power) / numberOf(sum), "softmax");
-        close(numberOf(weight), softmaxByHand(scores).weights[shown?.[k] ?? k], 6e-5, "softmax");
+        close(numberOf(weight), softmax(scores)[shown?.[k] ?? k], 6e-5, "softmax");
       });
       isShown(sum, sumOf(rows.map((texts) => numberOf(texts[1]))) + numberOf(rest[0]), "softmax");
     }

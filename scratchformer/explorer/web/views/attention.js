@@ -398,14 +398,16 @@ function mount(root, page) {
     if (state.id.endsWith("average")) return [];
     const chances = effectOf(state.id);
     const verdict = verdictOf(chanceOf(reading.chances, t), chanceOf(chances, t), t === null ? 0 : Math.max(...sharesOf()));
-    return [" Without this head, ", ...change(chances, t), `: ${verdict}.`];
+    const place = ranking()?.findIndex(([one]) => one === state.id) + 1;
+    const counted = place ? ` By what its removal alone costs, it is ${ordinal(place)} of ${page.model.headIds.length}.` : "";
+    return [" Without this head, ", ...change(chances, t), `: ${verdict}.`, counted];
   }
 
   function drawNeeds() {
     const ranked = ranking();
     const [id] = ranked?.[0] ?? [state.id];
     const pair = ranked && !state.removed.length ? partnerOf(id) : null;
-    const go = id === state.id ? null : button("Show that head", () => show(id), { "data-key": "needed" });
+    const go = id === state.id ? null : button("Show it", () => show(id), { "data-key": "needed" });
     const both = pair && button("Remove both", () => ((state.id = id), remove([id, pair.id])), { "data-key": "both" });
     const transplant = h("a", { class: "button", href: "#/transplant" }, "Which vector decides?");
     const said = ranked ? [...whatIsNeeded(ranked), ...(pair ? whatBothDo(pair) : [])] : "…";
@@ -420,14 +422,13 @@ function mount(root, page) {
     if (chanceOf(chances, t) > 0.9 * chanceOf(reading.chances, t))
       return ["No head is needed alone: without the one whose removal costs most, ", ...p];
     const who = t === null ? "the translation" : quoted(reading.written[t], target);
-    const place = ranked.findIndex(([one]) => one === state.id) + 1;
-    if (place === 1) return ["Of all heads, this one alone costs ", who, " most when it is removed. "];
+    if (id === state.id) return ["Of all heads, this one alone costs ", who, " most when it is removed. "];
     const { kind } = headOf(id);
     const [, { names, lang }] = sidesOf(kind);
     const weights = t === null || kind === "encoder" ? [] : row(weightsOf(id), t);
     const looks = [`it looks ${percent(Math.max(...weights))} at `, quoted(names[argmax(weights)], lang), ". "];
     const most = [`Removed alone, ${nameOf(id)} costs `, who, " most", ...(weights.length ? [": ", ...looks] : [". "]), "Without that head ", ...p];
-    return [...most, place ? `This head is ${ordinal(place)} of ${ranked.length} by what its removal alone costs. ` : ""];
+    return most;
   }
 
   function whatBothDo({ id, chance, why }) {

@@ -95,18 +95,11 @@ export function spreadOf(numbers, epsilon, mean, deviation) {
   });
 }
 
-/** Softmax by hand: e to each score less the largest, their sum, and the weights. A score of −∞ gets the weight 0. */
-export function softmaxByHand(scores) {
-  const largest = Math.max(...scores);
-  const powers = Array.from(scores, (score) => Math.exp(score - largest));
-  const sum = total(powers);
-  return { powers, total: sum, weights: powers.map((power) => power / sum) };
-}
-
-/** The same as texts, for some of the scores, the largest among them: { rows: [[score, power, weight]], rest, sum }. */
+/** Softmax as texts, for some of the scores, the largest among them: { rows: [[score, power, weight]], rest, sum }. */
 export function softmaxWorked(scores, shown = [...scores.keys()]) {
-  const exact = softmaxByHand(scores);
-  const others = exact.total - total(shown.map((i) => exact.powers[i]));
+  const largest = Math.max(...scores);
+  const exact = Array.from(scores, (score) => Math.exp(score - largest));
+  const others = total(exact) - total(shown.map((i) => exact[i]));
   return enough((digits) => {
     const places = digits - 1;
     const mine = shown.map((i) => (scores[i] === -Infinity ? -Infinity : rounded(scores[i], places)));
@@ -117,7 +110,7 @@ export function softmaxWorked(scores, shown = [...scores.keys()]) {
       rows: mine.map((score, k) => [score === -Infinity ? "masked" : fixed(score, places), fixed(powers[k], places), weights[k]]),
       rest: [fixed(others, places), fixed(others / sum, 4)],
       sum: fixed(sum, places),
-      isRight: shown.every((i, k) => weights[k] === fixed(exact.weights[i], 4)),
+      isRight: shown.every((i, k) => weights[k] === fixed(exact[i] / total(exact), 4)),
     };
   });
 }
@@ -150,10 +143,10 @@ export function lossTexts(loss) {
 
 /** Adam's first step of a number as texts, each computed from those before. */
 export function adamWorked({ gradient, old, rate }) {
-  const text = (x) => fixed(x, placesOf([x], 4, 24));
+  const text = (x, digits = 4) => fixed(x, placesOf([x], digits, 24));
   const texts = { gradient: text(gradient) };
   texts.m = text(0.1 * numberOf(texts.gradient));
-  texts.v = text(0.02 * numberOf(texts.gradient) ** 2);
+  texts.v = text(0.02 * numberOf(texts.gradient) ** 2, 8);
   texts.mean = text(numberOf(texts.m) / 0.1);
   texts.root = text(Math.sqrt(numberOf(texts.v) / 0.02));
   texts.rate = text(rate);
@@ -241,7 +234,7 @@ export function strong(cells) {
 
 /**
  * What stands under "By hand" for a step of the view, as elements. `view` is the view's own: page, model, reading, loss,
- * state, steps, change, rowsOf, positions, opened, whatOf, weightAt.
+ * state, change, rowsOf, positions, opened, whatOf, weightAt.
  */
 export function byHand(view, step) {
   const { way, picked } = view.state;
@@ -275,18 +268,6 @@ function calculationTable({ state, change }, one, names = null) {
   return found;
 }
 
-/** Buttons that lead to the steps of these stages. */
-function ways({ steps, change }, label, ids) {
-  const found = new Set(ids.map((id) => steps.find((step) => step.stages.includes(id))).filter(Boolean));
-  if (!found.size) return "";
-  return h(
-    "p",
-    { class: "origins" },
-    h("span", { class: "label" }, label),
-    Array.from(found, ({ id, title }) => button(title, () => change({ step: id }))),
-  );
-}
-
 /** The products of positions are named by their words. */
 function namesOver({ reading, positions }, side) {
   return side && (side === "source" ? reading.source : positions());
@@ -297,8 +278,8 @@ function namesOver({ reading, positions }, side) {
 function handOfStage(view, id, column) {
   const stage = view.reading.pass.stages.get(id);
   const one = stage.explain(view.rowsOf(id).at, column);
-  const children = calculationTable(view, one, namesOver(view, one.over));
-  return [...children, ...(stage.op.kind === "norm" ? spreadPart(view, stage, worked(one)) : []), ways(view, "made from ", stage.inputs)];
+  const drawn = calculationTable(view, one, namesOver(view, one.over));
+  return stage.op.kind === "norm" ? [...drawn, ...spreadPart(view, stage, worked(one))] : drawn;
 }
 
 /** A button that shows how mean and standard deviation of a row are made, and the table. */
@@ -317,7 +298,7 @@ function spreadPart({ state, change, reading, model, rowsOf }, { id, inputs }, {
 }
 
 function handOfWeight(view, step) {
-  const { attention, prefix, names, at, keys } = view.attentionOf(step);
+  const { attention, names, at, keys } = view.attentionOf(step);
   const head = view.state.head;
   const column = view.state.picked?.column ?? argmax(row(attention.heads[head], at));
   const scores = row(attention.scores[head], at);
@@ -330,7 +311,6 @@ function handOfWeight(view, step) {
       : [h("p", {}, "The score of ", quoted(names[at]), " and ", quoted(keys[column]), ":"), ...calculationTable(view, one)]),
     h("p", {}, "Softmax turns the scores of this row into weights. The largest score is subtracted first, which changes no weight."),
     table("Softmax of this row", ["word", "score", "e^(score − largest)", "weight"], [...lines, ["sum", "", sum, "1"]]),
-    ways(view, "made from ", [`${prefix}.q`]),
   ];
 }
 
@@ -339,8 +319,8 @@ function handOfSoftmax(view) {
   const vector = row(reading.pass.logits, state.target);
   const five = likeliest(reading.pass.probabilities(state.target), 5).map(({ id }) => id);
   const { rows, rest, sum } = softmaxWorked(vector, five);
-  const picked = state.picked?.column ?? five[0];
-  const lines = rows.map((texts, k) => (five[k] === picked ? strong : Array.from)([reading.nameOf(five[k]), ...texts]));
+  const lines = rows.map((texts, k) => [reading.nameOf(five[k]), ...texts]);
+  strong(lines[0]);
   return [
     h("p", {}, "Each score becomes e^(score − largest), and is divided by the sum over the whole vocabulary."),
     table("Softmax", ["piece", "score", "e^(score − largest)", "probability"], [
@@ -348,7 +328,6 @@ function handOfSoftmax(view) {
       [`the other ${vector.length - 5}`, "", ...rest],
       ["sum", "", sum, "1"],
     ]),
-    ways(view, "made from ", ["logits"]),
   ];
 }
 
@@ -370,7 +349,7 @@ function handOfGradient(view, id, column) {
       h("p", {}, road.text),
       ...calculationTable(view, road, namesOver(view, road.over)),
     );
-  return [...children, ways(view, "comes from ", roads.map(({ reader }) => reader)), checkPart(view, { stage: id, i: at, j: column })];
+  return [...children, checkPart(view, { stage: id, i: at, j: column })];
 }
 
 function handOfLoss(view, id, column) {
@@ -413,7 +392,6 @@ function handOfScoreGradient(view, step) {
     ...calculationTable(view, { left, right, steps: [], result: row(dweights, at)[column] }),
     h("p", {}, `Softmax's backward: a score gets its weight × (its weight's gradient − ${sum}), which is the sum of all weights × their gradients.`),
     table("Softmax, backward", ["word", "weight", "its gradient", "weight × gradient", "gradient of the score"], [...lines, ["sum", "1", "", sum, "0"]]),
-    ways(view, "comes from ", [heads.id]),
   ];
 }
 
@@ -432,7 +410,7 @@ function handOfWeightGradient(view, { stage: id, weight: n, i, j }) {
     const names = steps.map(([, name]) => name).join(", ");
     const sum = { steps, result: total(steps.map(([, , share]) => share)) };
     children.push(h("p", {}, `The model uses this table ${users.length} times: ${names}. The gradients are added:`), ...calculationTable(view, sum));
-    children.push(h("h3", {}, USES[id] ?? stages.get(id).title));
+    children.push(h("h3", {}, `The share of: ${USES[id] ?? stages.get(id).title}`));
   }
   const road = explainWeight(stages.get(id), loss.gradients.get(id), n, i, j);
   return [
@@ -483,7 +461,7 @@ function handOfAdam(view) {
     ["√v̂ = √(v ÷ (1 − 0.98)), since v began at 0", texts.root],
     [`learning rate of step 1: ${factor}1/√${view.page.model.config.d_model} × ${warmup}^−1.5`, texts.rate],
     ["old value", texts.old],
-    strong(["new value = old − rate × m̂ ÷ (√v̂ + 0.000000001)", texts.now]),
+    strong(["new value = old − rate × m̂ ÷ (√v̂ + 10^−9)", texts.now]),
   ];
   return [table("Adam by hand", ["part", "value"], rows)];
 }

@@ -46,20 +46,8 @@ function mount(root, page) {
   root.append(form, h("div", { class: "inside" }, picture, panel));
 
   /** What the functions of "by hand" need. */
-  const view = {
-    page,
-    state,
-    change,
-    rowsOf,
-    positions,
-    attentionOf,
-    opened,
-    whatOf,
-    weightAt,
-    adam: adamHere,
-  };
-  const now = { reading: () => reading, loss: () => loss, steps: () => walks[state.way] };
-  for (const [name, get] of Object.entries(now)) Object.defineProperty(view, name, { get });
+  const view = { page, state, change, rowsOf, positions, attentionOf, opened, whatOf, weightAt, adam: adamHere };
+  Object.defineProperties(view, { reading: { get: () => reading }, loss: { get: () => loss } });
 
   function open(found) {
     const isNew = reading !== undefined;
@@ -227,7 +215,7 @@ function mount(root, page) {
         change({ step: (found ?? steps[0]).id });
         picture.querySelector(".current")?.focus({ preventScroll: true });
       },
-      content: isBack ? gradientOf : contentOf,
+      content: contentOf,
       flow: isBack ? flow() : null,
     });
     const [word, position] = [reading.source[state.source], positions()[state.target]];
@@ -250,19 +238,12 @@ function mount(root, page) {
       picture.scrollTop = Number(current.getAttribute("y")) - picture.clientHeight / 2 + 20;
   }
 
-  /** What stands in a box of the picture: the chosen word's first numbers, or the likeliest next word. */
+  /** What stands in a box of the picture: the chosen word's first numbers; in the last box the likeliest word, or the loss. */
   function contentOf({ id, stages }) {
-    if (id === "softmax") {
-      const [best] = likeliest(reading.pass.probabilities(state.target), 1);
-      return `${reading.nameOf(best.id)} ${percent(best.probability)}`;
-    }
-    if (!stages.length || id === "logits") return null;
-    return rowOfStage(stages.at(-1)).subarray(0, IN_A_BOX);
-  }
-
-  function gradientOf({ id, stages }) {
-    if (id === "softmax") return number(loss.loss);
-    return stages.length && id !== "logits" ? rowOfStage(stages.at(-1)).subarray(0, IN_A_BOX) : null;
+    if (id !== "softmax") return stages.length && id !== "logits" ? rowOfStage(stages.at(-1)).subarray(0, IN_A_BOX) : null;
+    if (state.way === "backward") return number(loss.loss);
+    const [best] = likeliest(reading.pass.probabilities(state.target), 1);
+    return `${reading.nameOf(best.id)} ${percent(best.probability)}`;
   }
 
   /** See figureOne: the length of what one box sends to another, for the chosen rows; the longest has 1. */
@@ -308,7 +289,8 @@ function mount(root, page) {
       h("h2", { tabindex: -1 }, state.way === "backward" && step.kind === "stage" ? `Gradient: ${step.title}` : step.title),
       h("p", {}, step.about, " ", h("span", { class: "label" }, lessonLink(page, step.lesson))),
     );
-    if (state.way === "backward") place.append(step.kind === "loss" ? lossChooser() : lossLine());
+    const other = () => button("another word", () => change({ step: "logits" }), { "data-key": "other loss" });
+    if (state.way === "backward") place.append(step.kind === "loss" ? lossChooser() : h("p", { class: "equation" }, equation(), " ", other()));
     const isCross = step.id.endsWith(".cross.qkv");
     const choices = h("div", { class: "choices" });
     if (step.kind !== "adam" && step.kind !== "loss") choices.append(picker(step.side, step.kind !== "weights"), isCross ? picker("source") : "");
@@ -320,6 +302,7 @@ function mount(root, page) {
     }
     const drawn = figure();
     place.append(choices, drawn);
+    const drawAdam = () => ({ children: [], sentence: adamSentence(view) });
     const draws = { text: drawText, stage: drawStages, loss: drawStages, weights: drawWeights, softmax: drawSoftmax, adam: drawAdam };
     const { children, sentence } = draws[step.kind](step);
     drawn.prepend(...children);
@@ -345,11 +328,6 @@ function mount(root, page) {
     return ["loss = −ln p(", quoted(reading.nameOf(state.token), targetLang), `) = −ln ${texts.probability} = `, h("strong", {}, texts.loss)];
   }
 
-  function lossLine() {
-    const other = button("another word", () => change({ step: "logits" }), { "data-key": "other loss" });
-    return h("p", { class: "equation" }, ...equation(), " ", other);
-  }
-
   function lossChooser() {
     const bar = words(reading.written, {
       label: "The word whose loss goes backward",
@@ -368,7 +346,8 @@ function mount(root, page) {
       onchange: (id) => change({ token: Number(id), picked: null }),
     });
     const label = h("p", { class: "label" }, "the loss of which word of the translation?");
-    return h("div", {}, label, bar, h("div", { class: "controls" }, select, h("p", { class: "equation" }, equation())), h("p", { class: "label" }, smoothingText(view)));
+    const line = h("div", { class: "controls" }, select, h("p", { class: "equation" }, equation()));
+    return h("div", {}, label, bar, line, h("p", { class: "label" }, smoothingText(view)));
   }
 
   // What a step shows ---------------------------------------------------------------------------------------------------
@@ -411,30 +390,20 @@ function mount(root, page) {
       const largest = [number(best.probability), " for ", quoted(reading.nameOf(best.id), lang), "."];
       return ["After ", quoted(reading.read[at], lang), ", the largest score is ", ...largest];
     }
-    const [stack, layer, sublayer, part] = id.split(".");
     const name = quoted(names[at], lang);
-    const { pass } = reading;
-    if (part === "update") {
-      const [before] = (pass.stages.get(`${stack}.${layer}.${sublayer}.out`) ?? pass.stages.get(id)).inputs;
-      const ratio = Math.hypot(...vector) / Math.hypot(...row(pass.stages.get(before).value, at));
+    const { stages, ids } = reading.pass;
+    if (id.endsWith(".update")) {
+      const [before] = stages.get(id.replace("update", "out")).inputs;
+      const ratio = Math.hypot(...vector) / Math.hypot(...row(stages.get(before).value, at));
       return ["The update of ", name, ` is ${number(ratio, 2)} times as long as the vector that it is added to.`];
     }
-    if (widthOfHead(id)) {
-      const { attention, keys, keyLang, at: i } = attentionOf({ id: `${stack}.${layer}.${sublayer}.weights`, attention: `${sublayer === "cross" ? "cross" : stack}.${layer}` });
-      const weights = row(attention.heads[state.head], i);
-      const best = argmax(weights);
-      const who = rowsOf(`${stack}.${layer}.${sublayer}.q`);
-      return [`In head ${state.head + 1}, the query of `, quoted(who.names[i], who.lang), " fits the key of ", quoted(keys[best], keyLang), ` best: ${percent(weights[best])} of what it gets is the value of that word.`];
-    }
-    const isEmbedding = id.endsWith(".embedding");
-    const ids = pass.ids[id.split(".")[0]];
-    const { i, cosine } = isEmbedding ? mostAlike(model.embeddings[stack], vector, ids[at]) : mostAlike(matrixOf(id), vector, at);
-    const most = isEmbedding ? reading.nameOf(i) : names[i];
-    if (!most) return ["The vector of ", name, ` has ${vector.length} numbers.`];
-    const among = isEmbedding ? `Of all ${config.vocab_size.toLocaleString("en")} pieces, ` : "Here the vector of ";
-    const end = ` is most like ${isEmbedding ? "" : "that of "}`;
-    const [first, second] = isEmbedding ? [quoted(most), name] : [name, quoted(most, lang)];
-    return [among, first, end, second, `: the cosine of the two is ${fixed(cosine, 2)} (1 is the same direction).`];
+    if (widthOfHead(id)) return whereItLooks(walks.forward.find((step) => step.id === id.replace(/[^.]+$/, "weights")));
+    const [side, part] = id.split(".");
+    const isEmbedding = part === "embedding";
+    const { i, cosine } = isEmbedding ? mostAlike(model.embeddings[side], vector, ids[side][at]) : mostAlike(matrixOf(id), vector, at);
+    const [all, most] = isEmbedding ? [`all ${config.vocab_size.toLocaleString("en")} pieces`, reading.nameOf(i)] : ["the other words here", names[i]];
+    const end = `: the cosine of their vectors is ${fixed(cosine, 2)} (1 is the same direction).`;
+    return [`Of ${all}, `, quoted(most, isEmbedding ? null : lang), " is most like ", name, end];
   }
 
   function gradientSentence(id) {
@@ -468,12 +437,6 @@ function mount(root, page) {
   /** How many numbers of a vector belong to each head, where heads stand side by side. */
   function widthOfHead(id) {
     return { q: config.d_k, k: config.d_k, v: config.d_v, heads: config.d_v }[id.split(".")[3]];
-  }
-
-  function headOf(id) {
-    const width = widthOfHead(id);
-    const first = width * state.head;
-    return width && width < matrixOf(id).cols ? `; head ${state.head + 1} has ${first} to ${first + width - 1}` : "";
   }
 
   /** Opens a number of the chosen word's vector; among heads side by side its head is chosen. */
@@ -533,10 +496,7 @@ function mount(root, page) {
     });
     const title = `${isBack ? "gradient of the " : ""}${ROLES[part] ?? (id === "logits" ? "logits" : "vector")} of `;
     const all = h("details", {}, h("summary", {}, `All ${names.length} positions`));
-    all.addEventListener("toggle", () => {
-      if (all.children.length > 1) return;
-      all.append(stripsOf(id));
-    });
+    all.addEventListener("toggle", () => all.append(stripsOf(id)), { once: true });
     const field = numberField("Number", vector.length, `this ${ROLES[part] ?? "vector"}`, `${id} field`, null, () => {
       if (field.value !== "" && field.validity.valid) openNumber(id, field.valueAsNumber);
     });
@@ -546,18 +506,10 @@ function mount(root, page) {
       h(
         "div",
         { class: "vector-head" },
-        h(
-          "h3",
-          {},
-          title,
-          quoted(names[at], lang),
-          h("span", { class: "label" }, ` ${vector.length} numbers, the largest first${headOf(id)}`),
-        ),
+        h("h3", {}, title, quoted(names[at], lang), h("span", { class: "label" }, ` ${vector.length} numbers, the largest first`)),
         more > 0 ? h("label", { class: "label" }, "number ", field) : null,
       ),
-      id === "logits"
-        ? null
-        : openable(id, strip(vector, { label: `The ${vector.length} numbers of this vector as colours` }), at),
+      id === "logits" ? null : openable(id, strip(vector, { label: `The ${vector.length} numbers of this vector as colours` }), at),
       h("ol", { class: "number-cells" }, cells),
       id === "logits" ? null : all,
     );
@@ -609,8 +561,22 @@ function mount(root, page) {
     ];
   }
 
+  /** The chosen row of an attention in words. */
+  function whoLooks({ side }, { names, at, lang }) {
+    return side === "source" ? [quoted(names[at], lang)] : rowName(reading, at, lang);
+  }
+
+  /** Where the chosen row looks most in the chosen head. */
+  function whereItLooks(step) {
+    const here = attentionOf(step);
+    const weights = row(here.attention.heads[state.head], here.at);
+    const best = argmax(weights);
+    return [`In head ${state.head + 1}, `, ...whoLooks(step, here), ` looks ${percent(weights[best])} at `, quoted(here.keys[best], here.keyLang), "."];
+  }
+
   function drawWeights(step) {
-    const { attention, prefix, names, at, lang, keys, keyLang } = attentionOf(step);
+    const here = attentionOf(step);
+    const { attention, prefix, names, at, keys, keyLang } = here;
     const isBack = state.way === "backward";
     const heads = reading.pass.stages.get(`${prefix}.heads`);
     const map = isBack ? scoreGradients(heads, loss.gradients.get(heads.id), state.head).dscores : attention.heads[state.head];
@@ -627,41 +593,24 @@ function mount(root, page) {
       onpick: (i, j) => change({ [step.side]: i, picked: { column: j }, all: false }),
     });
     named(cells.querySelectorAll("td button"), "cell");
-    const who = step.side === "source" ? [quoted(names[at], lang)] : rowName(reading, at, lang);
-    const word = quoted(keys[best], keyLang);
-    if (!isBack)
-      return { children: [cells], sentence: [`In head ${state.head + 1}, `, ...who, ` looks ${percent(line[best])} at `, word, "."] };
+    const drawn = (sentence) => ({ children: [cells], sentence });
+    if (!isBack) return drawn(whereItLooks(step));
+    const who = whoLooks(step, here);
     const head = `In head ${state.head + 1}, the loss`;
-    if (Math.abs(line[best]) < NOTHING) return { children: [cells], sentence: [`${head} does not depend on where `, ...who, " looks: the gradients are 0."] };
+    if (Math.abs(line[best]) < NOTHING) return drawn([`${head} does not depend on where `, ...who, " looks: the gradients are 0."]);
     const end = `: the gradient of this score is ${decimal(line[best], 3, 2)}, the largest of the row.`;
-    return { children: [cells], sentence: [`${head} would fall if `, ...who, ` looked ${line[best] > 0 ? "less" : "more"} at `, word, end] };
+    return drawn([`${head} would fall if `, ...who, ` looked ${line[best] > 0 ? "less" : "more"} at `, quoted(keys[best], keyLang), end]);
   }
 
   function drawSoftmax() {
     const at = state.target;
     const five = likeliest(reading.pass.probabilities(at), 5);
-    const picked = state.picked?.column ?? five[0].id;
-    const bars = five.map(({ id, probability }) => {
-      const isPicked = id === picked;
-      const look = { type: "button", class: `chip${isPicked ? " selected" : ""}`, lang: targetLang, "data-key": `word ${id}` };
-      const onclick = () => change({ picked: { column: id } });
-      return h(
-        "li",
-        {},
-        h("button", { ...look, "aria-pressed": String(isPicked), onclick }, reading.nameOf(id)),
-        barOf(probability),
-        h("span", { class: "share" }, percent(probability)),
-      );
-    });
+    const bars = five.map(({ id, probability }) =>
+      h("li", {}, h("span", { lang: targetLang }, reading.nameOf(id)), barOf(probability), h("span", { class: "share" }, percent(probability))),
+    );
     const [first, second] = five.map(({ id, probability }) => [quoted(reading.nameOf(id), targetLang), ` (${percent(probability)})`]);
     const sentence = ["After ", quoted(reading.read[at], targetLang), " the likeliest next word is ", ...first, ", then ", ...second, "."];
     return { children: [h("ol", { class: "bars" }, bars)], sentence };
-  }
-
-  function drawAdam() {
-    const { before, after } = adamHere();
-    const fact = (name, value) => h("div", {}, h("dt", {}, name), h("dd", {}, number(value, 6)));
-    return { children: [h("dl", { class: "facts" }, fact("loss before", before), fact("loss after", after))], sentence: adamSentence(view) };
   }
 
   // Code ----------------------------------------------------------------------------------------------------------------
