@@ -112,7 +112,7 @@ const THROUGH = {
   }),
   linear: ({ op }, dy, n, i, j) => ({
     text: op.layer.table
-      ? "The gradients of all scores · column j of the table of embeddings."
+      ? `The gradients of all scores · column ${j} of E, the table of embeddings.`
       : `The gradient of the output · row ${j} of ${op.layer.name}${op.activated ? WHERE_OFF : ""}.`,
     left: { label: "gradient of the output", values: row(op.dsums(dy), i) },
     right: { label: op.layer.table ? `column ${j} of E` : `row ${j} of ${op.layer.name}`, values: row(op.layer.W, j) },

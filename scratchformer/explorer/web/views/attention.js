@@ -74,8 +74,8 @@ export function ordinal(n) {
 }
 
 /**
- * Whether two heads stand in for one another: without both a chance falls below 0.7 times what it is without `first`, although without
- * `second` alone it hardly falls. Or whether removals make up for one another: without both it is 1.3 times higher.
+ * What two heads have to do with one another, from a chance with all heads, without the one, without the other, and
+ * without both: null where removing both does little more than removing the first.
  */
 export function togetherOf(all, first, second, both) {
   if (both < 0.7 * first && second > 0.9 * all) return "one stands in for the other";
@@ -138,6 +138,7 @@ function mount(root, page) {
   let reading; // the sentence with the model's own translation, and `chances` of its tokens
   let shown; // the same words, read with some heads removed
   let effects; // the chances of the tokens without each head, as far as they are known
+  let pairs; // and without two
   const state = {
     id: `${given.get("kind") ?? "cross"}.${given.get("layer") - 1}.${given.get("head") === "average" ? "average" : given.get("head") - 1}`,
     side: given.has("k") ? "k" : "q", // the chosen word looks ("q") or is looked at ("k")
@@ -162,6 +163,7 @@ function mount(root, page) {
   function open(found) {
     reading = { ...found, chances: tokenChances(found.pass, found.targetIds) };
     effects = new Map();
+    pairs = new Map();
     const known = new Set(page.model.headIds);
     state.removed = state.removed.filter((id) => known.has(id));
     if (!known.has(state.id.replace("average", "0"))) state.id = null;
@@ -204,14 +206,18 @@ function mount(root, page) {
     return effects?.size === page.model.headIds.length ? rankedBy(effects, chosenToken()) : null;
   }
 
-  /** A second head of the layer without which the token does otherwise than the two removals alone make expect: { id, chance, why }, or null. */
+  /** The head of the same layer for whose removal, too, togetherOf has a text: { id, chance without both, why }, or null. */
   function partnerOf(first) {
     const t = chosenToken();
-    const chances = (ids) => chanceOf(chancesWithout(page.model, reading, ids), t);
-    const layer = page.model.headIds.filter((id) => id !== first && id.startsWith(first.replace(/\d+$/, "")));
-    const pairs = layer.map((id) => ({ id, chance: chances([first, id]) }));
-    const [all, without] = [chanceOf(reading.chances, t), chanceOf(effectOf(first), t)];
-    const found = pairs.map((pair) => ({ ...pair, why: togetherOf(all, without, chanceOf(effectOf(pair.id), t), pair.chance) }));
+    const [all, one] = [reading.chances, effectOf(first)].map((chances) => chanceOf(chances, t));
+    const found = page.model.headIds
+      .filter((id) => id !== first && id.startsWith(first.replace(/\d+$/, "")))
+      .map((id) => {
+        const key = `${first} ${id}`;
+        if (!pairs.has(key)) pairs.set(key, chancesWithout(page.model, reading, [first, id]));
+        const chance = chanceOf(pairs.get(key), t);
+        return { id, chance, why: togetherOf(all, one, chanceOf(effectOf(id), t), chance) };
+      });
     return found.filter(({ why }) => why).sort((a, b) => a.chance - b.chance)[0] ?? null;
   }
 
@@ -409,7 +415,7 @@ function mount(root, page) {
     const pair = ranked && !state.removed.length ? partnerOf(id) : null;
     const go = id === state.id ? null : button("Show it", () => show(id), { "data-key": "needed" });
     const both = pair && button("Remove both", () => ((state.id = id), remove([id, pair.id])), { "data-key": "both" });
-    const transplant = h("a", { class: "button", href: "#/transplant" }, "Which vector decides?");
+    const transplant = h("a", { class: "button", href: "#/transplant" }, "Exchange vectors");
     const said = ranked ? [...whatIsNeeded(ranked), ...(pair ? whatBothDo(pair) : [])] : "…";
     needs.replaceChildren(h("p", {}, said), h("div", { class: "controls" }, both, go, transplant));
   }

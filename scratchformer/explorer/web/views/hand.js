@@ -390,7 +390,7 @@ function handOfScoreGradient(view, step) {
   return [
     h("p", {}, "The gradient of the weight of ", quoted(keys[column]), " is the gradient of the head's output · its value:"),
     ...calculationTable(view, { left, right, steps: [], result: row(dweights, at)[column] }),
-    h("p", {}, `Softmax's backward: a score gets its weight × (its weight's gradient − ${sum}), which is the sum of all weights × their gradients.`),
+    h("p", {}, `Softmax's backward: a score gets its weight × (its weight's gradient − s), where s = ${sum} is the sum of all weights × their gradients.`),
     table("Softmax, backward", ["word", "weight", "its gradient", "weight × gradient", "gradient of the score"], [...lines, ["sum", "1", "", sum, "0"]]),
   ];
 }

@@ -42,8 +42,7 @@ function mount(root, page) {
   const place = h("section");
   const hand = h("section", { class: "by-hand", "aria-label": "By hand" });
   const code = h("section");
-  const panel = h("div", { class: "inside-panel" }, place, hand, code, h("p", { class: "source" }, page.data.caption));
-  root.append(form, h("div", { class: "inside" }, picture, panel));
+  root.append(form, h("div", { class: "inside" }, picture, h("div", { class: "inside-panel" }, place)));
 
   /** What the functions of "by hand" need. */
   const view = { page, state, change, rowsOf, positions, attentionOf, opened, whatOf, weightAt, adam: adamHere };
@@ -300,12 +299,13 @@ function mount(root, page) {
       const onhead = (value) => change({ head: Number(value), picked: null });
       choices.append(keyed("head", { label: "head", options: heads, value: state.head, onchange: onhead }));
     }
-    const drawn = figure();
+    const drawn = figure(page.data.caption);
     place.append(choices, drawn);
     const drawAdam = () => ({ children: [], sentence: adamSentence(view) });
     const draws = { text: drawText, stage: drawStages, loss: drawStages, weights: drawWeights, softmax: drawSoftmax, adam: drawAdam };
     const { children, sentence } = draws[step.kind](step);
     drawn.prepend(...children);
+    drawn.append(hand, code);
     say(drawn.sentence, sentence);
   }
 
@@ -355,8 +355,7 @@ function mount(root, page) {
   function drawText({ side }) {
     const id = `${side}.embedding`;
     const ids = reading.pass.ids[side];
-    const count = `${ids.length} pieces, and the number of each among the ${config.vocab_size.toLocaleString("en")} of the vocabulary. `;
-    return { children: [stripsOf(id, (word, i) => `${word} ${ids[i]}`)], sentence: [count, ...stageSentence(id)] };
+    return { children: [stripsOf(id, (word, i) => `${word} ${ids[i]}`)], sentence: stageSentence(id) };
   }
 
   /** The vectors of all positions as colours. */
@@ -401,20 +400,22 @@ function mount(root, page) {
     const [side, part] = id.split(".");
     const isEmbedding = part === "embedding";
     const { i, cosine } = isEmbedding ? mostAlike(model.embeddings[side], vector, ids[side][at]) : mostAlike(matrixOf(id), vector, at);
-    const [all, most] = isEmbedding ? [`all ${config.vocab_size.toLocaleString("en")} pieces`, reading.nameOf(i)] : ["the other words here", names[i]];
-    const end = `: the cosine of their vectors is ${fixed(cosine, 2)} (1 is the same direction).`;
-    return [`Of ${all}, `, quoted(most, isEmbedding ? null : lang), " is most like ", name, end];
+    const end = `: the cosine of their vectors is ${fixed(cosine, 2)} (at most 1).`;
+    if (isEmbedding)
+      return [`Of all ${config.vocab_size.toLocaleString("en")} pieces, `, quoted(reading.nameOf(i)), " is most like ", quoted(reading.nameOf(ids[side][at]), lang), end];
+    const others = side === "source" || side === "encoder" ? "words here" : "rows of the decoder";
+    return [`Of the other ${others}, `, quoted(names[i], lang), " is most like ", name, end];
   }
 
   function gradientSentence(id) {
     const { names, at, lang } = rowsOf(id);
     const vector = rowOfStage(id);
     const word = quoted(reading.nameOf(state.token), targetLang);
-    const largest = argmax(Array.from(vector, Math.abs));
+    const [largest] = shownColumns(id);
     const gradient = vector[largest];
     if (Math.abs(gradient) < NOTHING) return ["No gradient arrives at ", quoted(names[at], lang), ": the loss of ", word, " does not depend on it."];
     return [
-      "The loss of ",
+      widthOfHead(id) ? `In head ${state.head + 1}, the loss of ` : "The loss of ",
       word,
       " depends most on ",
       ...whatOf(id, largest),
@@ -494,6 +495,7 @@ function mount(root, page) {
       const name = h("span", { class: "label", lang: id === "logits" ? lang : null }, id === "logits" ? reading.nameOf(column) : String(column));
       return cell(`${id} ${column}`, name, vector[column], picked === column, role, () => openNumber(id, column));
     });
+    const first = `${vector.length} numbers, the largest ${widthOfHead(id) ? `of head ${state.head + 1} ` : ""}first`;
     const title = `${isBack ? "gradient of the " : ""}${ROLES[part] ?? (id === "logits" ? "logits" : "vector")} of `;
     const all = h("details", {}, h("summary", {}, `All ${names.length} positions`));
     all.addEventListener("toggle", () => all.append(stripsOf(id)), { once: true });
@@ -506,7 +508,7 @@ function mount(root, page) {
       h(
         "div",
         { class: "vector-head" },
-        h("h3", {}, title, quoted(names[at], lang), h("span", { class: "label" }, ` ${vector.length} numbers, the largest first`)),
+        h("h3", {}, title, quoted(names[at], lang), h("span", { class: "label" }, ` ${first}`)),
         more > 0 ? h("label", { class: "label" }, "number ", field) : null,
       ),
       id === "logits" ? null : openable(id, strip(vector, { label: `The ${vector.length} numbers of this vector as colours` }), at),
