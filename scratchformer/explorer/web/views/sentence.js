@@ -226,22 +226,27 @@ export function differInOneWord(text, other) {
   return a.length === b.length && a.filter((word, i) => word !== b[i]).length === 1;
 }
 
-/** The words of a text that another text has not in the same order: [[word, is new]…]. A longest common subsequence decides. */
-export function markChanges(text, other) {
-  const [a, b] = [text.split(" "), other.split(" ")];
+/** The places [i, j] of what two lists have in common, in the same order: a longest common subsequence. */
+export function commonPlaces(a, b) {
   const common = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
   for (let i = a.length - 1; i >= 0; i--) {
     for (let j = b.length - 1; j >= 0; j--)
       common[i][j] = a[i] === b[j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
   }
-  const marked = [];
-  for (let i = 0, j = 0; i < a.length; i++) {
-    while (j < b.length && a[i] !== b[j] && common[i][j + 1] === common[i][j]) j++;
-    const same = j < b.length && a[i] === b[j];
-    marked.push([a[i], !same]);
-    if (same) j++;
+  const pairs = [];
+  for (let [i, j] = [0, 0]; i < a.length && j < b.length; ) {
+    if (a[i] === b[j]) pairs.push([i++, j++]);
+    else if (common[i][j + 1] >= common[i + 1][j]) j++;
+    else i++;
   }
-  return marked;
+  return pairs;
+}
+
+/** The words of a text that another text has not in the same order: [[word, is new]…] */
+export function markChanges(text, other) {
+  const words = text.split(" ");
+  const kept = new Set(commonPlaces(words, other.split(" ")).map(([i]) => i));
+  return words.map((word, i) => [word, !kept.has(i)]);
 }
 
 /** The first two neighbours among the examples that differ in one word, or null. */
