@@ -2,6 +2,7 @@
 
 import { button, choice, h, number } from "../dom.js";
 import { translate } from "../engine/beam.js";
+import { row } from "../engine/tensor.js";
 import { BOS, EOS, UNK } from "../engine/tokenizer.js";
 
 const LONGEST = 40; // pieces, so that the pictures stay readable
@@ -100,6 +101,20 @@ export function neighboursOf(word, list) {
   const most = Math.max(1, word.length / 3);
   const found = near.filter(([, distance]) => distance <= most).sort((a, b) => a[1] - b[1]);
   return found.slice(0, 3).map(([other]) => other);
+}
+
+/** The words of a list whose embeddings point in the most similar directions, the most similar first. */
+export function similarWords(model, tokenizer, list, word, count = 8) {
+  const vectorOf = (text) => {
+    const sum = new Float64Array(model.config.d_model);
+    for (const id of tokenizer.encode(text)) row(model.embeddings.source, id).forEach((x, j) => (sum[j] += x));
+    const length = Math.hypot(...sum);
+    return sum.map((x) => x / length);
+  };
+  const asked = vectorOf(word);
+  const cosines = list.map((other) => [other, vectorOf(other).reduce((total, x, j) => total + x * asked[j], 0)]);
+  const others = cosines.filter(([other]) => other !== word).sort((a, b) => b[1] - a[1]);
+  return others.slice(0, count).map(([other]) => other);
 }
 
 /**

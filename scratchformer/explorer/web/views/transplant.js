@@ -1,6 +1,6 @@
 /**
- * Transplant: the encoder's vectors of two sentences. A vector moves into the other sentence, the search runs again with
- * the changed memory, and the translation shows what has changed. A control says whether the vector is the cause: the other vectors at its place.
+ * Transplant: the encoder's vectors of two sentences. A vector moves into the other sentence, and the search runs again
+ * with the changed memory. A control, the other vectors at the same place, says whether this vector is the cause.
  */
 
 import { button, choice, clear, figure, h, percent, reach, roving, s, say, table } from "../dom.js";
@@ -8,7 +8,7 @@ import { translate } from "../engine/beam.js";
 import { Pass } from "../engine/model.js";
 import { attention, linear, matrix, row } from "../engine/tensor.js";
 import { BOS, EOS } from "../engine/tokenizer.js";
-import { argmax, barOf, commonPlaces, currentSentence, focusOf, idsOf, lessonLink, likeliest, markChanges, partnerOf, quoted, sentenceParameter, sourceIdsOf, wordField, wordOf } from "./sentence.js";
+import { argmax, barOf, commonPlaces, currentSentence, focusOf, idsOf, lessonLink, likeliest, markChanges, partnerOf, quoted, sentenceParameter, similarWords, sourceIdsOf, wordField, wordOf } from "./sentence.js";
 import { beamFold } from "./tree.js";
 
 const PRONOUNS = ["es", "sie", "er"];
@@ -61,20 +61,6 @@ export function chancesThrough(model, sourceIds, before, memory, reads) {
     };
   });
   return model.run(pass).probabilities(before.length - 1);
-}
-
-/** The words of a list whose embeddings point in the most similar directions, the most similar first. */
-export function similarWords(model, tokenizer, list, word, count = 8) {
-  const vectorOf = (text) => {
-    const sum = new Float64Array(model.config.d_model);
-    for (const id of tokenizer.encode(text)) row(model.embeddings.source, id).forEach((x, j) => (sum[j] += x));
-    const length = Math.hypot(...sum);
-    return sum.map((x) => x / length);
-  };
-  const asked = vectorOf(word);
-  const cosines = list.map((other) => [other, vectorOf(other).reduce((total, x, j) => total + x * asked[j], 0)]);
-  const others = cosines.filter(([other]) => other !== word).sort((a, b) => b[1] - a[1]);
-  return others.slice(0, count).map(([other]) => other);
 }
 
 // Pictures ------------------------------------------------------------------------------------------------------------
@@ -214,8 +200,7 @@ function mount(root, page) {
   /** Moves as they stand in the address: "0.11.11" is to, place and from. */
   function readMoves(text) {
     const numbers = text.split(",").map((part) => part.split(".").map(Number));
-    const all = numbers.map(([to, at, from]) => ({ to, place: at, from }));
-    return all.filter(({ to, place, from }) => sides[to]?.pieces[place] && sides[1 - to].pieces[from]);
+    return numbers.map(([to, place, from]) => ({ to, place, from })).filter(({ to, place, from }) => sides[to]?.pieces[place] && sides[1 - to].pieces[from]);
   }
 
   /** Draws chances and translations of both sentences with these moves. */
@@ -224,9 +209,8 @@ function mount(root, page) {
     const mine = ++turn;
     moves = next;
     const focus = focusOf(root);
-    const memories = sides.map(({ memory }, at) => withMoves(memory, sides[1 - at].memory, changesOf(at)));
     sides.forEach((side, at) => {
-      side.now = changesOf(at).length ? chancesAfter(model, side.ids, side.before, memories[at]) : side.base;
+      side.now = chancesWith(at, changesOf(at));
       drawVectors(at);
       drawChances(at);
     });
@@ -235,9 +219,10 @@ function mount(root, page) {
     focus();
     write();
     for (const [at, side] of sides.entries()) {
-      side.written = tokenizer.decode(side.own);
-      if (changesOf(at).length) side.written = (await translate(model, tokenizer, side.text, { ...settings, memory: memories[at] })).text;
+      const memory = withMoves(side.memory, sides[1 - at].memory, changesOf(at));
+      const found = changesOf(at).length ? await translate(model, tokenizer, side.text, { ...settings, memory }) : null;
       if (mine !== turn) return;
+      side.written = found?.text ?? tokenizer.decode(side.own);
       drawGerman(at);
     }
     const sentence = moves.length ? await sentenceOfMove(() => mine === turn) : sentenceOfPair();
@@ -338,7 +323,9 @@ function mount(root, page) {
 
   function drawChances(at) {
     const { now, chances, before } = sides[at];
-    const label = before.length > 1 ? ["The next word after ", em(`…\u00a0${nameOf(before.at(-1))}`)] : "The first word";
+    const words = tokenizer.decode(before.slice(1)).split(" ");
+    const start = words.length > 4 ? [...words.slice(0, 2), "…", words.at(-1)] : words;
+    const label = before.length > 1 ? ["The next word after ", em(start.join(" "))] : "The first word";
     const bars = tokens.map((id) => [h("dt", { lang: target }, nameOf(id)), h("dd", {}, barOf(now[id]), h("span", {}, percent(now[id])))]);
     chances.replaceChildren(h("p", { class: "label" }, label), h("dl", {}, bars));
   }
@@ -384,21 +371,22 @@ function mount(root, page) {
   /** What the last move has changed in the sentence into which it went, and what other vectors change there. */
   async function sentenceOfMove(isCurrent) {
     const move = moves.at(-1);
-    const side = sides[move.to];
-    const other = sides[1 - move.to];
-    const { now, own, pieces, token, written } = side;
-    const earlier = changesOf(move.to).slice(0, -1);
-    const was = chancesWith(move.to, earlier);
+    const { to, place, from } = move;
+    const { now, own, before, pieces, token, written } = sides[to];
+    const earlier = changesOf(to).slice(0, -1);
+    const was = chancesWith(to, earlier);
     const rival = likeliestOf(now);
-    const isSame = written === tokenizer.decode(own);
-    const vector = ["With the vector of ", quoted(other.pieces[move.from], source), " in the place of ", quoted(pieces[move.place], source)];
-    const start = [vector, ", ", moved(token, was, now)];
-    if (rival === likeliestOf(was)) {
-      const end = isSame ? "stays the same. Not this one: try another." : "changes in another place.";
-      return [start, rival === token ? `, and the translation of the ${NAMES[move.to]} sentence ${end}` : [", and ", em(nameOf(rival)), " stays the likeliest."]].flat(3);
+    const start = ["With the vector of ", quoted(sides[1 - to].pieces[from], source), " in the place of ", quoted(pieces[place], source), ", ", moved(token, was, now)];
+    if (rival !== likeliestOf(was)) {
+      const control = await controlOf(move, earlier, rival, isCurrent);
+      return control && [start, rival === token ? "." : [" and ", moved(rival, was, now), "."], control].flat(3);
     }
-    const control = await controlOf(move, earlier, rival, isCurrent);
-    return control && [start, rival === token ? "." : [" and ", moved(rival, was, now), "."], control].flat(3);
+    const isBefore = !written.startsWith(tokenizer.decode(before.slice(1)));
+    const end =
+      written === tokenizer.decode(own)
+        ? "stays the same. Not this one: try another."
+        : `changes ${isBefore ? "before this word; the bars keep the old words before it." : "in another place."}`;
+    return [start, rival === token ? `, and the translation of the ${NAMES[to]} sentence ${end}` : [", and ", em(nameOf(rival)), " stays the likeliest."]].flat(3);
   }
 
   function chancesWith(at, list) {
@@ -489,18 +477,14 @@ function mount(root, page) {
     const { value, selectionStart } = words.field;
     const found = [...value.matchAll(/[\p{L}\p{N}_-]+/gu)].find(({ 0: word, index }) => index + word.length >= selectionStart);
     if (!data.words?.includes(found?.[0])) return;
-    const offer = (word) =>
-      button(
-        word,
-        () => {
-          words.set(value.slice(0, found.index) + word + value.slice(found.index + found[0].length));
-          words.field.focus();
-          words.field.setSelectionRange(found.index, found.index + word.length);
-          drawMenu(at);
-          read(at, words.field.value);
-        },
-        { lang: source },
-      );
+    const put = (word) => {
+      words.set(value.slice(0, found.index) + word + value.slice(found.index + found[0].length));
+      words.field.focus();
+      words.field.setSelectionRange(found.index, found.index + word.length);
+      drawMenu(at);
+      read(at, words.field.value);
+    };
+    const offer = (word) => button(word, () => put(word), { lang: source });
     const list = similarWords(model, tokenizer, data.words, found[0]);
     menu.append("Instead of ", quoted(found[0], source), ": ", ...list.map(offer));
   }
@@ -523,12 +507,11 @@ function mount(root, page) {
 
   /** Tries all vectors, once for each pair of sentences. -> whether these are still shown at the end */
   function tried() {
-    if (!tokens) return false;
-    if (!trial) {
-      const mine = (trial = {});
-      mine.done = exchangeAll(mine);
+    if (tokens && !trial) {
+      trial = {};
+      trial.done = exchangeAll(trial);
     }
-    return trial.done;
+    return tokens && trial.done;
   }
 
   async function tryAll() {
@@ -538,9 +521,14 @@ function mount(root, page) {
     for (const [at, side] of sides.entries()) {
       const move = strongestOf(at);
       const now = chancesWith(at, [move]);
-      const rest = spanOf(side.after.filter((_, i) => i !== move.place));
+      const [all, rest] = [side.after, side.after.filter((_, i) => i !== move.place)].map(spanOf);
       const [vector, own] = [sides[1 - at].pieces[move.from], side.pieces[move.place]].map((piece) => quoted(piece, source));
-      said.push(at ? " In the second, with " : "In the first sentence, with ", vector, " in the place of ", own, ", ", moved(side.token, side.base, now), `; after any other exchange it is ${rest}.`);
+      const start = at ? " In the second sentence, " : "In the first sentence, ";
+      if (all === percent(side.base[side.token])) {
+        said.push(start, "no exchange of one vector moves p(", em(wordAt(at)), `): it stays at ${all}.`);
+        continue;
+      }
+      said.push(start, "with ", vector, " in the place of ", own, ", ", moved(side.token, side.base, now), `; after any other exchange it is ${rest}.`);
       const rival = likeliestOf(now);
       const control = rival === likeliestOf(side.base) ? [] : await controlOf(move, [], rival, () => mine === trial && then === turn);
       if (!control) return;
@@ -560,24 +548,15 @@ function mount(root, page) {
 
   async function drawLooked() {
     if (!looked.open || !(await tried())) return;
-    const query = { ...sentenceParameter(page, sides[0].text), kind: "cross", q: sides[0].at };
-    heads.replaceChildren(
-      h(
-        "p",
-        {},
-        "The decoder has a row for each German word; it reads the vectors by attention, in all layers and heads. An exchanged vector can change a word through its own row, or through the rows before it. ",
-        h("a", { href: `#/attention?${new URLSearchParams(query)}` }, "Attention"),
-        " shows every head; ",
-        lessonLink(page, "00_whole_game"),
-        " tells the whole story.",
-      ),
-      h("div", { class: "halves" }, sides.map(lookedFigure)),
-    );
+    const query = new URLSearchParams({ ...sentenceParameter(page, sides[0].text), kind: "cross", q: sides[0].at });
+    const about = "The decoder has a row for each German word; it reads the vectors by attention, in all layers and heads. An exchanged vector can change a word through its own row, or through the rows before it. ";
+    const more = [h("a", { href: `#/attention?${query}` }, "Attention"), " shows every head; ", lessonLink(page, "00_whole_game"), " tells the whole story."];
+    heads.replaceChildren(h("p", {}, about, more), h("div", { class: "halves" }, sides.map(lookedFigure)));
   }
 
   /** For the strongest exchange: which rows look at this place before and after it, and p where only some rows see it. */
   function lookedFigure(side, at) {
-    const { ids, before, memory, pieces, own, base, token } = side;
+    const { ids, before, memory, pieces, own, token } = side;
     const { place, from } = strongestOf(at);
     const changed = withMoves(memory, sides[1 - at].memory, [{ place, from }]);
     const last = before.length - 1;
@@ -587,12 +566,11 @@ function mount(root, page) {
     });
     const largest = [old, fresh].map((all) => before.map((_, t) => Math.max(...all.map((head) => row(head, t)[place]))));
     const roads = [() => false, (t) => t < last, (t) => t === last, () => true].map((reads) => chancesThrough(model, ids, before, changed, reads)[token]);
-
     const words = { word: em(nameOf(token)), out: quoted(pieces[place], source), in: quoted(sides[1 - at].pieces[from], source) };
     const name = (key) => words[key].cloneNode(true);
     const bar = (share) => h("span", { class: "share-bar" }, barOf(share), percent(share));
     const lines = before.map((_, t) => Object.assign([h("span", { lang: target }, nameOf(own[t] ?? EOS)), ...largest.map((list) => bar(list[t]))], { strong: t === last }));
-    const who = ["none", "only the rows before", ["only the row of ", name("word")], "all rows"];
+    const who = ["none", "only the rows before", ["only the row of ", name("word")], "all"];
     const picture = figure(
       data.caption,
       h("h2", {}, name("in"), " in the place of ", name("out")),
@@ -606,15 +584,14 @@ function mount(root, page) {
     const most = old.filter((head) => argmax([...row(head, last)]) === seen).length;
     const rowOf = (t) => (t === last ? "this row itself" : ["the row that must write ", em(nameOf(own[t]))]);
     const [t0, t1] = largest.map(argmax);
-    picture.sentence.append(
-      ...[
-        ["In the row that must write ", name("word"), `, ${most} of ${old.length} heads look most at `, quoted(pieces[seen], source), `; the mean of all ${old.length} is ${percent(mean[seen])}`],
-        seen === place ? "." : [", and ", name("out"), ` gets ${percent(mean[place])}.`],
-        [" Of all rows, ", rowOf(t0), " looks at ", name("out"), ` most: ${percent(largest[0][t0])} in one head`],
-        t0 === t1 ? "." : [". With ", name("in"), " in its place it is ", rowOf(t1), `, ${percent(largest[1][t1])}.`],
-        last ? [" p(", name("word"), `) is ${percent(roads[0])}; it becomes ${percent(roads[1])} where only the rows before read `, name("in"), `, ${percent(roads[2])} where only this row does, and ${percent(roads[3])} where all do.`] : "",
-      ].flat(3),
-    );
+    const said = [
+      ["In the row that must write ", name("word"), `, ${most} of ${old.length} heads look most at `, quoted(pieces[seen], source), `; the mean of all ${old.length} is ${percent(mean[seen])}`],
+      seen === place ? "." : [", and ", name("out"), ` gets ${percent(mean[place])}.`],
+      [" Of all rows, ", rowOf(t0), " looks at ", name("out"), ` most: ${percent(largest[0][t0])} in one head`],
+      t0 === t1 ? "." : [". With ", name("in"), " in its place it is ", rowOf(t1), `, ${percent(largest[1][t1])}.`],
+      [" p(", name("word"), `) is ${percent(roads[0])}; it becomes ${percent(roads[1])} where only the rows before read `, name("in"), `, ${percent(roads[2])} where only this row does, and ${percent(roads[3])} where all do.`],
+    ];
+    picture.sentence.append(...said.flat(3));
     picture.classList.add(`side-${at}`);
     return picture;
   }
