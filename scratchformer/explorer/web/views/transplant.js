@@ -109,12 +109,8 @@ function mount(root, page) {
     const copy = button(`Copy it to the ${NAMES[1 - at]} sentence`, () => read(1 - at, words.field.value));
     const editor = h("div", { class: "editor", hidden: true }, words, menu, copy);
     const edit = button("Edit", () => open(at, editor.hidden), { "aria-expanded": "false", "aria-label": `Edit the ${name} sentence` });
-    const card = h(
-      "section",
-      { class: `side side-${at}`, "aria-label": `The ${name} sentence` },
-      h("div", {}, vectors, editor, trouble, h("div", { class: "line" }, german, edit)),
-      chances,
-    );
+    const left = h("div", {}, vectors, editor, trouble, h("div", { class: "line" }, german, edit));
+    const card = h("section", { class: `side side-${at}`, "aria-label": `The ${name} sentence` }, left, chances);
     return { card, vectors, german, chances, menu, trouble, words, edit, editor, text: "" };
   });
   const prompt = h("p", { class: "prompt" });
@@ -189,10 +185,10 @@ function mount(root, page) {
       side.base = chancesAfter(model, side.ids, side.before, side.memory);
       side.after = [];
     });
+    const ids = PRONOUNS.map((word) => model.pieces.indexOf(`▁${word}`)).filter((id) => id >= 0);
     const two = sides.map(({ token }) => token);
-    const pronouns = target === "de" ? PRONOUNS.map((word) => model.pieces.indexOf(`▁${word}`)).filter((id) => id >= 0) : [];
-    const more = two.some((id) => pronouns.includes(id)) ? pronouns : doDiffer() ? [] : likeliest(sides[0].base, 3).map(({ id }) => id);
-    tokens = [...new Set([...two, ...more])].slice(0, 4);
+    const more = doDiffer() ? [] : likeliest(sides[0].base, 3).map(({ id }) => id);
+    tokens = [...new Set([...two, ...(target === "de" && two.some((id) => ids.includes(id)) ? ids : more)])].slice(0, 4);
     drawPrompt();
     drawLooked();
   }
@@ -325,7 +321,7 @@ function mount(root, page) {
     const { now, chances, before } = sides[at];
     const words = tokenizer.decode(before.slice(1)).split(" ");
     const start = words.length > 4 ? [...words.slice(0, 2), "…", words.at(-1)] : words;
-    const label = before.length > 1 ? ["The next word after ", em(start.join(" "))] : "The first word";
+    const label = before.length > 1 ? ["The word after ", em(start.join(" "))] : "The first word";
     const bars = tokens.map((id) => [h("dt", { lang: target }, nameOf(id)), h("dd", {}, barOf(now[id]), h("span", {}, percent(now[id])))]);
     chances.replaceChildren(h("p", { class: "label" }, label), h("dl", {}, bars));
   }
@@ -355,6 +351,11 @@ function mount(root, page) {
     return ["p(", em(nameOf(id)), a === b ? `) stays at ${a}` : `) goes from ${a} to ${b}`];
   }
 
+  /** "with the vector of narrow in the place of tired" */
+  function exchangeOf({ to, place, from }) {
+    return ["with the vector of ", quoted(sides[1 - to].pieces[from], source), " in the place of ", quoted(sides[to].pieces[place], source)];
+  }
+
   function spanOf(values) {
     const [a, b] = [Math.min(...values), Math.max(...values)].map(percent);
     return a === b ? a : `${a} to ${b}`;
@@ -371,22 +372,21 @@ function mount(root, page) {
   /** What the last move has changed in the sentence into which it went, and what other vectors change there. */
   async function sentenceOfMove(isCurrent) {
     const move = moves.at(-1);
-    const { to, place, from } = move;
-    const { now, own, before, pieces, token, written } = sides[to];
+    const { to } = move;
+    const { now, own, before, token, written } = sides[to];
     const earlier = changesOf(to).slice(0, -1);
     const was = chancesWith(to, earlier);
     const rival = likeliestOf(now);
-    const start = ["With the vector of ", quoted(sides[1 - to].pieces[from], source), " in the place of ", quoted(pieces[place], source), ", ", moved(token, was, now)];
+    const start = [`In the ${NAMES[to]} sentence, `, exchangeOf(move), ", ", moved(token, was, now)];
     if (rival !== likeliestOf(was)) {
       const control = await controlOf(move, earlier, rival, isCurrent);
       return control && [start, rival === token ? "." : [" and ", moved(rival, was, now), "."], control].flat(3);
     }
+    if (rival !== token) return [start, ", and ", em(nameOf(rival)), " stays the likeliest."].flat(3);
     const isBefore = !written.startsWith(tokenizer.decode(before.slice(1)));
-    const end =
-      written === tokenizer.decode(own)
-        ? "stays the same. Not this one: try another."
-        : `changes ${isBefore ? "before this word; the bars keep the old words before it." : "in another place."}`;
-    return [start, rival === token ? `, and the translation of the ${NAMES[to]} sentence ${end}` : [", and ", em(nameOf(rival)), " stays the likeliest."]].flat(3);
+    const changes = `changes ${isBefore ? "before this word; the bars keep the old words before it." : "in another place."}`;
+    const isSame = written === tokenizer.decode(own);
+    return [start, `, and the translation ${isSame ? "stays the same. Not this one: try another." : changes}`].flat(3);
   }
 
   function chancesWith(at, list) {
@@ -518,21 +518,20 @@ function mount(root, page) {
     if (!(await tried())) return;
     const [mine, then] = [trial, turn];
     const said = [];
-    for (const [at, side] of sides.entries()) {
+    for (const [at, { base, after, token }] of sides.entries()) {
       const move = strongestOf(at);
       const now = chancesWith(at, [move]);
-      const [all, rest] = [side.after, side.after.filter((_, i) => i !== move.place)].map(spanOf);
-      const [vector, own] = [sides[1 - at].pieces[move.from], side.pieces[move.place]].map((piece) => quoted(piece, source));
-      const start = at ? " In the second sentence, " : "In the first sentence, ";
-      if (all === percent(side.base[side.token])) {
-        said.push(start, "no exchange of one vector moves p(", em(wordAt(at)), `): it stays at ${all}.`);
+      const [all, rest] = [after, after.filter((_, i) => i !== move.place)].map(spanOf);
+      said.push(at ? [" ", h("br"), "In the second sentence, "] : "In the first sentence, ");
+      if (all === percent(base[token])) {
+        said.push("no exchange of one vector moves p(", em(wordAt(at)), `): it stays at ${all}.`);
         continue;
       }
-      said.push(start, "with ", vector, " in the place of ", own, ", ", moved(side.token, side.base, now), `; after any other exchange it is ${rest}.`);
+      said.push(exchangeOf(move), ", ", moved(token, base, now), `; after any other exchange it is ${rest}.`);
       const rival = likeliestOf(now);
-      const control = rival === likeliestOf(side.base) ? [] : await controlOf(move, [], rival, () => mine === trial && then === turn);
+      const control = rival === likeliestOf(base) ? [] : await controlOf(move, [], rival, () => mine === trial && then === turn);
       if (!control) return;
-      said.push(...control);
+      said.push(control);
     }
     say(picture.sentence, said.flat(3));
   }
@@ -565,11 +564,14 @@ function mount(root, page) {
       return attentions.filter(({ kind }) => kind === "cross").flatMap(({ heads }) => heads);
     });
     const largest = [old, fresh].map((all) => before.map((_, t) => Math.max(...all.map((head) => row(head, t)[place]))));
-    const roads = [() => false, (t) => t < last, (t) => t === last, () => true].map((reads) => chancesThrough(model, ids, before, changed, reads)[token]);
+    const readers = [() => false, (t) => t < last, (t) => t === last, () => true];
+    const roads = readers.map((reads) => chancesThrough(model, ids, before, changed, reads)[token]);
     const words = { word: em(nameOf(token)), out: quoted(pieces[place], source), in: quoted(sides[1 - at].pieces[from], source) };
-    const name = (key) => words[key].cloneNode(true);
+    const name = (key) => words[key].cloneNode(true); // each stands in several places
     const bar = (share) => h("span", { class: "share-bar" }, barOf(share), percent(share));
-    const lines = before.map((_, t) => Object.assign([h("span", { lang: target }, nameOf(own[t] ?? EOS)), ...largest.map((list) => bar(list[t]))], { strong: t === last }));
+    const lineOf = (_, t) => [h("span", { lang: target }, nameOf(own[t] ?? EOS)), ...largest.map((list) => bar(list[t]))];
+    const lines = before.map(lineOf);
+    lines[last].strong = true;
     const who = ["none", "only the rows before", ["only the row of ", name("word")], "all"];
     const picture = figure(
       data.caption,

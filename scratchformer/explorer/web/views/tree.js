@@ -297,7 +297,7 @@ export function beamFold(page, sentence, write) {
       if (mine !== turn) return;
       const n = found.ids.length;
       output.textContent = found.text || "(nothing)";
-      const why = text === sentence() ? "" : "Another sentence than above: here a smaller beam or another α finds another translation. ";
+      const why = text === sentence() ? "" : "Another sentence than above, one whose translation depends on these settings. ";
       hint.textContent = hints.has(text) ? `${why}Now ${hints.get(text)}` : "";
       drawn.show(found);
       const penalty = lengthPenalty(n + 1, setting.alpha);
