@@ -96,7 +96,7 @@ show(lookup_picture(backward=False), "04_lookup",
      "carry.")
 
 # %% [markdown]
-# <!-- widget: soft_lookup -->
+# <!-- widget: soft_lookup, in the figure's place -->
 #
 # The question is called the **query**. Every word has a **key**, which says what it can be found under, and a
 # **value**, which is what it contributes to the answer. Query and key decide *where* to look; values decide *what*

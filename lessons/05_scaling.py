@@ -237,7 +237,7 @@ show(
 )
 
 # %% [markdown]
-# <!-- widget: scaling -->
+# <!-- widget: scaling, in the figure's place -->
 #
 # Without the division *street* gets 256 of 390,882, which is 0.00065. Attention has already decided, for the wrong
 # word. With the division *animal* is ahead, too, but *street* has 2/8.

@@ -120,7 +120,7 @@ show(mask_pictures.by_hand(), "06_by_hand",
      "three rows with a pencil.")
 
 # %% [markdown]
-# <!-- widget: masks -->
+# <!-- widget: masks, in the figure's place -->
 #
 # **Why not set the weight to 0 after softmax?** Without $-\infty$, the sum of row *animal* is 1 + 2 + 5 + 12 = 20. Set
 # its last weight to 0, and 1/20, 2/20 and 5/20 are left. The 20 still contains the 12 of *slept*. If the score of

@@ -211,6 +211,8 @@ show(box_picture(backward=False), "12_norm",
 # shift it. In one small translator, this lowered the loss from 0.66 to 0.55 ([lab notes
 # 12](lab/12_residual_norm_dropout.py#without-gamma-and-beta)).
 #
+# <!-- widget: norm -->
+#
 # **Your turn.** Write `layer_norm(x, gamma, beta)` and `add_and_norm(P_drop, sublayer, x, *others, gamma, beta,
 # **weights)` in `transformer.py`, first their forward halves. The $z$ of this page is the `x` of `layer_norm`, and the
 # file's `mean(x)` is the mean of each row, with the last axis kept. `others` are further inputs of the sublayer:

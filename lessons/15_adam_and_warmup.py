@@ -113,7 +113,7 @@ show(
 )
 
 # %% [markdown]
-# <!-- widget: ravine -->
+# <!-- widget: ravine, in the figure's place -->
 #
 # **Momentum** steps along a running average $m$ of the gradients. At every step $m$ keeps 90 % of itself and takes in
 # 10 % of the new gradient. Let's give it gradients that change their sign, as across the ravine, and gradients that

@@ -123,6 +123,8 @@ for n, (a, b) in enumerate(learned, 1):
     print(f"merge {n}: {a} + {b:6}", *cut, sep="    ")
 
 # %% [markdown]
+# <!-- widget: merges -->
+#
 # ## Encode and decode
 #
 # To **encode** a new sentence, replay the merges on its characters, in the order in which they were learned. To

@@ -107,7 +107,7 @@ show(beam_pictures.beam(), "20_beam",
      caption="A beam of 2: “row” is the rank among the hypotheses kept.")
 
 # %% [markdown]
-# <!-- widget: beam -->
+# <!-- widget: beam, in the figure's place -->
 #
 # In step 2, the continuations of both hypotheses compete. One hypothesis may keep several, and another none.
 #

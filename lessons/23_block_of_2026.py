@@ -250,6 +250,8 @@ show(picture, "23_rotation",
 #
 # The library and Llama's published weights have these pairs. Su et al. pair neighbours, $x_{2i}$ with $x_{2i + 1}$.
 #
+# <!-- widget: rope -->
+#
 # **Backward.** dx is dy, turned by −α: only sin changes its sign.
 #
 # **Your turn.** Write `rope`, and check it. Queries or keys x are (b, t, h, k). Give the angles the shape (t, 1, k/2):

@@ -110,7 +110,7 @@ def course(docs: Path) -> Iterator[str]:
 
 # When a page has been parsed ------------------------------------------------------------------------------------------
 
-WIDGET = re.compile(r"<!-- widget: (\w+) -->")
+WIDGET = re.compile(r"<!-- widget: (\w+)(, in the figure's place)? -->")
 
 
 class Page(SphinxTransform):
@@ -121,18 +121,25 @@ class Page(SphinxTransform):
     def apply(self, **kwargs: Any) -> None:
         for node in [*self.document.findall(nodes.math)]:
             node[:] = [nodes.Text(node.astext().strip("`"))]
-        for node in [*self.document.findall(nodes.raw)]:
-            self.comment(node)
         for kind in addnodes.download_reference, addnodes.pending_xref:
             for node in [*self.document.findall(kind)]:
                 self.link(node)
         for node in [*self.document.findall(nodes.image)]:
             self.figure(node)
+        for node in [*self.document.findall(nodes.raw)]:
+            self.comment(node)
 
     def comment(self, node: nodes.raw) -> None:
-        """Leave comments out, and make room for a widget where one is named."""
+        """Leave comments out, and make room for a widget where one is named, if need be around a figure's picture."""
         if widget := WIDGET.match(node.astext()):
-            node[:] = [nodes.Text(f'<div class="sf widget" data-widget="{widget[1]}"></div>')]
+            tags = f'<div class="sf widget" data-widget="{widget[1]}">', "</div>"
+            room = [nodes.raw("", tag, format="html") for tag in tags]
+            if widget[2]:
+                figure = node.parent[node.parent.index(node) - 1]
+                assert isinstance(figure, nodes.figure), f"{self.env.docname}: no figure before {node.astext()}"
+                figure[:1] = [room[0], figure[0], room[1]]  # the picture is seen until a script puts the widget there
+                room = []
+            node.replace_self(room)
         elif node.astext().startswith("<!--"):
             node.parent.remove(node)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from scratchformer.config import DecodingConfig, ModelConfig
 from scratchformer.errors import UserError, printable
-from scratchformer.explorer.model_data import EXAMPLES, FORMAT, MOST_PARAMETERS, layout
+from scratchformer.explorer.model_data import EXAMPLES, FORMAT, MOST_PARAMETERS, layout, lesson_code
 from scratchformer.explorer.page import write_explorer
 from scratchformer.files import user_error
 
@@ -51,6 +51,7 @@ def describe(file: Path) -> tuple[dict[str, Any], bytes]:
         "examples": known if len(known) > 1 else words[3:5],  # her own corpus has other words
         "words": [word for word in words if re.fullmatch(r"[\w-]+", word)],
         "trials": [],
+        "code": lesson_code(),
     }
     return description, weights
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import zlib
@@ -77,7 +78,7 @@ def describe(
 
     The description holds the configuration, the name, shape and offset (in floats) of each parameter, the tokenizer,
     the schedule and label smoothing, a thinned log, one translation at several steps of the training, example
-    sentences, suggestions for some of them, and the words of the training text.
+    sentences, suggestions for some of them, the words of the training text, and the code of lessons/transformer.py.
     """
     config = run.require("translation")
     require_engine_for(run, config)
@@ -106,6 +107,7 @@ def describe(
         "words": known_words(config.data),
         "examples": list(dict.fromkeys([*sentences, *ours])),
         "trials": [trial for trial in TRIALS if trial[0] in ours],
+        "code": lesson_code(),
     }
     return description, weights
 
@@ -129,6 +131,19 @@ def layout(views: dict[str, np.ndarray]) -> list[dict[str, Any]]:
         {"name": name, "shape": list(view.shape), "offset": offset}
         for (name, view), offset in zip(views.items(), starts)
     ]
+
+
+LESSON = Path(__file__).parents[2] / "lessons" / "transformer.py"
+
+
+def lesson_code() -> dict[str, str] | None:
+    """The text of each function of lessons/transformer.py, which a clone has; None in an installed package."""
+    if not LESSON.is_file():
+        return None
+    text = LESSON.read_text(encoding="utf-8")
+    functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    lines = text.splitlines()
+    return {function.name: "\n".join(lines[function.lineno - 1 : function.end_lineno]) for function in functions}
 
 
 # The caption ----------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import path from "node:path";
 import { test } from "node:test";
 
 import { CachedDecoder, beamSearch, lengthPenalty, translate } from "../../scratchformer/explorer/web/engine/beam.js";
+import { explainGradient, explainWeight } from "../../scratchformer/explorer/web/engine/explain.js";
 import { Model, Pass } from "../../scratchformer/explorer/web/engine/model.js";
 import { inDouble, row, sinusoids } from "../../scratchformer/explorer/web/engine/tensor.js";
 import { EOS, Tokenizer } from "../../scratchformer/explorer/web/engine/tokenizer.js";
@@ -118,6 +119,42 @@ for (const data of PASSES) {
         if (score === -Infinity) assert.equal(row(heads[0], i)[j], 0);
         else close(combined(explanation), score, 1e-4 * Math.max(1, Math.abs(score)), "score");
       }
+    }
+  });
+}
+
+for (const data of PASSES) {
+  test(`${data.name}: a gradient is the sum of its roads, and that of a weight a sum over positions`, () => {
+    const pass = passOf(data);
+    const model = modelOf(data.model);
+    const gradients = model.backward(pass, model.lossOf(pass, data.position, data.token).dlogits);
+    const total = (numbers) => numbers.reduce((a, b) => a + b, 0);
+    const check = (road, what) => {
+      close(total(road.parts.map(({ value }) => value)) / road.divisor, road.result, 1e-9, what);
+      assert.equal(road.left.values.length, road.right.values.length);
+      if (road.over && road.parts.length) assert.equal(road.parts.length, pass.ids[road.over].length, what);
+      assert.match(road.text, /^[^\n]+\.$/);
+      assert.doesNotMatch(JSON.stringify(road), /undefined|NaN|null/);
+    };
+    for (const stage of pass.stages.values()) {
+      const gradient = gradients.get(stage.id);
+      if (stage.id !== "logits") {
+        for (const [i, j] of sampled(gradient)) {
+          const { roads, result } = explainGradient(pass, gradients, stage.id, i, j);
+          assert.equal(result, row(gradient, i)[j]);
+          roads.forEach((road) => check(road, `${stage.id} by ${road.reader}`));
+          close(total(roads.map((road) => road.result)), result, 1e-4 * largest(gradient.data), stage.id);
+        }
+      }
+      stage.weights.forEach(({ data: { length } }, n) => {
+        const share = stage.weightGradients(gradient)[n];
+        assert.equal(share.data.length, length);
+        for (const [i, j] of sampled(share)) {
+          const road = explainWeight(stage, gradient, n, i, j);
+          check(road, `${stage.id}, weight ${n}`);
+          close(road.result, row(share, i)[j], 1e-4 * largest(share.data) + 1e-7, `${stage.id}, weight ${n}`);
+        }
+      });
     }
   });
 }

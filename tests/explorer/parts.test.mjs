@@ -6,7 +6,6 @@ import { test } from "node:test";
 import { fixed, number, percent, ticks } from "../../scratchformer/explorer/web/dom.js";
 import { matrix } from "../../scratchformer/explorer/web/engine/tensor.js";
 import { EOS, UNK } from "../../scratchformer/explorer/web/engine/tokenizer.js";
-import { dotsByOffset, positionTables } from "../../scratchformer/explorer/web/views/positions.js";
 import { entryAt } from "../../scratchformer/explorer/web/views/replay.js";
 import { learningRate } from "../../scratchformer/explorer/web/views/schedule.js";
 import { editDistance, markChanges, minimalPair, neighboursOf, sourceIdsOf, unknownWords } from "../../scratchformer/explorer/web/views/sentence.js";
@@ -34,43 +33,6 @@ test("only an exact 0 or 1 looks like one in percent", () => {
 test("ticks are round and inside", () => {
   assert.deepEqual(ticks(0, 2000, 4), [0, 500, 1000, 1500, 2000]);
   assert.deepEqual(ticks(0.00013, 0.00061, 3), [0.0002, 0.0004, 0.0006]);
-});
-
-test("sinusoids: PE(3, 0) = sin 3, PE(3, 2i + 1) = cos(3 / 10000^(2i/d))", () => {
-  const [{ table, isSinusoid }] = positionTables({ config: { d_model: 8, max_positions: 16 }, positions: { source: null, target: null } });
-  assert.ok(isSinusoid);
-  assert.equal(table.rows, 64);
-  close(table.data[3 * 8], 0.1411200081, 1e-6); // sin 3
-  close(table.data[3 * 8 + 1], -0.9899924966, 1e-6); // cos 3
-  close(table.data[3 * 8 + 3], 0.9553364891, 1e-6); // cos 0.3
-  close(table.data[50 * 8 + 6], 0.0499791693, 1e-6); // sin 0.05
-});
-
-test("a learned table comes first, and as long as it is", () => {
-  const learned = matrix(
-    16,
-    4,
-    Float32Array.from({ length: 64 }, (_, i) => i),
-  );
-  const tables = positionTables({ config: { d_model: 4, max_positions: 16 }, positions: { source: learned, target: learned } });
-  assert.deepEqual(
-    tables.map(({ isSinusoid, table }) => [isSinusoid, table.rows]),
-    [
-      [false, 16],
-      [false, 16],
-      [true, 64],
-    ],
-  );
-  assert.deepEqual([...tables[1].table.data], [...learned.data]);
-});
-
-test("the dot product of sinusoids depends on the offset only: it is the sum of cos(offset · frequency)", () => {
-  const [{ table }] = positionTables({ config: { d_model: 4, max_positions: 16 }, positions: {} });
-  const [one, two] = [new Map(dotsByOffset(table, 5)), new Map(dotsByOffset(table, 20))];
-  for (const offset of [-5, -1, 0, 1, 30]) {
-    close(one.get(offset), Math.cos(offset) + Math.cos(offset / 100), 1e-5);
-    close(two.get(offset), one.get(offset), 1e-5);
-  }
 });
 
 test("equation 3: the base model's peak is 6.99e-4 at step 4000", () => {

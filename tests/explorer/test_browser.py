@@ -5,6 +5,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import fixtures
@@ -15,7 +16,7 @@ from browser import DRAWN, SETTLED, widgets_page
 from scratchformer.decoding.search import length_penalty, search
 from scratchformer.nn.attention import attention_weights
 from scratchformer.nn.loss import cross_entropy
-from scratchformer.text.tokenizer import BOS, EOS
+from scratchformer.text.tokenizer import BOS, EOS, PAD
 from scratchformer.training.run import load_run
 
 TINY_MODEL = Path(__file__).parents[2] / "data" / "tiny_model"
@@ -27,8 +28,6 @@ VIEWS = {
     "transplant": (".vector", "Enter"),
     "attention": (".map:not([aria-pressed=true])", "Enter"),
     "inside": ("[data-key=next]", "Enter"),
-    "backward": ("[role=toolbar] [tabindex='0']", "Arrow_Left", "Enter"),
-    "positions": ("input[type=range]", "Arrow_Right"),
     "schedule": ("input[type=range]", "Arrow_Right"),
     "replay": ("input[type=range]", "Arrow_Left"),
 }
@@ -38,11 +37,12 @@ LINKS = {
     "transplant": "s=The+dog+sleeps.&t=The+cow+sleeps.&moves=0.1.1&beam=2&alpha=1",
     "attention": "kind=encoder&layer=1&head=3&q=4",
     "inside": "step=encoder.0.ff.hidden&source=2&target=5&head=2",
-    "backward": "word=3&nudge=2",
-    "positions": "pos=20",
     "schedule": "warmup=1000&d_model=256",
     "replay": "snapshot=3",
 }
+
+# A link to the gradients inside.
+BACKWARD = "way=backward&step=decoder.0.cross.qkv&source=11&target=8&head=2&word=8"
 
 # How the line below a figure begins, which says whose numbers these are.
 SOURCES = ("weights of tiny_model, ", "recorded in a second run", "the paper's formula")
@@ -53,21 +53,24 @@ WIDGETS = {
     "scaling": ("of animal, is 0.9993 without the division and 5/8 with it", "input[type=range]", "Arrow_Left"),
     "masks": ("its weight on slept is exactly 0", "[role=toolbar] [tabindex='0']", "Arrow_Left", "Enter"),
     "positions": ("cos 270° + cos 135° = −0.707", "input[type=range]", "Arrow_Right"),
+    "norm": ("its 4th number, 5, becomes n = 1", "input[type=range]", "Arrow_Right"),
     "ravine": ("gradient descent at a = 0.00, b = 0.47", "input[type=range]", "Arrow_Left"),
+    "merges": ("joins n and d, which stand side by side 16 times", ".widget-body .button", "Enter"),
     "beam": ("schlafen die Kühe </s> (0.288)", "[role=toolbar] [tabindex='0']", "Arrow_Left", "Enter"),
+    "rope": ("so the score is 15 + 15 = 30", "input[type=range]", "Arrow_Right"),
 }
 
 pytestmark = pytest.mark.browser
 slow = pytest.mark.slow
 
 
-def near(shown, value):
-    """Compare a text such as "−1.29" or "62 %" with a value, rounded; single precision may change it by 1e-4."""
+def near(shown, value, slack=1e-4):
+    """Compare a text such as "−1.29" or "62 %" with a value, rounded; single precision may change it by `slack`."""
     text = shown.replace("−", "-").replace("\u00a0", " ")
     scale = 100 if text.endswith(" %") else 1
     digits, _, exponent = text.removesuffix(" %").partition("e")
     unit = 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
-    return abs(float(text.removesuffix(" %")) - scale * value) <= 0.5 * unit + 1e-4 * scale
+    return abs(float(text.removesuffix(" %")) - scale * value) <= 0.5 * unit + slack * scale
 
 
 @pytest.fixture(scope="module")
@@ -77,17 +80,26 @@ def translator():
 
 @pytest.fixture(scope="module")
 def reading(translator):
-    """Results of NumPy for a model that reads a sentence and writes its own translation: stages, attention weights."""
+    """Results of NumPy for a model that reads a sentence and writes its own translation: stages, attention weights, the
+    position of the pronoun, and of the pronoun's loss the gradients of the stages and the weights."""
     model, source = translator.model, np.array([[*translator.tokenizer.encode([PAIR[0]])[0], EOS]])
     [[best]] = search(model, source, extra_length=translator.extra_length)
+    at = translator.tokenizer.pieces(best.ids).index("\u2581es")
+    target = np.full((1, len(best.ids) + 1), PAD)
+    target[0, at] = best.ids[at]
+    model.store.grad[...] = 0
     with fixtures.listening(model) as heard:
         logits, cache = model.forward(source, np.array([[BOS, *best.ids]]))
         weights = attention_weights(cache)
-        model.backward(cross_entropy(logits, np.array([[*best.ids, EOS]]))[2], cache)
+        model.backward(cross_entropy(logits, target)[2], cache)
     layers = range(model.config.N)
     names = [f"encoder.{n}" for n in layers] + [f"{kind}.{n}" for n in layers for kind in ("decoder", "cross")]
-    stages = {name: value[0] for name, value, _ in fixtures.stages(model.config, heard)}
-    return stages, {name: heads[0] for name, heads in zip(names, weights)}
+    values, gradients = {}, {}
+    for name, value, gradient in fixtures.stages(model.config, heard):
+        values[name], gradients[name] = value[0], gradient[0]
+    of_weights = {name: grad.copy() for name, grad in model.store.named_views(model.store.grad).items()}
+    attention = {name: heads[0] for name, heads in zip(names, weights)}
+    return SimpleNamespace(stages=values, attention=attention, at=at, gradients=gradients, of_weights=of_weights)
 
 
 # The page -------------------------------------------------------------------------------------------------------------
@@ -302,12 +314,10 @@ def test_a_view_needs_no_mouse_and_no_motion(browser, explorer, view):
         *before,
     )
     assert browser.js("return document.activeElement !== document.body"), "the focus is lost"
-    if view == "backward":
-        assert any(re.fullmatch(r"(\d+) of \1 boxes", label) for label in browser.texts(".controls .label"))
 
 
 @slow
-@pytest.mark.parametrize("view, link", LINKS.items())
+@pytest.mark.parametrize("view, link", [*LINKS.items(), ("inside", BACKWARD)])
 def test_a_view_opens_by_its_link_and_suits_everybody(browser, explorer, view, link):
     browser.open(f"{explorer[0]}#/{view}?{link}")
     assert browser.requests() == [explorer[0]]
@@ -412,7 +422,7 @@ def test_attention_is_numpy_s(browser, explorer, reading):
     browser.open(f"{explorer[0]}#/attention")
     for kind, layer, head in ("encoder", 0, 3), ("decoder", 1, 0), ("cross", 1, 1):
         browser.go("attention", f"kind={kind}&layer={layer + 1}&head={head + 1}&q=2")
-        weights = reading[1][f"{kind}.{layer}"][head]
+        weights = reading.attention[f"{kind}.{layer}"][head]
         labels = browser.js("return [...document.querySelectorAll('.large-map td button')].map((one) => one.ariaLabel)")
         shown = [label.rpartition(": ")[2] for label in labels]
         assert len(shown) == weights.size
@@ -450,12 +460,97 @@ def test_numbers_inside_are_numpy_s(browser, explorer, reading):
             "return [...document.querySelectorAll('.number-cell')].map((one) => [one.dataset.key, one.lastChild.data])"
         )
         shown = {tuple(key.split()): text for key, text in browser.js(cells)}
-        right = {(stage, i): reading[0][stage][3 if step in source else 5, int(i)] for stage, i in shown}
+        right = {(stage, i): reading.stages[stage][3 if step in source else 5, int(i)] for stage, i in shown}
         assert len(shown) >= 8 and [place for place, text in shown.items() if not near(text, right[place])] == []
         stage, i = list(shown)[2]
         browser.focus(f"[data-key='{stage} {i}']")
         browser.press("Enter")
         assert near(browser.texts(".by-hand .strong td:last-child")[-1], right[stage, i])
+
+
+SLACK = 2e-6  # of gradients, which are small numbers
+CELLS = "return [...document.querySelectorAll('.number-cell')].map((one) => [one.dataset.key, one.lastChild.data])"
+
+
+@slow
+def test_gradients_inside_are_numpy_s_and_agree_with_their_check(browser, explorer, reading):
+    browser.open(f"{explorer[0]}#/inside?way=backward")
+    assert f"word={reading.at}" in browser.js("return location.hash")
+    source = {"source.embedding", "encoder.0.self.qkv", "encoder.1.ff.hidden"}
+    for step in *source, "decoder.0.self.heads", "decoder.1.cross.out", "decoder.0.ff.update", "logits":
+        row = 3 if step in source else reading.at
+        browser.go("inside", f"way=backward&step={step}&source=3&target={row}&head=2")
+        shown = {key: text for key, text in browser.js(CELLS) if not key.startswith("weight ")}
+        right = {key: reading.gradients[key.split()[0]][row, int(key.split()[1])] for key in shown}
+        assert len(shown) >= 8 and [key for key, text in shown.items() if not near(text, right[key], SLACK)] == []
+        open_and_check(browser, list(shown)[2], right[list(shown)[2]])
+
+
+@slow
+@pytest.mark.parametrize(
+    "stage, name, parameter",
+    [
+        ("encoder.0.ff.hidden", "W_1", "encoder.layers.0.feed_forward.inner.weight"),
+        ("decoder.1.cross.out", "γ", "decoder.layers.1.cross_attention.norm.gamma"),
+        ("logits", "E", "source_embedding.weight"),
+    ],
+)
+def test_gradients_of_weights_are_numpy_s(browser, explorer, reading, stage, name, parameter):
+    browser.open(f"{explorer[0]}#/inside?way=backward&step={stage}")
+    gradient = np.atleast_2d(reading.of_weights[parameter])
+    found = [one for one, _ in browser.js(CELLS) if one.startswith("weight ")]
+    *_, i, j = found[1].split()
+    assert found[1] == f"weight {stage} {name} {i} {j}"
+    open_and_check(browser, found[1], gradient[int(i), int(j)])
+    browser.focus("[data-key='to adam']")
+    browser.press("Enter")
+    assert browser.js("return document.activeElement.localName") == "h2"
+    before, after = (float(text) for text in browser.texts(".facts dd"))
+    assert after < before and near(browser.texts(".by-hand td")[0], gradient[int(i), int(j)], SLACK)
+
+
+def open_and_check(browser, key, gradient):
+    """Open a gradient by its key: the result of "By hand" and that of the check are the right one."""
+    browser.focus(f"[data-key='{key}']")
+    browser.press("Enter")
+    results = "[...document.querySelector('.by-hand table').querySelectorAll('.strong td:last-child')]"
+    assert near(browser.js(f"return {results}.at(-1).textContent"), gradient, SLACK)
+    browser.focus("[data-key=check]")
+    browser.press("Enter")
+    assert browser.js("return document.activeElement.className") == "note"
+    *_, slope, by_hand = (float(text.replace("\u2212", "-")) for text in browser.texts(".check td"))
+    assert abs(slope - by_hand) <= 1e-6 * abs(by_hand) + 1e-10 and abs(by_hand - gradient) <= SLACK
+    assert re.search("agree in ([6-9]|1\\d) digits", browser.text(".check .note"))
+
+
+@slow
+def test_the_walk_goes_both_ways_beside_the_code(browser, explorer):
+    browser.open(f"{explorer[0]}#/inside?step=decoder.0.ff.hidden", prefers_reduced_motion="reduce")
+    lit = "hidden, hidden_backward = linear(", "active = np.maximum(0"
+    assert all(text in line for text, line in zip(lit, browser.texts(".code .lit"), strict=True))
+    browser.focus("[data-key=backward]")
+    browser.press("Enter")
+    assert "dhidden = y_backward(dy)" in browser.text(".code .lit")
+    assert browser.tab_tour() == [[], []]
+    browser.js("document.activeElement.blur()")
+    steps = ["decoder.0.ff.hidden"]
+    while browser.js("return !document.querySelector('[data-key=next]').disabled"):
+        browser.press("Arrow_Right")
+        steps.append(re.search("step=([^&]+)", browser.js("return location.hash"))[1])
+        assert browser.text("figure .sentence") and browser.texts(".code .lit")
+    assert steps[1:3] == ["decoder.0.cross.out", "decoder.0.cross.update"] and steps[-2:] == [
+        "source.embedding",
+        "adam",
+    ]
+    assert [step for step in steps if step.startswith("encoder.1.")] == ["encoder.1.ff.out"]
+    browser.size(390, 844, touch=True)
+    browser.wait("return document.querySelector('.figure-one').clientWidth < 390")
+    height, *sizes = browser.js("""
+        const texts = [...document.querySelectorAll(".view-inside svg text, .view-inside .label")];
+        const fonts = texts.map((one) => parseFloat(getComputedStyle(one).fontSize));
+        return [document.querySelector(".inside-picture").clientHeight, ...fonts];
+        """)
+    assert height <= 844 and min(sizes) >= 12
 
 
 # Widgets --------------------------------------------------------------------------------------------------------------

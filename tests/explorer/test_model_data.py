@@ -55,6 +55,14 @@ def test_the_description_is_json_and_says_what_the_run_is(trained, described):
     assert [step for step, _ in description["log"]["validations"]] == [4, 8, 12]
 
 
+def test_the_code_of_each_function_is_that_of_the_lesson_if_there_are_lessons(described, monkeypatch, tmp_path):
+    text = model_data.LESSON.read_text(encoding="utf-8")
+    code = described[0]["code"]
+    assert {"linear", "layer_norm", "adam"} <= code.keys() and all(f"\n{part}\n\n" in text for part in code.values())
+    monkeypatch.setattr(model_data, "LESSON", tmp_path / "transformer.py")
+    assert model_data.lesson_code() is None
+
+
 def test_a_long_log_keeps_its_ends():
     assert spread(range(5), 10) == [0, 1, 2, 3, 4]
     kept = spread(range(10_001), 400)

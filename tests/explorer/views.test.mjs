@@ -1,5 +1,5 @@
 /**
- * Known answers for what Attention, Inside and Backward compute from a pass, on the models that test_engine.py writes.
+ * Known answers for what Attention and Inside compute from a pass, on the models that test_engine.py writes.
  */
 
 import assert from "node:assert/strict";
@@ -10,11 +10,10 @@ import { test } from "node:test";
 import { Model } from "../../scratchformer/explorer/web/engine/model.js";
 import { matrix, row } from "../../scratchformer/explorer/web/engine/tensor.js";
 import { averageOf, chanceOf, chancesWithout, entropyInBits, meanEntropy, rankedBy, tokenChances, verdictOf } from "../../scratchformer/explorer/web/views/attention.js";
-import { backwardOrder, needsOf, nudgedLoss, rowLengths, stepAgainst } from "../../scratchformer/explorer/web/views/backward.js";
 import { boxesOf, placeBoxes } from "../../scratchformer/explorer/web/views/figure.js";
-import { productsOf, softmaxByHand } from "../../scratchformer/explorer/web/views/inside.js";
+import { adamStep, checkOf, digitsOfAgreement, fixed, lossTexts, productsOf, softmaxByHand } from "../../scratchformer/explorer/web/views/hand.js";
 import { decimal, likeliest, partnerOf, pronounIn, wordOf } from "../../scratchformer/explorer/web/views/sentence.js";
-import { stepsOf } from "../../scratchformer/explorer/web/views/steps.js";
+import { CODE, backwardStepsOf, codeOf, linesOf, stepsOf, visited } from "../../scratchformer/explorer/web/views/steps.js";
 
 const FOLDER = process.env.SCRATCHFORMER_FIXTURES;
 if (!FOLDER) throw new Error("run `pytest tests/explorer/test_engine.py`, which writes the models");
@@ -97,17 +96,27 @@ test("a sentence is compared with one that differs in one word, never with itsel
   );
 });
 
-test("the word that a loss needs most is no punctuation", () => {
-  const words = ["it", "is", "hot", ".", "⟨end⟩"];
-  assert.deepEqual(needsOf(words, [0.05, -0.2, 1, 2, 3]), { most: 2, hardly: 1, words: 3 });
-  assert.deepEqual(needsOf(words, [0.05, -0.2, 0, 2, 3]), { most: -1, hardly: 2, words: 3 });
+test("a calculator finds the loss that is shown from the probability that is shown", () => {
+  assert.deepEqual(lossTexts(-Math.log(0.9108)), { probability: "0.9108", loss: "0.09343" });
+  for (const loss of [0.0934301, 1e-5, 0.5, 3.217, 9.4]) {
+    const texts = lossTexts(loss);
+    close(-Math.log(Number(texts.probability)), Number(texts.loss.replace("−", "-")), 1e-3 * loss);
+  }
+  assert.deepEqual([-0.00001, 0.00001, -0.5].map(fixed), ["0.0000", "0.0000", "−0.5000"]);
+  assert.deepEqual([[1, 1.0000001], [2, 2], [0, 0], [1, -1]].map(([a, b]) => digitsOfAgreement(a, b)), [7, 16, 16, 0]);
 });
 
-test("lengths of gradients, and a step against one", () => {
-  assert.deepEqual(rowLengths(matrix(2, 2, Float32Array.of(3, 4, 0, 0))), [5, 0]);
-  const { step, promised } = stepAgainst([0, 10], [3, 4], 0.1); // one step of length 1 down a slope of 5
-  [-0.6, -0.8].forEach((x, i) => close(step[i], x, 1e-6));
-  close(promised, -5, 1e-6);
+test("each piece of code stands in one line of its function, in the half that the direction runs", () => {
+  const file = fs.readFileSync(new URL("../../lessons/transformer.py", import.meta.url), "utf8");
+  for (const [way, parts] of Object.entries(CODE))
+    for (const [part, [name, ...fragments]] of Object.entries(parts)) {
+      const [text] = file.split(/\n\n\n/).filter((one) => new RegExp(`^def ${name}\\(`, "m").test(one));
+      for (const fragment of fragments) {
+        assert.equal(text.split(fragment).length, 2, `${way}, ${part}: ${fragment} in ${name}`);
+        const lit = linesOf(text, [fragment], way).filter(({ isLit }) => isLit);
+        assert.deepEqual(lit.map(({ isHalf }) => isHalf), [true], `${way}, ${part}: ${fragment}`);
+      }
+    }
 });
 
 for (const { name, model, pass } of PASSES) {
@@ -125,6 +134,7 @@ for (const { name, model, pass } of PASSES) {
       [],
     );
     const boxes = boxesOf(ids);
+    const back = backwardStepsOf(steps, model.memoryId, config.norm);
     assert.deepEqual(
       boxes.flatMap(({ stages }) => stages),
       ids,
@@ -134,19 +144,31 @@ for (const { name, model, pass } of PASSES) {
       [],
     );
     assert.deepEqual(
-      steps.filter(({ box }) => !boxes.some(({ id }) => id === box)),
+      steps.filter(({ box, fold }) => !boxes.some(({ id }) => id === box || id === fold)),
       [],
     );
+    for (let n = 1; n < config.N; n++) {
+      const opened = boxesOf(ids, `decoder.${n}`);
+      assert.ok(steps.filter(({ fold }) => fold === `decoder.${n}`).every(({ box }) => opened.some(({ id }) => id === box)));
+    }
+    assert.deepEqual(back.flatMap(({ stages }) => stages).sort(), [...ids].sort());
+    assert.deepEqual([back[0].id, back.at(-2).id, back.at(-1).id], ["logits", "source.embedding", "adam"]);
+    for (const step of back) assert.doesNotMatch(step.title + step.about, /undefined/, step.id);
+    for (const way of [steps, back]) {
+      assert.deepEqual(visited(way, way[0]).filter(({ fold, isFold }) => fold && !isFold), []);
+      for (const one of way) assert.ok(visited(way, one).includes(one), one.id);
+    }
+    if (config.norm === "post")
+      for (const [way, list] of [["forward", steps.filter(({ kind }) => kind !== "text")], ["backward", back]])
+        assert.deepEqual(list.filter((step) => !codeOf(step, way, null, config)).map(({ id }) => id), []);
     assert.equal(steps.filter(({ kind }) => kind === "weights").length, pass.attentions.length);
     assert.deepEqual(
       steps.filter(({ attention }) => attention && !pass.attentions.some(({ id }) => id === attention)),
       [],
     );
-    const { places, height } = placeBoxes(boxes, 300, 30);
+    const { places, height } = placeBoxes(boxes, 300);
     for (const place of places.values())
       assert.ok(place.x >= 0 && place.x + place.width <= 300 && place.y >= 0 && place.y + place.height <= height);
-    assert.deepEqual(backwardOrder(boxes).at(0).id, "logits");
-    assert.deepEqual(backwardOrder(boxes).at(-1).id, "source.embedding");
   });
 
   test(`${name}: the products add up to the number, and the scores become the weights`, () => {
@@ -160,15 +182,23 @@ for (const { name, model, pass } of PASSES) {
       softmaxByHand(row(scores[0], 1)).weights.forEach((weight, j) => close(weight, row(heads[0], 1)[j], 1e-6));
   });
 
-  test(`${name}: a small step against the gradient lowers the loss as promised`, () => {
-    const [t, token] = [1, 5];
-    const { loss, dlogits } = model.lossOf(pass, t, token);
-    const gradient = model.backward(pass, dlogits).get("source.embedding");
-    const x = row(pass.stages.get("source.embedding").value, 0);
-    assert.equal(nudgedLoss(model, pass, 0, new Float32Array(x.length), t, token), loss);
-    const { step, promised } = stepAgainst(x, row(gradient, 0), 0.002);
-    close(nudgedLoss(model, pass, 0, step, t, token) - loss, promised, 0.05 * Math.abs(promised) + 1e-5);
-    assert.ok(promised < 0);
+  test(`${name}: a nudge of a number finds its gradient; Adam's step lowers the loss and is taken back`, () => {
+    const loss = { at: 1, token: 5 };
+    for (const [id, n] of [["source.embedding", 0], ["encoder.0.ff.hidden", 0], [model.memoryId, 0], ["logits", 0]]) {
+      const { weights, value } = pass.stages.get(id);
+      const [i, j] = [value.rows > 5 ? 5 : 1, 1];
+      const found = checkOf(model, pass, loss, { stage: id, i, j });
+      close(found.slope, found.gradient, 1e-6 * Math.abs(found.gradient) + 1e-10, id);
+      if (!weights.length) continue;
+      const ofWeight = checkOf(model, pass, loss, { stage: id, i: id === "logits" ? 5 : 0, j, weight: n });
+      close(ofWeight.slope, ofWeight.gradient, 1e-5 * Math.abs(ofWeight.gradient) + 1e-9, `${id}, a weight`);
+    }
+    const { data } = pass.stages.get("logits").weights[0];
+    const before = [...model.forward(pass.sourceIds, pass.targetInIds).logits.data];
+    const { after, before: first, old, now, gradient, rate } = adamStep(model, pass, loss, data, data.length - 1);
+    assert.ok(after < first);
+    close(now - old, -Math.sign(gradient) * rate, 1e-7 * Math.max(1, Math.abs(old)));
+    assert.deepEqual([...model.forward(pass.sourceIds, pass.targetInIds).logits.data], before);
   });
 
   test(`${name}: without a head, and the head that a token needs most`, () => {

@@ -8,7 +8,10 @@ import { attentionRow } from "../../scratchformer/explorer/web/widgets/masks.js"
 import { beamSteps } from "../../scratchformer/explorer/web/widgets/beam.js";
 import { descend, loss, lowest } from "../../scratchformer/explorer/web/widgets/ravine.js";
 import { KEYS, QUERIES, VALUES, keyFor, lookup, lookupBackward } from "../../scratchformer/explorer/web/widgets/soft_lookup.js";
+import { countPairs, encode, learnMerges, merge } from "../../scratchformer/explorer/web/widgets/merges.js";
+import { layerNorm } from "../../scratchformer/explorer/web/widgets/norm.js";
 import { positionVector, similarity } from "../../scratchformer/explorer/web/widgets/positions.js";
+import { products, turned } from "../../scratchformer/explorer/web/widgets/rope.js";
 
 function close(found, expected, tolerance = 1e-6) {
   assert.equal(found.length, expected.length);
@@ -90,6 +93,26 @@ test("lesson 09: position 1, its dot product with 4, and the same 3 apart anywhe
   for (const first of [0, 1, 2, 5, 8]) close([similarity(first, first + 3)], [-Math.SQRT1_2]);
 });
 
+test("lesson 09: in the table, each hand is half as fast as the one before", () => {
+  const row = positionVector(4, 8);
+  assert.equal(row.length, 16);
+  close(row.slice(0, 6), [0, 1, 0, -1, 1, 0]);
+});
+
+test("lesson 12: (1, 1, 5, 5), stretched or shifted, and (1, 3, 5, 7)", () => {
+  const { mean, s, n } = layerNorm([1, 1, 5, 5]);
+  close([mean, s, ...n], [3, 2, -1, -1, 1, 1]);
+  for (const z of [[10, 10, 50, 50], [101, 101, 105, 105]]) close(layerNorm(z).n, [-1, -1, 1, 1]);
+  close(layerNorm([1, 3, 5, 7]).n, [-1.34, -0.45, 0.45, 1.34], 5e-3);
+  close(layerNorm([1, 1, 5, 5], [1, 1, 2, 1], [0, 0, 0.5, 0]).y, [-1, -1, 2.5, 1]);
+});
+
+test("lesson 12: an outlier stays below the root of 3, and equal numbers become 0", () => {
+  const [large, larger] = [100, 1e6].map((z) => layerNorm([1, 1, 5, z]).n[3]);
+  assert.ok(1.7 < large && large < larger && larger < Math.sqrt(3));
+  close(layerNorm([2, 2, 2, 2]).n, [0, 0, 0, 0]);
+});
+
 test("lesson 15: where 40 steps lead", () => {
   const [plain, momentum, adam] = [
     ["gradient descent", 0.0185],
@@ -103,6 +126,33 @@ test("lesson 15: where 40 steps lead", () => {
   close(descend("gradient descent", 0.021, [1, 1], 60).at(-1), [304.48, 0.28], 5e-3);
   close([loss([1, 1])], [50.5]);
   close([lowest(adam, 40), loss(adam[25]), loss(adam[40])], [23, 0.080215, 0.721796], 1e-6);
+});
+
+test("lesson 17: the five merges of the page, and how they cut its words", () => {
+  const merges = learnMerges();
+  assert.deepEqual(merges.slice(0, 5), [["n", "d"], ["u", "nd"], ["▁", "und"], ["▁", "H"], ["▁H", "und"]]);
+  const cut = (n) => ["▁Hund", "▁hundert", "▁und", "▁rund"].map((word) => encode(word, merges.slice(0, n)).join(" "));
+  assert.deepEqual(cut(2), ["▁ H und", "▁ h und e r t", "▁ und", "▁ r und"]);
+  assert.deepEqual(cut(5), ["▁Hund", "▁ h und e r t", "▁und", "▁ r und"]);
+  assert.deepEqual(cut(merges.length), ["▁Hund", "▁hundert", "▁und", "▁rund"]);
+  assert.deepEqual(encode("▁Hunde", merges.slice(0, 5)), ["▁Hund", "e"]);
+});
+
+test("lesson 17: two pairs occur 16 times, a a a becomes aa a, and the order of merges counts", () => {
+  const words = ["▁Hund", "▁hundert", "▁und", "▁rund"].map((word) => [...word]);
+  const [first, second] = countPairs(words, [5, 3, 6, 2]);
+  assert.deepEqual([first, second], [{ pair: ["n", "d"], count: 16 }, { pair: ["u", "n"], count: 16 }]);
+  assert.deepEqual(merge(["a", "a", "a"], ["a", "a"]), ["aa", "a"]);
+  assert.deepEqual(encode("abc", [["b", "c"], ["a", "b"]]), ["a", "bc"]);
+});
+
+test("lesson 23: 53°, the table of turned x, and a score of 15 that stays", () => {
+  const angle = Math.atan2(4, 3);
+  close([...turned([5, 0], angle), ...turned([3, 4], angle)], [3, 4, -1.4, 4.8]);
+  close([1, 2].flatMap((t) => [...turned([0, 1], t), ...turned([1, 0], t / 100)]), [-0.84, 0.54, 1, 0.01, -0.91, -0.42, 1, 0.02], 5e-3);
+  for (const position of [0, 1, 7, 100]) close(products(position, position), [15, 15]);
+  close(products(3, 0), products(45, 42));
+  close(products(3, 0), [25 * Math.cos(3 - angle), 25 * Math.cos(0.03 - angle)]);
 });
 
 test("lesson 20: the products of the tree, and who is kept", () => {

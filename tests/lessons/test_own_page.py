@@ -85,6 +85,7 @@ def test_the_page_s_weights_give_the_library_the_file_s_logits(file):
     write_page(file, page)
     html = page.read_text(encoding="utf-8")
     description = json.loads(re.search('id="description">([^<]*)<', html)[1])
+    assert description["code"]["linear"].startswith("def linear(")
     numbers = np.frombuffer(base64.b64decode(re.search('id="weights">([^<]*)<', html)[1]), "<f4")
     library = Transformer(ModelConfig(**description["config"]))
     parameters = {each["name"]: each for each in description["parameters"]}

@@ -3,6 +3,7 @@
 import posixpath
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 from urllib.parse import unquote
 
 import pytest
@@ -94,8 +95,11 @@ def test_a_lesson_has_neighbours_figures_formulas_and_its_widget(pages):
         formulas = [tag for tag in page.all("div", "span") if tag.get("class", "").startswith("math")]
         assert len(formulas) >= len(re.findall(r"\$`[^`]+`\$|^ *```math", source, re.MULTILINE))
         assert "$`" not in page.text
-        named = re.findall(r"^<!-- widget: (\w+) -->", source, re.MULTILINE)
-        assert [widget["data-widget"] for widget in widgets[f"lessons/{name}.html"]] == named
+        named = re.findall(r"^<!-- widget: (\w+)(, in the figure's place)? -->", source, re.MULTILINE)
+        places = [
+            (tag["data-widget"], after == "img") for (_, tag), (after, _) in pairwise(page.tags) if "data-widget" in tag
+        ]
+        assert places == [(widget, bool(in_place)) for widget, in_place in named]
     assert {name for name, there in widgets.items() if there} == {
         name for name, page in pages.items() if any("/widgets.js" in tag.get("src", "") for tag in page.all("script"))
     }

@@ -171,7 +171,7 @@ export function table(caption, heads, rows, look = "numbers") {
 }
 
 /**
- * A matrix as a table of shaded cells that scrolls inside its own box. Its numbers are not negative.
+ * A matrix as a table of shaded cells that scrolls inside its own box. The shade is the size of a number.
  *
  * matrix       { rows, cols, data }
  * rowLabels, columnLabels   one text each
@@ -198,7 +198,7 @@ export function heatmap({ matrix, rowLabels, columnLabels, label, role, selected
       const cell = onpick
         ? h("button", { type: "button", title: full, "aria-label": full, onclick: () => onpick(i, j) }, shown)
         : h("span", { title: full }, digits ? shown : h("span", { class: "unseen" }, show(value)));
-      cell.style.setProperty("--shade", Math.min(1, value / largest || 0).toFixed(3));
+      cell.style.setProperty("--shade", Math.min(1, Math.abs(value) / largest || 0).toFixed(3));
       const isSelected = Boolean(selected) && [null, i].includes(selected[0]) && [null, j].includes(selected[1]);
       if (onpick) cell.setAttribute("aria-pressed", String(isSelected));
       tr.append(h("td", { class: isSelected ? "cell selected" : "cell" }, cell));

@@ -6,12 +6,10 @@ import { tokenizerOf } from "./engine/tokenizer.js";
 import { transplantView } from "./views/transplant.js";
 import { attentionView } from "./views/attention.js";
 import { insideView } from "./views/inside.js";
-import { backwardView } from "./views/backward.js";
-import { positionsView } from "./views/positions.js";
 import { scheduleView } from "./views/schedule.js";
 import { replayView } from "./views/replay.js";
 
-const VIEWS = [transplantView, attentionView, insideView, backwardView, positionsView, scheduleView, replayView];
+const VIEWS = [transplantView, attentionView, insideView, scheduleView, replayView];
 
 /** The views that took the place of those in old links, and what they show then. */
 const HEIRS = {

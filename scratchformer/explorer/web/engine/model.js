@@ -17,6 +17,7 @@
  * @property {Weight[]} weights  what was learned in it: W and b, γ and β, or a table
  * @property {(dy: Matrix) => Matrix[]} weightGradients  gradient of the value -> its share for each of the weights
  * @property {(row: number, col: number) => import("./explain.js").Explanation} explain
+ * @property {{ kind: "lookup" | "sum" | "linear" | "norm" | "heads" }} op  what its backward needs, for explainGradient
  *
  * @typedef {{ name: string, rows: number, cols: number, data: Float32Array }} Weight  the numbers that the model computes with
  *
@@ -193,15 +194,19 @@ export class Model {
    *
    * @param {Pass} pass
    * @param {Matrix} dlogits
+   * @param {(reader: string, input: string, share: Matrix) => void} onshare  hears what each stage sends to its inputs
    * @returns {Map<string, Matrix>}
    */
-  backward(pass, dlogits) {
+  backward(pass, dlogits, onshare = () => {}) {
     const gradients = new Map();
     for (const { id, value } of pass.stages.values()) gradients.set(id, matrix(value.rows, value.cols));
     addInPlace(gradients.get("logits"), dlogits);
     for (const stage of [...pass.stages.values()].reverse()) {
       const shares = stage.backward(gradients.get(stage.id));
-      stage.inputs.forEach((id, i) => addInPlace(gradients.get(id), shares[i])); // a value read twice has two shares
+      stage.inputs.forEach((id, i) => {
+        addInPlace(gradients.get(id), shares[i]); // a value read twice has two shares
+        onshare(stage.id, id, shares[i]);
+      });
     }
     return gradients;
   }
@@ -290,7 +295,10 @@ export class Pass {
     return `“${this.model.pieces[this.ids[side][i]]}”`;
   }
 
-  /** Add a stage. `operation` is its backward and explain, and its weights and weightGradients if it has some. */
+  /**
+   * Add a stage. `operation` is its backward and explain, its weights and weightGradients if it has some, and `op`: what
+   * explains its backward, with a `kind` (see explain.js).
+   */
   record(id, inputs, value, operation, side = inputs[0].side) {
     const title = titleOf(id, this.model.config.norm);
     this.changes[id]?.(value);
@@ -306,7 +314,7 @@ export class Pass {
     const ids = this.ids[side];
     const scale = Math.sqrt(E.cols);
     const y = matrix(ids.length, E.cols);
-    ids.forEach((token, i) => row(y, i).set(row(E, token).map((x) => x * scale)));
+    ids.forEach((token, i) => row(E, token).forEach((x, j) => (y.data[i * E.cols + j] = x * scale)));
     const explain = (i, j) => explainLookup(this.word(side, i), row(E, ids[i])[j], scale, j, row(y, i)[j]);
     const weights = [{ name: "E", ...E }];
     const weightGradients = (dy) => {
@@ -314,7 +322,8 @@ export class Pass {
       ids.forEach((token, i) => row(dE, token).forEach((sum, j, line) => (line[j] = sum + scale * row(dy, i)[j])));
       return [dE];
     };
-    return this.record(id, [], y, { backward: () => [], explain, weights, weightGradients }, side);
+    const op = { kind: "lookup", ids, scale };
+    return this.record(id, [], y, { backward: () => [], explain, weights, weightGradients, op }, side);
   }
 
   /** y = x + PE, or x + a learned vector for each position. */
@@ -333,14 +342,14 @@ export class Pass {
       if (table) dtable.data.set(dy.data);
       return [dtable];
     };
-    return this.record(id, [x], y, { backward: (dy) => [dy], explain, weights, weightGradients });
+    return this.record(id, [x], y, { backward: (dy) => [dy], explain, weights, weightGradients, op: { kind: "sum" } });
   }
 
   /** y = x + update */
   sum(id, x, update) {
     const y = add(x.value, update.value);
     const explain = (i, j) => explainSum(addends([x, update], i, j), row(y, i)[j]);
-    return this.record(id, [x, update], y, { backward: (dy) => [dy, dy], explain });
+    return this.record(id, [x, update], y, { backward: (dy) => [dy, dy], explain, op: { kind: "sum" } });
   }
 
   /** y = LayerNorm(x), or LayerNorm(x + update) */
@@ -357,7 +366,8 @@ export class Pass {
     };
     const weights = [vector("γ", layer.gamma), vector("β", layer.beta)];
     const weightGradients = (dy) => layerNormWeightsBackward(dy, saved);
-    return this.record(id, inputs, saved.y, { backward, explain, weights, weightGradients });
+    const op = { kind: "norm", saved, layer };
+    return this.record(id, inputs, saved.y, { backward, explain, weights, weightGradients, op });
   }
 
   /** y = x W + b, or max(x W + b, 0) if `activated` */
@@ -371,7 +381,8 @@ export class Pass {
     const { W, b, table, name } = layer;
     const weights = table ? [{ name: "E", ...table }] : [{ name, ...W }, ...(b ? [vector(name.replace("W", "b"), b)] : [])];
     const weightGradients = (dy) => (table ? [Tmatmul(dy, x.value)] : linearWeightsBackward(dsums(dy), x.value, layer));
-    return this.record(id, [x], y, { backward, explain, weights, weightGradients });
+    const op = { kind: "linear", x: x.value, layer, dsums, activated };
+    return this.record(id, [x], y, { backward, explain, weights, weightGradients, op });
   }
 
   /** The outputs of all heads of an attention, side by side. -> (T, h d_v) */
@@ -389,7 +400,8 @@ export class Pass {
     const ofScore = (head, i, s) =>
       explainScore(this, q, k, head, i, s, row(scores[head], i)[s], row(weights[head], i)[s], d_k);
     this.attentions.push({ id: `${kind}.${layer}`, kind, layer, heads: weights, scores, explain: ofScore });
-    return this.record(id, [q, k, v], y, { backward, explain });
+    const op = { kind: "heads", inputs: [q, k, v], weights, removed, divisor };
+    return this.record(id, [q, k, v], y, { backward, explain, op });
   }
 }
 

@@ -1,106 +1,118 @@
-/** The view that walks one sentence through every stage, and shows for each number how it is made. */
+/** The view that walks one sentence through every stage, forward or backward, and shows how each number is made. */
 
 import { button, choice, clear, figure, h, heatmap, largestOf, number, percent, say, strip, table, words } from "../dom.js";
+import { scoreGradients } from "../engine/explain.js";
 import { row } from "../engine/tensor.js";
 import { boxesOf, figureOne } from "./figure.js";
-import { argmax, barOf, currentSentence, focusOf, lessonLink, likeliest, named, pronounIn, quoted, readingForm, rowName, sentenceParameter, wordOf } from "./sentence.js";
-import { stepsOf } from "./steps.js";
+import { SHOWN, adamSentence, adamStep, byHand, lossTexts, strong } from "./hand.js";
+import { argmax, barOf, currentSentence, decimal, focusOf, lessonLink, likeliest, named, pronounIn, quoted, readingForm, rowName, sentenceParameter } from "./sentence.js";
+import { backwardStepsOf, codeOf, linesOf, stepsOf, visited } from "./steps.js";
 
 const ROLES = { q: "query", k: "key", v: "value" };
-const SHOWN = 8; // numbers of a vector, and terms of a dot product
 const IN_A_BOX = 24; // numbers of a vector in a box of Figure 1
-
-// By hand -------------------------------------------------------------------------------------------------------------
-
-/**
- * The `count` largest products of a dot product by their size, and the sum of the others: { terms: [[i, a, b, product]],
- * others, rest, sum }.
- */
-export function productsOf(left, right, count) {
-  const terms = Array.from(left, (a, i) => [i, a, right[i], a * right[i]]);
-  terms.sort((a, b) => Math.abs(b[3]) - Math.abs(a[3]));
-  const total = (list) => list.reduce((sum, term) => sum + term[3], 0);
-  return {
-    terms: terms.slice(0, count),
-    others: Math.max(0, terms.length - count),
-    rest: total(terms.slice(count)),
-    sum: total(terms),
-  };
-}
-
-/** Softmax by hand: e to each score less the largest, their sum, and the weights. A score of −∞ gets the weight 0. */
-export function softmaxByHand(scores) {
-  const largest = Math.max(...scores);
-  const powers = Array.from(scores, (score) => Math.exp(score - largest));
-  const total = powers.reduce((sum, power) => sum + power, 0);
-  return { powers, total, weights: powers.map((power) => power / total) };
-}
-
-function fixed(x) {
-  return x.toFixed(4).replace("-", "−");
-}
-
-/**
- * The engine's sentences with the names that the page has for pieces, and without a full stop after a number, where it
- * looks like a decimal point.
- */
-function plain(text) {
-  return text
-    .replaceAll("▁", "")
-    .replace(/<\/?s>|<unk>/g, (piece) => wordOf(piece))
-    .replace(/(\d)\.$/, "$1");
-}
-
-function strong(cells) {
-  return Object.assign(cells, { strong: true });
-}
-
-// The view ------------------------------------------------------------------------------------------------------------
+const SECONDS_A_STEP = 1.5;
+const NOTHING = 5e-10; // a gradient so small is only rounding
 
 function mount(root, page) {
-  const { config } = page.model;
+  const { model } = page;
+  const { config } = model;
+  const { source: sourceLang, target: targetLang } = page.data.languages;
   const given = page.parameters;
+  const numberOf = (name, otherwise) => Number.parseInt(given.get(name) ?? otherwise);
   const state = {
+    way: given.get("way") === "backward" ? "backward" : "forward",
     step: given.get("step"),
-    source: Number.parseInt(given.get("source") ?? -1),
-    target: Number.parseInt(given.get("target") ?? -1),
-    head: Number.parseInt(given.get("head") ?? 1) - 1,
-    picked: null, // { stage, column } or { column } of a weight or a word
+    source: numberOf("source", -1),
+    target: numberOf("target", -1),
+    head: numberOf("head", 1) - 1,
+    at: numberOf("word", -1), // the position whose loss goes backward
+    token: numberOf("token", -1),
+    picked: null, // { stage, column } of a vector, { column } of a row of weights or words, { stage, weight, i, j }
+    weight: null, // the weight that was opened last, for Adam
     all: false,
+    check: null,
   };
   let reading;
-  let steps;
-  let boxes;
+  let loss; // { loss, gradients, shares: "reader input" -> what the one sends to the other, adam }
+  let walks; // the steps of each way
+  let timer = 0;
 
   const form = readingForm(page, open);
+  const ways = h("div", { class: "controls ways", role: "group", "aria-label": "Direction" });
   const picture = h("div", { class: "inside-picture" });
   const place = h("section");
   const hand = h("section", { class: "by-hand", "aria-label": "By hand" });
-  root.append(form, h("div", { class: "inside" }, picture, h("div", { class: "inside-panel" }, place, hand)));
+  root.append(form, ways, h("div", { class: "inside" }, picture, h("div", { class: "inside-panel" }, place, hand)));
+
+  /** What the functions of "by hand" need. */
+  const view = {
+    page,
+    state,
+    change,
+    rowsOf,
+    positions,
+    attentionOf,
+    opened: (step) => state.picked ?? { stage: step.stages[0], column: shownColumns(step.stages[0])[0] },
+    weightAt,
+    adam: adamHere,
+  };
+  const now = { reading: () => reading, loss: () => loss, steps: () => walks[state.way] };
+  for (const [name, get] of Object.entries(now)) Object.defineProperty(view, name, { get });
 
   function open(found) {
+    const isNew = reading !== undefined;
     reading = found;
-    steps = stepsOf([...reading.pass.stages.keys()], config);
-    boxes = boxesOf([...reading.pass.stages.keys()]);
-    if (!steps.some(({ id }) => id === state.step)) state.step = steps[0].id;
+    const forward = stepsOf([...reading.pass.stages.keys()], config);
+    walks = { forward, backward: backwardStepsOf(forward, model.memoryId, config.norm) };
     if (!(state.head >= 0 && state.head < config.h)) state.head = 0;
     if (!(state.source >= 0 && state.source < reading.source.length))
       state.source = Math.min(1, reading.source.length - 1);
-    if (!(state.target >= 0 && state.target < reading.written.length)) state.target = pronounIn(reading.written);
+    if (isNew || !(state.at >= 0 && state.at < reading.written.length)) state.at = pronounIn(reading.written);
+    if (isNew || !(state.token > 0 && state.token < config.vocab_size)) state.token = reading.targetIds[state.at];
+    if (!(state.target >= 0 && state.target < reading.written.length)) state.target = state.at;
+    Object.assign(state, { picked: null, weight: null, check: null });
+    loss = null;
     draw();
   }
 
   function change(changes) {
-    if (changes.step) changes = { picked: null, all: false, ...changes };
-    Object.assign(state, changes);
+    if (changes.step || changes.way) changes = { picked: null, all: false, ...changes };
+    if (changes.picked?.weight !== undefined) changes = { weight: changes.picked, ...changes };
+    if ("at" in changes || "token" in changes) loss = null;
+    Object.assign(state, { check: null }, changes);
     draw();
   }
 
-  const indexOf = () => steps.findIndex(({ id }) => id === state.step);
+  function turn(way) {
+    if (way !== state.way) change({ way });
+  }
+
+  // Steps ---------------------------------------------------------------------------------------------------------------
+
+  /** The step that is shown: that of the address, or the one nearest to it of this way. */
+  function stepHere() {
+    const steps = walks[state.way];
+    const near = { "source.text": "source.embedding", "target.text": "target.embedding", softmax: "logits", adam: "source.embedding" };
+    return steps.find(({ id }) => id === state.step) ?? steps.find(({ id }) => id === near[state.step]) ?? steps[0];
+  }
 
   function walk(by) {
-    const next = steps[indexOf() + by];
+    const step = stepHere();
+    const steps = visited(walks[state.way], step);
+    const next = steps[steps.indexOf(step) + by];
     if (next) change({ step: next.id });
+    return Boolean(next);
+  }
+
+  function play() {
+    stop();
+    timer = setInterval(() => walk(1) || (stop(), draw()), 1000 * SECONDS_A_STEP);
+    draw();
+  }
+
+  function stop() {
+    clearInterval(timer);
+    timer = 0;
   }
 
   const onkeydown = (event) => {
@@ -112,133 +124,267 @@ function mount(root, page) {
   };
   document.addEventListener("keydown", onkeydown);
 
+  // What stands where ---------------------------------------------------------------------------------------------------
+
   /** The decoder's positions: what it has read last, and what it must write. */
   function positions() {
     return reading.read.map((word, i) => `${word} → ${reading.written[i]}`);
   }
 
   /** The words of a stage's rows, and the chosen one: cross-attention's keys and values belong to the source words. */
-  function rowsOf(stage) {
-    const isSource = /^(source|encoder)\.|\.cross\.[kv]$/.test(stage);
-    return isSource
-      ? { side: "source", names: reading.source, at: state.source, lang: page.data.languages.source }
-      : { side: "target", names: positions(), at: state.target, lang: page.data.languages.target };
+  function rowsOf(id) {
+    return reading.pass.stages.get(id).side === "source"
+      ? { side: "source", names: reading.source, at: state.source, lang: sourceLang }
+      : { side: "target", names: positions(), at: state.target, lang: targetLang };
   }
+
+  /** The values of a stage, or, backward, their gradients. */
+  function matrixOf(id) {
+    return state.way === "forward" ? reading.pass.stages.get(id).value : loss.gradients.get(id);
+  }
+
+  function attentionOf(step) {
+    const prefix = step.id.replace(".weights", "");
+    const attention = reading.pass.attentions.find(({ id }) => id === step.attention);
+    const { side } = reading.pass.stages.get(`${prefix}.k`);
+    const keys = side === "source" ? reading.source : reading.read;
+    return { attention, prefix, ...rowsOf(`${prefix}.q`), keys, keyLang: side === "source" ? sourceLang : targetLang };
+  }
+
+  function computeLoss() {
+    const { loss: value, probability, dlogits } = model.lossOf(reading.pass, state.at, state.token);
+    const shares = new Map();
+    const gradients = model.backward(reading.pass, dlogits, (reader, input, share) => shares.set(`${reader} ${input}`, share));
+    loss = { loss: value, probability, gradients, shares, adam: null };
+  }
+
+  /** The weight that Adam's step shows: the one opened last, or the one with the largest gradient at the embeddings. */
+  function weightAt() {
+    const { stage, weight, i, j } = state.weight ?? largestWeights("source.embedding", 0, 1)[0];
+    const { name, data, rows, cols } = reading.pass.stages.get(stage).weights[weight];
+    return { data, index: i * cols + j, name: nameOfWeight(name, rows, i, j) };
+  }
+
+  function adamHere() {
+    const { data, index } = weightAt();
+    if (loss.adam?.data !== data || loss.adam.index !== index)
+      loss.adam = { data, index, ...adamStep(model, reading.pass, state, data, index) };
+    return loss.adam;
+  }
+
+  function nameOfWeight(name, rows, i, j) {
+    if (rows === 1) return `${name}[${j}]`;
+    return name === "E" ? `E[${reading.nameOf(i)}, ${j}]` : `${name}[${i}, ${j}]`;
+  }
+
+  /** The places of the largest gradients of a weight of a stage: [{ stage, weight, i, j, gradient }]. */
+  function largestWeights(id, weight, count) {
+    const stage = reading.pass.stages.get(id);
+    const { cols, data } = stage.weightGradients(loss.gradients.get(id))[weight];
+    const found = [];
+    for (let at = 0; at < data.length; at++) {
+      const size = Math.abs(data[at]);
+      if (found.length === count && size <= Math.abs(found.at(-1).gradient)) continue;
+      const before = found.findLastIndex(({ gradient }) => Math.abs(gradient) >= size);
+      found.splice(before + 1, 0, { stage: id, weight, i: Math.floor(at / cols), j: at % cols, gradient: data[at] });
+      found.length = Math.min(found.length, count);
+    }
+    return found;
+  }
+
+  // Drawing -------------------------------------------------------------------------------------------------------------
 
   function draw() {
     const focus = focusOf(root);
-    const step = steps[indexOf()];
+    const hasFocus = root.contains(document.activeElement);
+    if (state.way === "backward" && !loss) computeLoss();
+    const step = stepHere();
+    state.step = step.id;
+    if (step.kind === "loss") state.target = state.at;
     page.go("inside", {
       ...sentenceParameter(page, reading.text),
+      way: state.way === "backward" ? "backward" : null,
       step: step.id,
       source: state.source,
       target: state.target,
       head: state.head + 1,
+      word: state.way === "backward" ? state.at : null,
+      token: state.way === "backward" && state.token !== reading.targetIds[state.at] ? state.token : null,
     });
+    drawWays();
     drawPicture(step);
     drawStep(step);
-    drawHand(step);
+    clear(hand);
+    hand.hidden = step.kind === "text";
+    if (!hand.hidden) hand.append(...byHand(view, step));
     focus();
+    if (hasFocus && !root.contains(document.activeElement)) place.querySelector("h2").focus(); // the control has gone
+  }
+
+  function drawWays() {
+    const one = (way, text) => {
+      const pressed = state.way === way;
+      const look = { class: pressed ? "button main" : "button", "aria-pressed": String(pressed), "data-key": way };
+      return button(text, () => turn(way), look);
+    };
+    ways.replaceChildren(one("forward", "Forward"), one("backward", "Backward"));
   }
 
   function drawPicture(step) {
     const width = Math.min(560, picture.clientWidth || 400);
-    const reached = new Set(steps.slice(0, indexOf() + 1).map(({ box }) => box));
+    const isBack = state.way === "backward";
+    const boxes = boxesOf([...reading.pass.stages.keys()], step.isFold ? null : step.fold);
+    const boxIn = (one) => (boxes.some(({ id }) => id === one.box) ? one.box : one.fold);
+    const steps = walks[state.way];
     const svg = figureOne({
-      boxes,
+      boxes: boxes.map((box) => (isBack && box.id === "softmax" ? { ...box, title: "Loss" } : box)),
       width,
       label: "Figure 1: choose a box to go there",
+      current: boxIn(step),
+      reached: new Set(steps.slice(0, steps.indexOf(step) + 1).map(boxIn)),
       onpick: (box) => {
-        change({ step: steps.find((one) => one.box === box).id });
-        picture.querySelector(".current").focus({ preventScroll: true });
+        const last = steps.find(({ isFold, fold }) => isFold && fold === box);
+        const found = last ?? steps.find((one) => one.box === box) ?? steps.find(({ id }) => id === box.replace("text", "embedding"));
+        change({ step: (found ?? steps[0]).id });
+        picture.querySelector(".current")?.focus({ preventScroll: true });
       },
-      content: contentOf,
+      content: isBack ? gradientOf : contentOf,
+      flow: isBack ? flow() : null,
     });
-    svg.update(step.box);
-    boxes.forEach(({ id }, i) => svg.querySelectorAll(".box")[i].classList.toggle("ahead", !reached.has(id)));
     const [word, position] = [reading.source[state.source], positions()[state.target]];
     picture.replaceChildren(
       svg,
       h(
         "p",
         { class: "label" },
-        `Beside each name: the first ${IN_A_BOX} numbers of the vector of `,
-        quoted(word, page.data.languages.source),
+        isBack ? "An arrow is as thick as the gradient that it carries is long (square root). " : "",
+        `Beside each name: the first ${IN_A_BOX} numbers of the ${isBack ? "gradient" : "vector"} of `,
+        quoted(word, sourceLang),
         " on the left, of ",
-        quoted(position, page.data.languages.target),
+        quoted(position, targetLang),
         " on the right. Blue is positive, orange negative.",
       ),
     );
-    if (picture.scrollHeight > picture.clientHeight) {
-      const y = Number(svg.querySelector(".current rect").getAttribute("y"));
-      picture.scrollTop = y - picture.clientHeight / 2 + 20;
-    }
+    const current = svg.querySelector(".current rect");
+    if (current && picture.scrollHeight > picture.clientHeight)
+      picture.scrollTop = Number(current.getAttribute("y")) - picture.clientHeight / 2 + 20;
   }
 
   /** What stands in a box of the picture: the chosen word's first numbers, or the likeliest next word. */
   function contentOf({ id, stages }) {
     if (id === "softmax") {
       const [best] = likeliest(reading.pass.probabilities(state.target), 1);
-      return `${nameOf(best.id)} ${percent(best.probability)}`;
+      return `${reading.nameOf(best.id)} ${percent(best.probability)}`;
     }
     if (!stages.length || id === "logits") return null;
-    const stage = stages.at(-1);
-    return rowOfStage(stage, rowsOf(stage).at).subarray(0, IN_A_BOX);
+    return rowOfStage(stages.at(-1)).subarray(0, IN_A_BOX);
+  }
+
+  function gradientOf({ id, stages }) {
+    if (id === "softmax") return number(loss.loss);
+    return stages.length && id !== "logits" ? rowOfStage(stages.at(-1)).subarray(0, IN_A_BOX) : null;
+  }
+
+  /** See figureOne: the length of what one box sends to another, for the chosen rows; the longest has 1. */
+  function flow() {
+    const { stages } = reading.pass;
+    const at = (id) => (stages.get(id).side === "source" ? state.source : state.target);
+    const rowOf = (key) => row(loss.shares.get(key), at(key.split(" ")[1]));
+    const longest = largestOf([...loss.shares.keys()].map((key) => Math.hypot(...rowOf(key))));
+    return (from, to, isPast) => {
+      if (to.id === "softmax") return Math.sqrt(Math.hypot(...row(loss.gradients.get("logits"), state.target)) / Math.SQRT2);
+      const readBy = to.stages.map((reader) => `${reader} ${from.stages.at(-1)}`);
+      const keys = isPast ? [`${to.id} ${stages.get(to.id).inputs[0]}`] : readBy.filter((key) => loss.shares.has(key));
+      if (!keys.length) return 0;
+      const sum = keys.map(rowOf).reduce((total, share) => total.map((x, i) => x + share[i]));
+      return Math.sqrt(Math.hypot(...sum) / longest);
+    };
   }
 
   function drawStep(step) {
-    const at = indexOf();
+    const steps = visited(walks[state.way], step);
+    const at = steps.indexOf(step);
     clear(place);
-    const picker = (side, label) => {
-      const names = side === "source" ? reading.source : positions();
-      const bar = words(names, { label, selected: state[side], onpick: (i) => change({ [side]: i }) });
-      bar.lang = page.data.languages[side];
-      named(bar.children, side);
-      return h("div", {}, h("p", { class: "label" }, label), bar);
-    };
-    const isCross = step.id.endsWith(".cross.qkv");
+    const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    const options = walks[state.way].map((one) => {
+      const i = steps.indexOf(one);
+      return [one.id, i < 0 ? `\u00a0\u00a0\u00a0${one.title}` : `${i + 1}. ${one.title}`];
+    });
+    const onchange = (id) => change({ step: id });
+    const select = keyed("step", { label: `step ${at + 1} of ${steps.length}`, options, value: step.id, onchange });
+    const isLast = at === steps.length - 1;
     place.append(
       h(
         "div",
         { class: "controls walk" },
         button("◀ back", () => walk(-1), { disabled: at === 0, "data-key": "back" }),
-        button("next ▶", () => walk(1), {
-          disabled: at === steps.length - 1,
-          class: "button main",
-          "data-key": "next",
-        }),
-        choice({
-          label: `step ${at + 1} of ${steps.length}`,
-          options: steps.map(({ id, title }, i) => [id, `${i + 1}. ${title}`]),
-          value: step.id,
-          onchange: (id) => change({ step: id }),
-        }),
+        button("next ▶", () => walk(1), { disabled: isLast, class: "button main", "data-key": "next" }),
+        isStill ? "" : button(timer ? "Pause" : "Play", () => (timer ? (stop(), draw()) : play()), { "data-key": "play" }),
+        select,
       ),
-      h("h2", {}, step.title),
+      h("h2", { tabindex: -1 }, state.way === "backward" && step.kind === "stage" ? `Gradient: ${step.title}` : step.title),
       h("p", {}, step.about, " ", h("span", { class: "label" }, lessonLink(page, step.lesson))),
-      step.side === "target"
-        ? picker("target", "row of the decoder: has read → must write")
-        : picker("source", "source word"),
-      isCross ? picker("source", "source word") : "",
     );
-    place.querySelector("select").dataset.key = "step";
+    if (state.way === "backward") place.append(step.kind === "loss" ? lossChooser() : lossLine());
+    const isCross = step.id.endsWith(".cross.qkv");
+    if (step.kind !== "adam" && step.kind !== "loss")
+      place.append(
+        step.side === "target" ? picker("target", "row of the decoder: has read → must write") : picker("source", "source word"),
+        isCross ? picker("source", "source word") : "",
+      );
     const usesHead = step.kind === "weights" || step.stages.some((id) => /\.(q|k|v|heads)$/.test(id));
     if (usesHead && config.h > 1) {
-      const options = Array.from({ length: config.h }, (_, i) => [i, `head ${i + 1}`]);
-      const select = choice({
-        label: "head",
-        options,
-        value: state.head,
-        onchange: (value) => change({ head: Number(value), picked: null }),
-      });
-      select.querySelector("select").dataset.key = "head";
-      place.append(select);
+      const heads = Array.from({ length: config.h }, (_, i) => [i, `head ${i + 1}`]);
+      const onhead = (value) => change({ head: Number(value), picked: null });
+      place.append(keyed("head", { label: "head", options: heads, value: state.head, onchange: onhead }));
     }
     const drawn = figure(page.data.caption);
-    place.append(drawn);
-    const body = { text: drawText, stage: drawStages, weights: drawWeights, softmax: drawSoftmax }[step.kind](step);
-    drawn.prepend(...[body.children].flat());
-    say(drawn.sentence, body.sentence);
+    place.append(codeOfStep(step), drawn);
+    const draws = { text: drawText, stage: drawStages, loss: drawStages, weights: drawWeights, softmax: drawSoftmax, adam: drawAdam };
+    const { children, sentence } = draws[step.kind](step);
+    drawn.prepend(...children);
+    say(drawn.sentence, sentence);
+  }
+
+  function picker(side, label) {
+    const names = side === "source" ? reading.source : positions();
+    const bar = words(names, { label, selected: state[side], onpick: (i) => change({ [side]: i }) });
+    bar.lang = page.data.languages[side];
+    named(bar.children, side);
+    return h("div", {}, h("p", { class: "label" }, label), bar);
+  }
+
+  // The loss ------------------------------------------------------------------------------------------------------------
+
+  function equation() {
+    const texts = lossTexts(loss.loss);
+    return ["loss = −ln p(", quoted(reading.nameOf(state.token), targetLang), `) = −ln ${texts.probability} = `, h("strong", {}, texts.loss)];
+  }
+
+  function lossLine() {
+    const other = button("another word", () => change({ step: "logits" }), { "data-key": "other loss" });
+    return h("p", { class: "equation" }, ...equation(), " ", other);
+  }
+
+  function lossChooser() {
+    const bar = words(reading.written, {
+      label: "The word whose loss goes backward",
+      selected: state.at,
+      onpick: (i) => change({ at: i, target: i, token: reading.targetIds[i], picked: null }),
+    });
+    bar.lang = targetLang;
+    named(bar.children, "loss");
+    const probabilities = reading.pass.probabilities(state.at);
+    const ids = likeliest(probabilities, 6).map(({ id }) => id);
+    if (!ids.includes(state.token)) ids.push(state.token);
+    const select = keyed("token", {
+      label: "the right word here is",
+      options: ids.map((id) => [id, `${reading.nameOf(id)} (p = ${percent(probabilities[id])})`]),
+      value: state.token,
+      onchange: (id) => change({ token: Number(id), picked: null }),
+    });
+    const label = h("p", { class: "label" }, "the loss of which word of the translation?");
+    return h("div", {}, label, bar, h("div", { class: "controls" }, select, h("p", { class: "equation" }, equation())));
   }
 
   // What a step shows ---------------------------------------------------------------------------------------------------
@@ -261,64 +407,63 @@ function mount(root, page) {
     if (rows[at]) strong(rows[at]);
     const heads = ["position", isSource ? "piece" : "has read", "its number", ...(isSource ? [] : ["must write"]), "the vector it becomes"];
     const lang = page.data.languages[step.side];
+    const word = quoted(list[at], lang);
     const sentence = isSource
-      ? [
-          `${list.length} pieces; `,
-          quoted(list[at], lang),
-          ` at position ${at} has number ${ids[at]} of ${config.vocab_size}.`,
-        ]
-      : [
-          `At position ${at} the decoder has read `,
-          quoted(list[at], lang),
-          " last and must write ",
-          quoted(written[at], lang),
-          ".",
-        ];
+      ? [`${list.length} pieces; `, word, ` at position ${at} has number ${ids[at]} of ${config.vocab_size}.`]
+      : [`At position ${at} the decoder has read `, word, " last and must write ", quoted(written[at], lang), "."];
     const drawn = table("Pieces and their numbers", heads, rows);
     drawn.classList.add("becoming");
     return { children: [drawn], sentence };
   }
 
   function drawStages(step) {
-    const children = step.stages.map((id) => drawVector(id));
-    const id = step.stages[0];
+    const [id] = step.stages;
+    const isBack = state.way === "backward";
+    const children = [...step.stages.map(drawVector), ...(isBack ? drawWeightsOf(step) : [])];
+    return { children, sentence: (isBack ? gradientSentence : stageSentence)(id) };
+  }
+
+  function stageSentence(id) {
     const { names, at, lang } = rowsOf(id);
-    const { value } = reading.pass.stages.get(id);
-    const vector = rowOfStage(id, at);
-    const part = id.split(".")[3];
-    let sentence = [
-      `The ${ROLES[part] ?? "vector"} of `,
-      quoted(names[at], lang),
-      ` has ${value.cols} numbers, from ${number(Math.min(...vector))} to ${number(Math.max(...vector))}.`,
-    ];
+    const vector = rowOfStage(id);
     if (id.endsWith(".hidden")) {
       const on = vector.filter((x) => x > 0).length;
-      sentence = [
-        "At ",
-        quoted(names[at], lang),
-        `, ${on} of the ${value.cols} hidden numbers are on (${percent(on / value.cols)}); the others are 0.`,
-      ];
-    } else if (id === "logits") {
-      const [best] = likeliest(vector, 1);
-      sentence = [
-        "After ",
-        quoted(reading.read[at], lang),
-        ", the largest score is ",
-        number(best.probability),
-        " for ",
-        quoted(nameOf(best.id), lang),
-        ".",
-      ];
+      const count = `, ${on} of the ${vector.length} hidden numbers are on (${percent(on / vector.length)}); the others are 0.`;
+      return ["At ", quoted(names[at], lang), count];
     }
-    return { children, sentence };
+    if (id === "logits") {
+      const [best] = likeliest(vector, 1);
+      const largest = [number(best.probability), " for ", quoted(reading.nameOf(best.id), lang), "."];
+      return ["After ", quoted(reading.read[at], lang), ", the largest score is ", ...largest];
+    }
+    const range = ` has ${vector.length} numbers, from ${number(Math.min(...vector))} to ${number(Math.max(...vector))}.`;
+    return [`The ${ROLES[id.split(".")[3]] ?? "vector"} of `, quoted(names[at], lang), range];
   }
 
-  function nameOf(id) {
-    return reading.nameOf(id);
+  function gradientSentence(id) {
+    const { names, at, lang } = rowsOf(id);
+    const vector = rowOfStage(id);
+    const word = quoted(reading.nameOf(state.token), targetLang);
+    const largest = argmax(Array.from(vector, Math.abs));
+    const gradient = vector[largest];
+    if (Math.abs(gradient) < NOTHING) return ["No gradient arrives at ", quoted(names[at], lang), ": the loss of ", word, " does not depend on it."];
+    const vectorName = ROLES[id.split(".")[3]] ? `the ${ROLES[id.split(".")[3]]} of ` : "the vector of ";
+    const which =
+      id === "logits"
+        ? ["the score of ", quoted(reading.nameOf(largest), targetLang)]
+        : [`number ${largest} of ${vectorName}`, quoted(names[at], lang)];
+    return [
+      "The loss of ",
+      word,
+      " depends most on ",
+      ...which,
+      `: its gradient is ${decimal(gradient, 3, 2)}, so when it grows by 0.01, the loss ${gradient < 0 ? "falls" : "grows"} by about ` +
+        `${decimal(Math.abs(gradient) / 100, 3, 2)}.`,
+    ];
   }
 
-  function rowOfStage(id, at) {
-    return row(reading.pass.stages.get(id).value, at);
+  function rowOfStage(id, at = rowsOf(id).at) {
+    return row(matrixOf(id), at);
   }
 
   /** How many numbers of a vector belong to each head, where heads stand side by side. */
@@ -327,7 +472,7 @@ function mount(root, page) {
   }
 
   function headOf(id) {
-    const { cols } = reading.pass.stages.get(id).value;
+    const { cols } = matrixOf(id);
     const width = widthOfHead(id);
     const first = width * state.head;
     return width && width < cols ? `; ${first} to ${first + width - 1} belong to head ${state.head + 1}` : "";
@@ -344,7 +489,7 @@ function mount(root, page) {
     drawn.classList.add("openable");
     drawn.addEventListener("click", ({ clientX }) => {
       const { left, width } = drawn.getBoundingClientRect();
-      const { cols } = reading.pass.stages.get(id).value;
+      const { cols } = matrixOf(id);
       const column = Math.min(cols - 1, Math.max(0, Math.floor(((clientX - left) / width) * cols)));
       openNumber(id, column, { [rowsOf(id).side]: at });
     });
@@ -352,45 +497,38 @@ function mount(root, page) {
   }
 
   function shownColumns(id) {
-    if (id === "logits") return likeliest(rowOfStage(id, rowsOf(id).at), SHOWN).map((one) => one.id);
+    if (id === "logits") return likeliest(rowOfStage(id).map(state.way === "forward" ? Number : Math.abs), SHOWN).map((one) => one.id);
     const first = widthOfHead(id) * state.head || 0; // the chosen head's
-    return Array.from({ length: Math.min(SHOWN, reading.pass.stages.get(id).value.cols - first) }, (_, i) => first + i);
+    return Array.from({ length: Math.min(SHOWN, matrixOf(id).cols - first) }, (_, i) => first + i);
+  }
+
+  /** A number as a button that opens it. */
+  function cell(key, name, value, isPicked, role, onclick) {
+    const look = `number-cell role-${role}${isPicked ? " selected" : ""}`;
+    const attributes = { type: "button", class: look, "data-key": key, "aria-pressed": String(isPicked), onclick };
+    return h("li", {}, h("button", attributes, name, number(value)));
+  }
+
+  function pickedIn(id) {
+    if (state.picked?.stage) return state.picked.stage === id ? (state.picked.column ?? null) : null;
+    return id === stepHere().stages[0] ? shownColumns(id)[0] : null;
   }
 
   function drawVector(id) {
-    const stage = reading.pass.stages.get(id);
     const { names, at, lang } = rowsOf(id);
     const part = id.split(".")[3];
-    const role = ROLES[part] ?? "plain";
+    const isBack = state.way === "backward";
+    const role = ROLES[part] ?? (isBack ? "gradient" : "plain");
     const vector = rowOfStage(id, at);
     const picked = pickedIn(id);
     const columns = shownColumns(id);
     const more = vector.length - columns.length;
     if (picked !== null && !columns.includes(picked)) columns.push(picked);
     const cells = columns.map((column) => {
-      const name =
-        id === "logits"
-          ? h("span", { class: "label", lang }, nameOf(column))
-          : h("span", { class: "label" }, String(column));
-      const isPicked = picked === column;
-      return h(
-        "li",
-        {},
-        h(
-          "button",
-          {
-            type: "button",
-            class: `number-cell role-${role}${isPicked ? " selected" : ""}`,
-            "data-key": `${id} ${column}`,
-            "aria-pressed": String(isPicked),
-            onclick: () => openNumber(id, column),
-          },
-          name,
-          number(vector[column]),
-        ),
-      );
+      const name = h("span", { class: "label", lang: id === "logits" ? lang : null }, id === "logits" ? reading.nameOf(column) : String(column));
+      return cell(`${id} ${column}`, name, vector[column], picked === column, role, () => openNumber(id, column));
     });
-    const title = ROLES[part] ?? stage.title;
+    const title = `${isBack ? "gradient of the " : ""}${ROLES[part] ?? (isBack ? "vector" : reading.pass.stages.get(id).title)}`;
     const all = h("details", {}, h("summary", {}, `All ${names.length} positions`));
     all.addEventListener("toggle", () => {
       if (all.children.length > 1) return;
@@ -404,20 +542,12 @@ function mount(root, page) {
       );
       all.append(h("ol", { class: "strips" }, list));
     });
-    const last = vector.length - 1;
-    const field = h("input", {
-      type: "number",
-      class: "field",
-      min: 0,
-      max: last,
-      placeholder: `0–${last}`,
-      "aria-label": `Number 0 to ${last} of this ${ROLES[part] ?? "vector"}`,
-      "data-key": `${id} field`,
-      onchange: () => field.value !== "" && field.validity.valid && openNumber(id, field.valueAsNumber),
+    const field = numberField("Number", vector.length, `this ${ROLES[part] ?? "vector"}`, `${id} field`, null, () => {
+      if (field.value !== "" && field.validity.valid) openNumber(id, field.valueAsNumber);
     });
     return h(
       "section",
-      { class: `vector role-${role}` },
+      { class: `stage-vector role-${role}` },
       h(
         "div",
         { class: "vector-head" },
@@ -433,238 +563,164 @@ function mount(root, page) {
       id === "logits"
         ? null
         : openable(id, strip(vector, { label: `The ${vector.length} numbers of this vector as colours` }), at),
-      h(
-        "ol",
-        { class: "number-cells" },
-        cells,
-        more > 0 ? h("li", { class: "label" }, `… ${more} more`) : null,
-      ),
+      h("ol", { class: "number-cells" }, cells, more > 0 ? h("li", { class: "label" }, `… ${more} more`) : null),
       id === "logits" ? null : all,
     );
   }
 
+  /** The gradients of the weights of a step's stages, for the weight that is chosen: the largest ones, and any other. */
+  function drawWeightsOf(step) {
+    const found = step.stages.flatMap((id) => reading.pass.stages.get(id).weights.map((one, weight) => ({ id, weight, ...one })));
+    if (!found.length) return [];
+    const { picked } = state;
+    const chosen = found.find(({ id, weight }) => id === picked?.stage && weight === picked.weight) ?? found[0];
+    const { id, weight, name, rows, cols } = chosen;
+    const openWeight = (i, j, stage = id, n = weight) => change({ picked: { stage, weight: n, i, j }, all: false });
+    const eight = largestWeights(id, weight, SHOWN);
+    const isAt = ({ i, j }) => picked?.weight === weight && picked.stage === id && picked.i === i && picked.j === j;
+    if (picked?.weight !== undefined && !eight.some(isAt)) {
+      const gradients = reading.pass.stages.get(id).weightGradients(loss.gradients.get(id))[weight];
+      eight.push({ ...picked, gradient: row(gradients, picked.i)[picked.j] });
+    }
+    const cells = eight.map((one) => {
+      const label = h("span", { class: "label" }, nameOfWeight(name, rows, one.i, one.j));
+      return cell(`weight ${id} ${name} ${one.i} ${one.j}`, label, one.gradient, isAt(one), "gradient", () => openWeight(one.i, one.j));
+    });
+    const openFields = () => {
+      if (fields.every((field) => field.value !== "" && field.validity.valid)) openWeight(...fields.map((field) => field.valueAsNumber));
+    };
+    const at = picked?.weight === undefined ? [null, null] : [picked.i, picked.j];
+    const fields = [["Row", rows], ["Column", cols]].map(([label, count], k) =>
+      numberField(label, count, name, `weight ${label}`, at[k], openFields),
+    );
+    if (rows === 1) fields[0].value = 0;
+    const select = keyed("weight", {
+      label: "gradients of the weights",
+      options: found.map((one, k) => [k, `${one.name}, ${one.rows === 1 ? one.cols : `${one.rows} × ${one.cols}`}`]),
+      value: found.indexOf(chosen),
+      onchange: (k) => {
+        const [{ i, j }] = largestWeights(found[k].id, found[k].weight, 1);
+        openWeight(i, j, found[k].id, found[k].weight);
+      },
+    });
+    const inputs = h("span", { class: "label" }, rows === 1 ? "number " : "row and column ", rows === 1 ? fields[1] : fields);
+    return [
+      h(
+        "section",
+        { class: "stage-vector role-gradient" },
+        h("div", { class: "vector-head" }, select, inputs),
+        h("ol", { class: "number-cells" }, cells, h("li", { class: "label" }, `the largest of ${(rows * cols).toLocaleString("en")}`)),
+      ),
+    ];
+  }
+
   function drawWeights(step) {
-    const attention = reading.pass.attentions.find(({ id }) => id === step.attention);
-    const { names, at, lang } = rowsOf(step.id.replace("weights", "q"));
-    const keys = step.side === "source" || /\.cross\./.test(step.id) ? reading.source : reading.read;
-    const keyLang = step.side === "source" || /\.cross\./.test(step.id) ? page.data.languages.source : lang;
-    const weights = attention.heads[state.head];
-    const shares = row(weights, at);
-    const best = argmax(shares);
-    const column = state.picked?.column ?? best;
-    const map = heatmap({
-      matrix: weights,
+    const { attention, prefix, names, at, lang, keys, keyLang } = attentionOf(step);
+    const isBack = state.way === "backward";
+    const heads = reading.pass.stages.get(`${prefix}.heads`);
+    const map = isBack ? scoreGradients(heads, loss.gradients.get(heads.id), state.head).dscores : attention.heads[state.head];
+    const line = row(map, at);
+    const best = argmax(Array.from(line, Math.abs));
+    const cells = heatmap({
+      matrix: map,
       rowLabels: names,
       columnLabels: keys,
-      label: `The weights of head ${state.head + 1}: choose one to see how it is made`,
-      role: "weight",
-      largest: 1,
-      selected: [at, column],
+      label: `The ${isBack ? "gradients of the scores" : "weights"} of head ${state.head + 1}: choose one to see how it is made`,
+      role: isBack ? "gradient" : "weight",
+      largest: isBack ? largestOf(map.data) : 1,
+      selected: [at, state.picked?.column ?? best],
       onpick: (i, j) => change({ [step.side]: i, picked: { column: j }, all: false }),
     });
-    named(map.querySelectorAll("td button"), "cell");
-    const sentence = [
-      `In head ${state.head + 1}, `,
-      ...(step.side === "source" ? [quoted(names[at], lang)] : rowName(reading, at, lang)),
-      ` looks ${percent(shares[best])} at `,
-      quoted(keys[best], keyLang),
-      ".",
-    ];
-    return { children: [map], sentence };
+    named(cells.querySelectorAll("td button"), "cell");
+    const who = step.side === "source" ? [quoted(names[at], lang)] : rowName(reading, at, lang);
+    const word = quoted(keys[best], keyLang);
+    if (!isBack)
+      return { children: [cells], sentence: [`In head ${state.head + 1}, `, ...who, ` looks ${percent(line[best])} at `, word, "."] };
+    const head = `In head ${state.head + 1}, the loss`;
+    if (Math.abs(line[best]) < NOTHING) return { children: [cells], sentence: [`${head} does not depend on where `, ...who, " looks: the gradients are 0."] };
+    const end = `: the gradient of this score is ${decimal(line[best], 3, 2)}, the largest of the row.`;
+    return { children: [cells], sentence: [`${head} would fall if `, ...who, ` looked ${line[best] > 0 ? "less" : "more"} at `, word, end] };
   }
 
   function drawSoftmax() {
     const at = state.target;
-    const lang = page.data.languages.target;
     const five = likeliest(reading.pass.probabilities(at), 5);
     const picked = state.picked?.column ?? five[0].id;
     const bars = five.map(({ id, probability }) => {
       const isPicked = id === picked;
+      const look = { type: "button", class: `chip${isPicked ? " selected" : ""}`, lang: targetLang, "data-key": `word ${id}` };
+      const onclick = () => change({ picked: { column: id } });
       return h(
         "li",
         {},
-        h(
-          "button",
-          {
-            type: "button",
-            class: `chip${isPicked ? " selected" : ""}`,
-            lang,
-            "data-key": `word ${id}`,
-            "aria-pressed": String(isPicked),
-            onclick: () => change({ picked: { column: id } }),
-          },
-          nameOf(id),
-        ),
+        h("button", { ...look, "aria-pressed": String(isPicked), onclick }, reading.nameOf(id)),
         barOf(probability),
         h("span", { class: "share" }, percent(probability)),
       );
     });
-    const sentence = [
-      "After ",
-      quoted(reading.read[at], lang),
-      " the likeliest next word is ",
-      quoted(nameOf(five[0].id), lang),
-      ` (${percent(five[0].probability)}), then `,
-      quoted(nameOf(five[1].id), lang),
-      ` (${percent(five[1].probability)}).`,
-    ];
+    const [first, second] = five.map(({ id, probability }) => [quoted(reading.nameOf(id), targetLang), ` (${percent(probability)})`]);
+    const sentence = ["After ", quoted(reading.read[at], targetLang), " the likeliest next word is ", ...first, ", then ", ...second, "."];
     return { children: [h("ol", { class: "bars" }, bars)], sentence };
   }
 
-  // By hand -------------------------------------------------------------------------------------------------------------
-
-  function pickedIn(id) {
-    if (state.picked?.stage) return state.picked.stage === id ? state.picked.column : null;
-    return id === steps[indexOf()].stages[0] ? shownColumns(id)[0] : null;
+  function drawAdam() {
+    const { before, after } = adamHere();
+    const fact = (name, value) => h("div", {}, h("dt", {}, name), h("dd", {}, number(value, 6)));
+    return { children: [h("dl", { class: "facts" }, fact("loss before", before), fact("loss after", after))], sentence: adamSentence(view) };
   }
 
-  function drawHand(step) {
-    clear(hand);
-    hand.hidden = step.kind === "text";
-    if (hand.hidden) return;
-    hand.append(
-      h("h2", {}, "By hand"),
-      ...{ stage: handOfStage, weights: handOfWeight, softmax: handOfSoftmax }[step.kind](step),
+  // Code ----------------------------------------------------------------------------------------------------------------
+
+  /** The function of lessons/transformer.py that does this step, where the page has it. */
+  function codeOfStep(step) {
+    const { picked, way } = state;
+    const weight = picked?.weight === undefined ? null : reading.pass.stages.get(picked.stage).weights[picked.weight].name;
+    const [name, ...fragments] = codeOf(step, way, weight, config) ?? [];
+    const text = page.data.code?.[name];
+    if (!text) return "";
+    const lines = linesOf(text, fragments, way).map(({ text: line, isLit, isHalf }) =>
+      h("span", { class: `code-line${isLit ? " lit" : ""}${isHalf ? "" : " other"}` }, `${line}\n`),
     );
-  }
-
-  /**
-   * A dot product, product by product. `names` are those of its terms, their numbers when left out; `after` follows the
-   * sum.
-   */
-  function dotTable({ left, right }, after, names = null) {
-    const { terms, others, rest, sum } = productsOf(left.values, right.values, state.all ? left.values.length : SHOWN);
-    const rows = terms.map(([i, a, b, product]) => [names?.[i] ?? String(i), fixed(a), fixed(b), fixed(product)]);
-    if (others) rows.push([`the other ${others} together`, "", "", fixed(rest)]);
-    rows.push(
-      strong(["sum", "", "", fixed(sum)]),
-      ...after.map(([name, value]) => strong([name, "", "", fixed(value)])),
-    );
-    const found = [
-      table(
-        "The products, the largest first",
-        ["number", ...[left, right].map(({ label }) => plain(label).split(":")[0]), "product"],
-        rows,
-      ),
-    ];
-    if (left.values.length > SHOWN) {
-      found.push(
-        button(
-          state.all ? `Show the ${SHOWN} largest products only` : `Show all ${left.values.length} products`,
-          () => change({ all: !state.all }),
-          { "data-key": "all" },
-        ),
-      );
-    }
-    return found;
-  }
-
-  function handOfStage(step) {
-    const { stage: id, column } = state.picked ?? { stage: step.stages[0], column: shownColumns(step.stages[0])[0] };
-    const stage = reading.pass.stages.get(id);
-    const explanation = renamed(stage.explain(rowsOf(id).at, column), rowsOf(id));
-    const { kind, text, parts, result, bias, relu } = explanation;
-    const children = [h("p", {}, plain(text))];
-    if (explanation.left) {
-      const after = bias === undefined ? [] : [["+ bias", bias]];
-      if (bias !== undefined || relu) after.push([relu ? "relu(sum + bias)" : "result", result]);
-      children.push(...dotTable(explanation, after, kind === "mix" ? parts.map(({ label }) => plain(label)) : null));
-    } else {
-      const rows = parts.map(({ label, value }) => [plain(label), fixed(value)]);
-      children.push(table("What it is made of", ["part", "value"], [...rows, strong(["result", fixed(result)])]));
-    }
-    return [...children, originsOf(stage.inputs)];
-  }
-
-  /** The engine calls a row of the decoder by the word that it has read: here it has its whole name, like “weil → es”. */
-  function renamed(explanation, { side, at, names }) {
-    if (side === "source") return explanation;
-    const [piece] = page.tokenizer.pieces([reading.pass.targetInIds[at]]);
-    const rename = (text) => text.replace(`“${piece}”`, `“${names[at]}”`);
-    const { kind, text, left } = explanation;
-    return {
-      ...explanation,
-      text: kind === "mix" ? text : rename(text), // that of a mix names the word with the largest weight
-      ...(left && { left: { ...left, label: rename(left.label) } }),
-    };
-  }
-
-  /** Buttons that lead to the steps where the operands were made. */
-  function originsOf(inputs) {
-    const found = new Set(inputs.map((id) => steps.find((step) => step.stages.includes(id))).filter(Boolean));
-    if (!found.size) return "";
+    const where = way === "forward" ? "the lines above yield run" : "the lines below yield run";
+    const isHalved = /\byield\b/.test(text);
     return h(
-      "p",
-      { class: "origins" },
-      h("span", { class: "label" }, "made from "),
-      Array.from(found, ({ id, title }) => button(title, () => change({ step: id }))),
+      "details",
+      { class: "code", open: !matchMedia("(max-width: 58rem)").matches },
+      h("summary", {}, `transformer.py, ${name}${isHalved ? `: ${where}` : ""}`),
+      h("pre", { class: "scroll", tabindex: 0, role: "group", "aria-label": `The function ${name}` }, h("code", {}, lines)),
     );
   }
 
-  function handOfWeight(step) {
-    const attention = reading.pass.attentions.find(({ id }) => id === step.attention);
-    const prefix = step.id.replace(".weights", "");
-    const { at } = rowsOf(`${prefix}.q`);
-    const keys = attention.kind === "decoder" ? reading.read : reading.source;
-    const column = state.picked?.column ?? argmax(row(attention.heads[state.head], at));
-    const explanation = renamed(attention.explain(state.head, at, column), rowsOf(`${prefix}.q`));
-    const score = explanation.result;
-    const scores = row(attention.scores[state.head], at);
-    const { powers, total, weights } = softmaxByHand(scores);
-    const rows = keys.map((word, j) => {
-      const cells = [word, scores[j] === -Infinity ? "masked" : fixed(scores[j]), fixed(powers[j]), fixed(weights[j])];
-      return j === column ? strong(cells) : cells;
-    });
-    rows.push(["sum", "", fixed(total), fixed(1)]);
-    return [
-      h("p", {}, plain(explanation.text)),
-      ...(score === -Infinity ? [] : dotTable(explanation, [[`÷ √d_k = ${number(explanation.divisor)}`, score]])),
-      h(
-        "p",
-        {},
-        "Softmax then turns the scores of this row into weights. The largest score is subtracted first, which " +
-          "changes no weight.",
-      ),
-      table("Softmax of this row", ["word", "score", "e^(score − largest)", "weight"], rows),
-      originsOf([`${prefix}.q`]),
-    ];
-  }
-
-  function handOfSoftmax() {
-    const vector = rowOfStage("logits", state.target);
-    const five = likeliest(reading.pass.probabilities(state.target), 5);
-    const { powers, total, weights } = softmaxByHand(vector);
-    const picked = state.picked?.column ?? five[0].id;
-    const rows = five.map(({ id }) => {
-      const cells = [nameOf(id), fixed(vector[id]), fixed(powers[id]), fixed(weights[id])];
-      return id === picked ? strong(cells) : cells;
-    });
-    const sum = (values) => five.reduce((left, { id }) => left - values[id], values === powers ? total : 1);
-    rows.push(
-      [`the other ${vector.length - 5}`, "", fixed(sum(powers)), fixed(sum(weights))],
-      ["sum", "", fixed(total), fixed(1)],
-    );
-    return [
-      h("p", {}, "Each score becomes e^(score − largest), and is divided by the sum over the whole vocabulary."),
-      table("Softmax", ["piece", "score", "e^(score − largest)", "probability"], rows),
-      originsOf(["logits"]),
-    ];
-  }
-
-  const onresize = () => reading && drawPicture(steps[indexOf()]);
+  const onresize = () => reading && drawPicture(stepHere());
   addEventListener("resize", onresize);
   form.submit(currentSentence(page));
   return () => {
     form.leave();
+    stop();
     document.removeEventListener("keydown", onkeydown);
     removeEventListener("resize", onresize);
   };
 }
 
+/** A native select that keeps the focus when the view is drawn again. */
+function keyed(key, options) {
+  const element = choice(options);
+  element.querySelector("select").dataset.key = key;
+  return element;
+}
+
+/** A field for a number from 0 to count − 1. */
+function numberField(label, count, what, key, value, onchange) {
+  const range = { min: 0, max: count - 1, placeholder: `0–${count - 1}`, "aria-label": `${label} 0 to ${count - 1} of ${what}` };
+  return h("input", { type: "number", class: "field", ...range, value, "data-key": key, onchange });
+}
+
 export const insideView = {
   id: "inside",
   title: "Inside",
-  question: "What happens to a sentence, stage by stage?",
-  lead: "Walk from the text to the next word. Choose a number of a vector, or a weight, and see how it is computed.",
+  question: "How is each number made, and each gradient?",
+  lead:
+    "Forward, from the text to the next word; backward, from the loss to the words. Choose a number, a weight or a " +
+    "gradient, and see how it is computed.",
   mount,
 };

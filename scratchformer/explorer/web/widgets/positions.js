@@ -1,182 +1,148 @@
 /** Lesson 09: a position as two hands; the dot product of two positions depends only on their distance. */
-import { fitted, h, range, s } from "../dom.js";
-import { arrow, cells, circle, line, picture, rectangle, segment, short, text } from "./parts.js";
+import { fitted, h, s } from "../dom.js";
+import { arc, around, cells, controlsOf, degrees, dial, dot, line, mover, note, picture } from "./parts.js";
+import { rectangle, segment, short, staying, sum, text } from "./parts.js";
 
-/** How far the fast and the slow hand turn from one position to the next, in radians. */
-const SPEEDS = [Math.PI / 2, Math.PI / 4];
 const FURTHEST = 8;
-const degrees = (angle) => Math.round((angle * 180) / Math.PI);
+const HANDS_IN_TABLE = 8;
+const TABLE =
+  "In the table, each row is a position, and each pair of columns a hand: its height and its width, blue if positive, " +
+  "orange if negative. It has six more hands, each half as fast as the one before.";
+/** How far a hand turns from one position to the next, in radians: a quarter turn, and each hand half of the one before. */
+const speed = (hand) => Math.PI / 2 / 2 ** hand;
 /** The angle between two hands, at most 180°, if one has turned so far from the other. */
 const apart = (turn) => Math.min(turn % 360, 360 - (turn % 360));
 
-/** The height and the width of each hand at a position: [sin, cos, sin, cos]. */
-export function positionVector(position) {
-  return SPEEDS.flatMap((speed) => [Math.sin(speed * position), Math.cos(speed * position)]);
+/** The height and the width of each hand at a position: [sin, cos, sin, cos, …]. */
+export function positionVector(position, hands = 2) {
+  return Array.from({ length: hands }, (_, i) => [Math.sin(speed(i) * position), Math.cos(speed(i) * position)]).flat();
 }
 
 /** The dot product of two position vectors. */
 export function similarity(one, other) {
-  const second = positionVector(other);
-  return positionVector(one).reduce((sum, x, i) => sum + x * second[i], 0);
+  return dot(positionVector(one), positionVector(other));
 }
 
 function mount(root, tell) {
   const state = { first: 1, distance: 3 };
-  let shown = { ...state };
-  let frame = 0;
+  const shown = { ...state };
   const drawing = fitted((width) => draw(width, state, shown));
   const byHand = h("p", { class: "by-hand" });
-  const slider = (label, key, max) =>
-    range({ label, min: 0, max, value: state[key], oninput: (x) => ((state[key] = x), update()) });
-  root.append(
-    h(
-      "div",
-      { class: "controls" },
-      slider("Move both: first position", "first", FURTHEST),
-      slider("Distance to the second", "distance", FURTHEST),
-    ),
-    drawing,
-    byHand,
-  );
+  const move = mover(state, shown, drawing.redraw);
+  const { slide } = controlsOf(state, update);
+  const first = slide("first", "Move both: first position", 0, FURTHEST);
+  const distance = slide("distance", "Distance to the second", 0, FURTHEST);
+  root.append(staying(first, distance), drawing, byHand, h("p", { class: "label" }, TABLE));
 
   function update() {
-    const second = state.first + state.distance;
-    const [one, other] = [state.first, second].map(positionVector);
-    const product = (i) => `${short(one[i])} · ${other[i] < -1e-9 ? `(${short(other[i])})` : short(other[i])}`;
-    byHand.textContent = `${[0, 1, 2, 3].map(product).join(" + ")} = ${short(similarity(state.first, second))}`;
-    const [fast, slow] = SPEEDS.map((speed) => degrees(speed * state.distance));
-    const far = [fast, slow].filter((turn) => apart(turn) !== turn);
-    tell(
-      `The dot product of positions ${state.first} and ${second} is cos ${fast}° + cos ${slow}° = ${short(similarity(state.first, second))}, and so it is for any two positions that are ${state.distance} apart.${far.length ? ` A hand that has turned by ${far.map((turn) => `${turn}° is ${apart(turn)}° away`).join(", by ")}: the cosine is the same.` : ""}`,
-    );
-    turn();
-  }
-
-  /** The hands turn to where they should be; at once for those who want no motion. */
-  function turn() {
-    cancelAnimationFrame(frame);
-    const from = { ...shown };
-    const start = performance.now();
-    const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    const next = (now) => {
-      const share = isStill ? 1 : Math.min(1, (now - start) / 300);
-      for (const key of Object.keys(state)) shown[key] = from[key] + share * (state[key] - from[key]);
-      drawing.redraw();
-      if (share < 1) frame = requestAnimationFrame(next);
-    };
-    next(start);
+    const { first, distance } = state;
+    const second = first + distance;
+    const [one, other] = [first, second].map((position) => positionVector(position));
+    const result = short(similarity(first, second));
+    const factor = (x) => (x < -5e-4 ? `(${short(x)})` : short(x));
+    byHand.textContent = `${one.map((x, i) => `${factor(x)} · ${factor(other[i])}`).join(" + ")} = ${result}`;
+    const turns = [0, 1].map((hand) => degrees(speed(hand) * distance));
+    const far = turns.filter((turn) => apart(turn) !== turn).map((turn) => `${turn}° is ${apart(turn)}° away`);
+    const also = far.length ? ` A hand that has turned by ${far.join(", by ")}: the cosine is the same.` : "";
+    const cosines = `cos ${turns[0]}° + cos ${turns[1]}° = ${result}`;
+    const others = `any two positions that are ${distance} apart`;
+    tell(`The dot product of positions ${first} and ${second} is ${cosines}, and so it is for ${others}.${also}`);
+    move();
   }
 
   update();
-  return () => cancelAnimationFrame(frame);
+  return move.end;
 }
 
-/** A dial with a hand at each angle, which points to the right at 0 and upwards at a quarter turn. */
-function dial(x, y, radius, angles) {
-  const tips = angles.map((angle) => [x + radius * Math.cos(angle), y - radius * Math.sin(angle)]);
-  return [
-    circle(x, y, radius, "plain", { filled: 0.04, outlined: true }),
-    segment([x - radius, y], [x + radius, y], "line", 1),
-    tips.map((tip) => arrow([x, y], tip, "ink", 2)),
-  ];
-}
-
-/** The height of a hand as a thick line. */
-function heightOf(x, y, radius, angle) {
-  const tip = [x + radius * Math.cos(angle), y - radius * Math.sin(angle)];
-  return Math.abs(tip[1] - y) > 1 ? line([[tip[0], y], tip], "forward", 5) : null;
-}
-
-/** The part of a circle from one angle to the next, which lies between two hands. */
-function arc(x, y, radius, from, to) {
-  const points = Array.from({ length: 49 }, (_, i) => from + (i / 48) * Math.min(to - from, 2 * Math.PI));
-  return line(
-    points.map((angle) => [x + radius * Math.cos(angle), y - radius * Math.sin(angle)]),
-    "forward",
-    2.5,
-  );
-}
-
-function angleText(turn) {
-  return apart(turn) === turn ? `${turn}°` : `${turn}°: ${apart(turn)}° apart`;
-}
-
-/** Both positions with their hands and numbers, the angles between them, and the dot products with all positions. */
+/** Both positions with their hands and numbers, the angles between them, the dot products with all positions, and the table. */
 function draw(width, state, shown) {
   const isWide = width >= 560;
-  const positions = [shown.first, shown.first + shown.distance];
-  const names = isWide ? 120 : 82;
-  const step = Math.min(160, (width - names) / 3);
+  const chosen = [state.first, state.first + state.distance];
+  const names = isWide ? 92 : 82;
+  const step = isWide ? Math.min(100, (width - 340) / 3) : (width - names) / 3;
   const column = (i) => names + (i + 0.5) * step;
-  const radius = Math.min(34, step / 2 - 6);
-  const dials = [66, 156];
-  const rows = [232, 266, 300, 334];
-  const vectors = positions.map(positionVector);
-  const products = vectors[0].map((x, i) => x * vectors[1][i]);
-  const name = (y, words, size = 13) => text(names - 12, y, words, { role: "soft", size, anchor: "end" });
+  const vectors = chosen.map((position) => positionVector(position));
+  const below = s("g", { transform: "translate(0 172)" }, drawHands({ isWide, names, step, column, chosen, shown, vectors }));
+  const place = isWide ? [column(3) - 8, 172, width - column(3) + 8, 372] : [0, 572, width, 230];
+  const label = chosen.map((position, i) => `Position ${position}: ${vectors[i].map((x) => short(x)).join(", ")}.`);
+  const table = drawTable(...place, chosen, shown);
+  return picture(width, isWide ? 560 : 804, label.join(" "), drawBars(width, isWide, chosen, shown), below, table);
+}
 
-  const hands = [
+function drawHands({ isWide, names, step, column, chosen, shown, vectors }) {
+  const positions = [shown.first, shown.first + shown.distance];
+  const radius = Math.min(34, step / 2 - 6);
+  const [dials, rows] = [[66, 156], [232, 266, 300, 334]];
+  const name = (y, words, size = 13) => note(names - 12, y, words, "end", size);
+  const products = vectors[0].map((x, i) => x * vectors[1][i]);
+  const hands = dials.map((y, hand) => {
+    const angles = positions.map((position) => speed(hand) * position);
+    const turn = degrees(speed(hand) * (chosen[1] - chosen[0]));
+    const tips = angles.map((angle, i) => around(column(i), y, radius, angle));
+    const look = angles.map((angle) => ({ angle, role: "ink" }));
+    return [
+      text(names - 12, y - 10, ["fast hand", "slow hand"][hand], { anchor: "end", size: isWide ? 15 : 13 }),
+      name(y + 10, ["1/4 turn", "1/8 turn"][hand]),
+      tips.map(([x, tip]) => Math.abs(tip - y) > 1 && line([[x, y], [x, tip]], "forward", 5)),
+      look.map((one, i) => dial(column(i), y, radius, [one])),
+      dial(column(2), y, radius, look),
+      arc(column(2), y, radius / 2.4, ...angles),
+      text(Math.min(column(2), column(2.5) - 48), y + radius + 11, apart(turn) === turn ? `${turn}°` : `${turn}°: ${apart(turn)}° apart`, { size: 13 }),
+    ];
+  });
+  return [
     text(names - 12, 12, "position", { bold: true, anchor: "end" }),
-    [state.first, state.first + state.distance].map((position, i) => text(column(i), 12, position, { bold: true })),
-    text(column(2), 12, "angle", { role: "soft", size: 13 }),
-    SPEEDS.map((speed, hand) => {
-      const angles = positions.map((position) => speed * position);
-      return [
-        text(names - 12, dials[hand] - 10, ["fast hand", "slow hand"][hand], { anchor: "end", size: isWide ? 15 : 13 }),
-        name(dials[hand] + 10, ["1/4 turn", "1/8 turn"][hand]),
-        angles.map((angle, i) => [
-          heightOf(column(i), dials[hand], radius, angle),
-          dial(column(i), dials[hand], radius, [angle]),
-        ]),
-        dial(column(2), dials[hand], radius, angles),
-        arc(column(2), dials[hand], radius / 2.4, ...angles),
-        text(column(2), dials[hand] + radius + 11, angleText(degrees(speed * state.distance)), { size: 13 }),
-      ];
-    }),
-    ["height, fast", "width, fast", "height, slow", "width, slow"].map((words, i) =>
-      name(rows[i], words, isWide ? 13 : 12),
-    ),
+    chosen.map((position, i) => text(column(i), 12, position, { bold: true })),
+    note(column(2), 12, "angle"),
+    hands,
+    ["height, fast", "width, fast", "height, slow", "width, slow"].map((words, i) => name(rows[i], words, 12)),
     vectors.map((vector, i) =>
-      vector.map((x, row) =>
-        cells(column(i), rows[row], [x], "forward", { cell: Math.min(76, step - 8), height: 34, size: 14 }),
-      ),
+      vector.map((x, row) => cells(column(i), rows[row], [x], "forward", { cell: Math.min(76, step - 8), size: 14 })),
     ),
-    products.map((x, row) =>
-      text(column(2), rows[row], row ? `${short(x)[0] === "−" ? "−" : "+"} ${short(Math.abs(x))}` : short(x), {
-        size: 14,
-      }),
-    ),
+    products.map((x, row) => text(column(2), rows[row], row ? `${x < -5e-4 ? "−" : "+"} ${short(Math.abs(x))}` : short(x), { size: 14 })),
     segment([column(2) - 32, 354], [column(2) + 32, 354], "soft", 1.2),
     text(column(2) - 42, 372, "dot product", { bold: true, anchor: "end" }),
-    text(column(2), 372, short(products.reduce((a, b) => a + b)), { bold: true }),
+    text(column(2), 372, short(sum(products)), { bold: true }),
   ];
+}
 
+/** The dot products of the first position with all. */
+function drawBars(width, isWide, chosen, shown) {
   const [zero, unit] = [96, 32];
   const each = width / (2 * FURTHEST + 1);
   const bars = Array.from({ length: 2 * FURTHEST + 1 }, (_, position) => {
     const score = similarity(shown.first, position);
     const x = (position + 0.5) * each;
-    const isSecond = position === state.first + state.distance;
-    const isOne = isSecond || position === state.first;
+    const isOne = chosen.includes(position);
+    const look = position === chosen[1] ? ["forward", { filled: 1 }] : ["ink", { filled: 0.35 }];
     return [
-      rectangle(x, zero - (unit * score) / 2, each * 0.6, Math.abs(unit * score), isSecond ? "forward" : "ink", {
-        filled: isSecond ? 1 : 0.35,
-      }),
-      isWide || isOne || position % 4 === 0
-        ? text(x, zero + 50, position, { bold: isOne, role: isOne ? "ink" : "soft", size: 13 })
-        : null,
+      rectangle(x, zero - (unit * score) / 2, each * 0.6, Math.abs(unit * score), ...look),
+      (isWide || isOne || position % 4 === 0) && text(x, zero + 50, position, { bold: isOne, role: isOne ? "ink" : "soft", size: 13 }),
     ];
   });
-  const title = text(0, 12, `dot product of position ${state.first} with positions 0 to ${2 * FURTHEST}`, {
-    role: "soft",
-    size: 13,
-    anchor: "start",
-  });
-  const label = positions
-    .map((_, i) => `Position ${state.first + i * state.distance}: ${vectors[i].map((x) => short(x)).join(", ")}.`)
-    .join(" ");
-  const below = s("g", { transform: "translate(0 172)" }, hands);
-  return picture(width, 560, label, title, segment([0, zero], [width, zero]), bars, below);
+  const title = note(0, 12, `dot product of position ${chosen[0]} with positions 0 to ${2 * FURTHEST}`, "start");
+  return [title, segment([0, zero], [width, zero]), bars];
+}
+
+/** The vectors of all positions as a heat map, a row for each, with a frame around the chosen rows. */
+function drawTable(x, y, width, height, chosen, shown) {
+  const [left, top, bottom] = [x + 26, y + 24, y + height];
+  const [across, down] = [(x + width - left - 2) / (2 * HANDS_IN_TABLE), (bottom - top) / (2 * FURTHEST + 1)];
+  const middle = (position) => top + (position + 0.5) * down;
+  const colour = (value) => (value < 0 ? "negative" : "positive");
+  const isNear = (position) => chosen.some((one) => Math.abs(one - position) * down < 13);
+  const isNamed = (position) => chosen.includes(position) || (position % 8 === 0 && !isNear(position));
+  const rows = Array.from({ length: 2 * FURTHEST + 1 }, (_, position) => [
+    isNamed(position) && text(left - 6, middle(position), position, { size: 12, anchor: "end", bold: chosen.includes(position) }),
+    positionVector(position, HANDS_IN_TABLE).map((value, i) =>
+      rectangle(left + (i + 0.5) * across, middle(position), across, down, colour(value), { filled: Math.abs(value) }),
+    ),
+  ]);
+  const frame = (position) =>
+    rectangle(left + HANDS_IN_TABLE * across, middle(position), 2 * HANDS_IN_TABLE * across, down, "ink", { filled: 0, outlined: true });
+  const names = ["fast", "slow", "slower and slower →"];
+  const heads = names.map((words, hand) => note(left + 2 * hand * across + 3, y + 12, words, "start", 12));
+  return [heads, rows, frame(shown.first), frame(shown.first + shown.distance)];
 }
 
 export const positionsWidget = { id: "positions", title: "Two hands on a dial", mount };

@@ -1,6 +1,6 @@
 /** Lesson 15: three ways down a ravine, from a start and at learning rates that the reader chooses. */
-import { button, fitted, h, range } from "../dom.js";
-import { circle, line, pickable, picture, rectangle, segment, text } from "./parts.js";
+import { button, fitted, h } from "../dom.js";
+import { circle, controls, controlsOf, hundredths, line, note, pickable, picture, rectangle, segment, text } from "./parts.js";
 
 const STEPS = 40;
 const MILLISECONDS = 120;
@@ -23,11 +23,7 @@ export function loss([a, b]) {
 /** The points (a, b) of a walk, the start among them. `way` is "gradient descent", "momentum" or "Adam". */
 export function descend(way, rate, start, steps = STEPS) {
   const [beta1, beta2] = [0.9, 0.98];
-  let w = start;
-  let [m, v] = [
-    [0, 0],
-    [0, 0],
-  ];
+  let [w, m, v] = [start, [0, 0], [0, 0]];
   const points = [start];
   for (let t = 1; t <= steps; t++) {
     const g = [100 * w[0], w[1]];
@@ -43,17 +39,11 @@ export function descend(way, rate, start, steps = STEPS) {
 
 /** Where a coordinate is: a = 0.47, or a > 100 when a walk has exploded. */
 function place(name, x) {
-  if (Math.abs(x) < 100) return `${name} = ${rounded(x)}`;
+  if (Math.abs(x) < 100) return `${name} = ${hundredths(x)}`;
   return x > 0 ? `${name} > 100` : `${name} < −100`;
 }
 
-/** Two decimals, a true minus sign, and no −0.00. */
-function rounded(x) {
-  return x
-    .toFixed(2)
-    .replace("-", "−")
-    .replace(/^−(0\.00)$/, "$1");
-}
+const placeOf = ([a, b]) => `${place("a", a)}, ${place("b", b)}`;
 
 /** The step of a walk at which its loss was smallest, among the first `until`. */
 export function lowest(points, until) {
@@ -62,62 +52,37 @@ export function lowest(points, until) {
 }
 
 function mount(root, tell) {
-  let start = [1, 1];
-  const rates = WAYS.map(({ rate }) => rate);
-  let step = STEPS;
+  const state = { step: STEPS, a: 1, b: 1, ...Object.fromEntries(WAYS.map(({ id, rate }) => [id, rate])) };
   let walks;
   let timer = 0;
-
-  const drawing = fitted((width) => draw(width, { walks, rates, step, onstart: setStart }));
-  const stepSlider = range({ label: "Step", min: 0, max: STEPS, value: step, oninput: (x) => (stop(), move(x)) });
+  const drawing = fitted((width) => draw(width, walks, state, setStart));
+  const { slide } = controlsOf(state, update);
+  const step = slide("step", "Step", 0, STEPS);
+  step.addEventListener("input", stop);
   const play = button("Play", () => (timer ? stop() : run()));
-  const next = button("One step", () => (stop(), move(step < STEPS ? step + 1 : 1)));
-  const rateSliders = WAYS.map(({ id, rate, step, max }, i) =>
-    range({ label: id, min: step, max, step, value: rate, oninput: (x) => ((rates[i] = x), update()) }),
-  );
-  const startSliders = ["a", "b"].map((name, i) =>
-    range({
-      label: name,
-      min: -1.1,
-      max: 1.1,
-      step: 0.05,
-      value: start[i],
-      show: (x) => rounded(Number(x)),
-      oninput: (x) => ((start[i] = x), update()),
-    }),
-  );
-  root.append(
-    drawing,
-    h("div", { class: "controls" }, stepSlider, play, next),
-    group("Learning rate of", rateSliders),
-    group("Start at", startSliders),
-  );
-
-  function group(label, sliders) {
-    return h(
-      "div",
-      { class: "controls", role: "group", "aria-label": label },
-      h("span", { class: "label" }, label),
-      sliders,
-    );
-  }
+  const next = button("One step", () => (stop(), move(state.step < STEPS ? state.step + 1 : 1)));
+  const rates = WAYS.map(({ id, step, max }) => slide(id, id, step, max, step, String));
+  const starts = ["a", "b"].map((name) => slide(name, name, -1.1, 1.1, 0.05, hundredths));
+  const group = (label, sliders) =>
+    h("div", { class: "controls", role: "group", "aria-label": label }, h("span", { class: "label" }, label), sliders);
+  root.append(drawing, controls(step, play, next), group("Learning rate of", rates), group("Start at", starts));
 
   function setStart(point) {
-    start = point.map((x) => Math.max(-1.1, Math.min(1.1, x)));
-    startSliders.forEach((slider, i) => slider.set(start[i]));
+    [state.a, state.b] = point.map((x) => Math.max(-1.1, Math.min(1.1, x)));
+    starts.forEach((slider, i) => slider.set([state.a, state.b][i]));
     update();
   }
 
   function move(to) {
-    step = to;
-    stepSlider.set(to);
+    state.step = to;
+    step.set(to);
     update();
   }
 
   function run() {
-    if (step === STEPS) move(0);
+    if (state.step === STEPS) move(0);
     play.textContent = "Stop";
-    timer = setInterval(() => (step < STEPS ? move(step + 1) : stop()), MILLISECONDS);
+    timer = setInterval(() => (state.step < STEPS ? move(state.step + 1) : stop()), MILLISECONDS);
   }
 
   function stop() {
@@ -127,81 +92,68 @@ function mount(root, tell) {
   }
 
   function update() {
-    walks = WAYS.map(({ id }, i) => descend(id, rates[i], [...start]));
+    walks = WAYS.map(({ id }) => descend(id, state[id], [state.a, state.b]));
     drawing.redraw();
-    const places = WAYS.map(
-      ({ id }, i) => `${id} at ${place("a", walks[i][step][0])}, ${place("b", walks[i][step][1])}`,
-    );
-    tell(`After ${step} ${step === 1 ? "step" : "steps"}, ${places.join("; ")}.${overshoot()}`);
-  }
-
-  /** Adam's path runs past the minimum: where it was nearest, and where it is now. */
-  function overshoot() {
-    const adam = walks[2];
-    const best = lowest(adam, step);
-    const [then, now] = [best, step].map((t) => loss(adam[t]));
-    if (best === 0 || now < 2 * then) return "";
-    return ` Adam's loss was smallest after step ${best}, ${then.toFixed(3)}. Then it ran past the minimum, and now the loss is ${now.toFixed(3)}.`;
+    const places = WAYS.map(({ id }, i) => `${id} at ${placeOf(walks[i][state.step])}`).join("; ");
+    tell(`After ${state.step} ${state.step === 1 ? "step" : "steps"}, ${places}.${overshoot(walks[2], state.step)}`);
   }
 
   update();
-  return () => clearInterval(timer);
+  return stop;
 }
 
-/** A map for each way. A click on one sets the start. */
-function draw(width, { walks, rates, step, onstart }) {
-  const columns = width >= 560 ? 3 : width >= 340 ? 2 : 1;
-  const gap = 14;
-  const wide = (width - gap * (columns - 1)) / columns;
-  const high = columns === 1 ? 190 : Math.max(180, wide * 0.95);
-  const tall = high + 94;
+/** Adam's path runs past the minimum: where it was nearest, and where it is now. */
+function overshoot(adam, step) {
+  const best = lowest(adam, step);
+  const [then, now] = [best, step].map((t) => loss(adam[t]));
+  if (best === 0 || now < 2 * then) return "";
+  const past = `Then it ran past the minimum, and now the loss is ${now.toFixed(3)}`;
+  return ` Adam's loss was smallest after step ${best}, ${then.toFixed(3)}. ${past}.`;
+}
+
+/** A map for each way, side by side. A click on one sets the start. */
+function draw(width, walks, state, onstart) {
+  const isWide = width >= 560;
+  const gap = isWide ? 14 : 8;
+  const wide = (width - 2 * gap) / 3;
+  const [top, high] = [42, Math.max(150, wide * 0.95)];
+  const size = isWide ? 15 : 12;
+  const y = (a) => top + ((HIGH - a) / (HIGH - LOW)) * high;
   const maps = WAYS.map(({ id }, i) => {
-    const [left, above] = [(i % columns) * (wide + gap), Math.floor(i / columns) * tall];
+    const left = i * (wide + gap);
+    const middle = left + wide / 2;
     const x = (b) => left + ((b - LOW) / (HIGH - LOW)) * wide;
-    const y = (a) => above + 42 + ((HIGH - a) / (HIGH - LOW)) * high;
-    const points = walks[i].slice(0, step + 1);
+    const points = walks[i].slice(0, state.step + 1);
     const outside = points.findIndex((point) => point.some((coordinate) => coordinate < LOW || coordinate > HIGH));
-    const inside = (outside < 0 ? points : points.slice(0, outside)).map(([a, b]) => [
-      x(b).toFixed(1),
-      y(a).toFixed(1),
-    ]);
-    const [a, b] = points.at(-1);
+    const inside = (outside < 0 ? points : points.slice(0, outside)).map(([a, b]) => [x(b).toFixed(1), y(a).toFixed(1)]);
+    const last = points.at(-1);
+    const height = loss(last);
+    const below = outside < 0 ? [place("a", last[0]), place("b", last[1])] : ["leaves the map", `at step ${outside}`];
     const pick = (event) => {
-      const { top, left: corner } = event.currentTarget.ownerSVGElement.getBoundingClientRect();
+      const box = event.currentTarget.ownerSVGElement.getBoundingClientRect();
       const to = (share) => Math.round(20 * (LOW + share * (HIGH - LOW))) / 20;
-      onstart([to(1 - (event.clientY - top - y(HIGH)) / high), to((event.clientX - corner - left) / wide)]);
+      onstart([to(1 - (event.clientY - box.top - top) / high), to((event.clientX - box.left - left) / wide)]);
     };
     return pickable(
       pick,
-      rectangle(left + wide / 2, y(HIGH) + high / 2, wide, high, "soft", { filled: 0.04 }),
-      text(left + wide / 2, above + 10, id, { bold: true }),
-      text(left + wide / 2, above + 29, `rate ${rates[i]}`, { role: "soft", size: 13 }),
+      rectangle(middle, top + high / 2, wide, high, "soft", { filled: 0.04 }),
+      text(Math.max(middle, 47), 10, id, { bold: true, size }),
+      note(middle, 29, `rate ${state[id]}`),
       HEIGHTS.map((height) => contour(height, x, y)),
-      text(left + 5, y(HIGH) + 11, "a ↑ steep", { role: "soft", size: 12, anchor: "start" }),
-      text(left + wide - 5, y(LOW) - 11, "b → shallow", { role: "soft", size: 12, anchor: "end" }),
+      note(left + 5, top + 11, "a ↑ steep", "start", 12),
+      note(left + wide - 5, top + high - 11, "b → shallow", "end", 12),
       segment([x(0) - 6, y(0)], [x(0) + 6, y(0)], "ink", 2),
       segment([x(0), y(0) - 6], [x(0), y(0) + 6], "ink", 2),
       line(inside, "forward", 1.4),
-      inside.map(([px, py]) => circle(px, py, 2.2, "forward")),
-      outside < 0 ? circle(...inside.at(-1), 4.5, "forward") : null,
+      inside.map(([px, py]) => circle(px, py, isWide ? 2.2 : 1.6, "forward")),
+      outside < 0 && circle(...inside.at(-1), 4.5, "forward"),
       circle(...inside[0], 4.5, "ink"),
-      text(
-        left + wide / 2,
-        y(LOW) + 14,
-        outside < 0 ? `${place("a", a)}, ${place("b", b)}` : `leaves the map at step ${outside}`,
-        { size: 13 },
-      ),
-      text(left + wide / 2, y(LOW) + 32, loss([a, b]) < 1e4 ? `loss ${loss([a, b]).toFixed(3)}` : "loss above 10,000", {
-        role: "soft",
-        size: 13,
-      }),
+      below.map((words, i) => text(middle, top + high + 14 + 17 * i, words, { size: 13 })),
+      note(middle, top + high + 49, height < 1e4 ? `loss ${height.toFixed(3)}` : "loss > 10,000"),
     );
   });
-  const label = WAYS.map(
-    ({ id }, i) =>
-      `${id}, rate ${rates[i]}: after ${step} steps at ${place("a", walks[i][step][0])}, ${place("b", walks[i][step][1])}.`,
-  ).join(" ");
-  return picture(width, Math.ceil(WAYS.length / columns) * tall, label, maps);
+  const said = WAYS.map(({ id }, i) => `${id}, rate ${state[id]}: after ${state.step} steps at ${placeOf(walks[i][state.step])}.`);
+  return picture(width, top + high + 60, said.join(" "), maps);
 }
 
 /** The points of one height: an ellipse, cut where it leaves the map. */

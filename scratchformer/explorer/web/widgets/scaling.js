@@ -1,8 +1,8 @@
 /** Lesson 05: dot products of d_k random numbers, and what softmax makes of them with and without the division. */
-import { button, fitted, h, range } from "../dom.js";
+import { button, fitted } from "../dom.js";
 import { softmax } from "../engine/tensor.js";
-import { arrow, bar, circle, gradient, line } from "./parts.js";
-import { pickOne, picture, rectangle, segment, short, text } from "./parts.js";
+import { arrow, bar, circle, controls, controlsOf, gradient, line, note, picture } from "./parts.js";
+import { rectangle, segment, share, short, slope, staying, sum, text } from "./parts.js";
 
 const WORDS = ["the", "street", "animal"];
 const WANTED = 1;
@@ -30,32 +30,21 @@ export function randomWalks(count, length, seed) {
 
 /** The root mean square of numbers: their typical size. */
 export function typicalSize(numbers) {
-  return Math.sqrt(numbers.reduce((sum, x) => sum + x * x, 0) / numbers.length);
+  return Math.sqrt(sum(numbers.map((x) => x * x)) / numbers.length);
 }
 
 /** Dot products and a divisor -> the scores, the weights, and the gradient of weight `wanted` by each dot product. */
 export function attend(dots, divisor, wanted = WANTED) {
   const scores = dots.map((dot) => dot / divisor);
-  const weights = Array.from(softmax(Float32Array.from(scores)));
+  const weights = softmax(scores);
   const slopes = weights.map((weight, i) => (weight * ((i === wanted) - weights[wanted])) / divisor);
   return { scores, weights, slopes };
-}
-
-/** A weight as on the page: four decimals, more if it is small. Only 1 itself looks like 1. */
-function share(weight) {
-  if (weight >= 0.99995 && weight < 1) return "> 0.9999";
-  return weight > 1e-6 ? weight.toFixed(weight > 1e-3 ? 4 : weight > 1e-4 ? 5 : 6) : "< 0.000001";
 }
 
 /** A gradient as on the page: three decimals, five if it is small. */
 function slopeText(slope) {
   if (Math.abs(slope) < 1e-6) return "≈ 0";
   return (slope > 0 ? "+" : "−") + Math.abs(slope).toFixed(Math.abs(slope) > 1e-3 ? 3 : 5);
-}
-
-/** How strong the push is; a tiny one is not rounded away. */
-function push(slope) {
-  return slope < 1e-6 ? "less than 0.000001" : slopeText(slope).slice(1);
 }
 
 /** An exponential: 390,625, 153 billion, 1.1·10^{26}, 0.018, < 0.000001. */
@@ -68,153 +57,118 @@ export function exponential(e) {
 }
 
 function mount(root, tell) {
-  let d_k = 64;
-  let isRandom = false;
-  let isBackward = false;
+  const state = { d_k: 64, isRandom: 0, isBackward: 0 };
   let seed = 1;
   let walks = randomWalks(WALKS, LONGEST, seed);
-
-  const spread = fitted((width) => drawSpread(width, walks, d_k, dots(), isRandom));
-  const sides = fitted((width) => drawSides(width, d_k, dots(), isRandom, isBackward));
-  const slider = range({
-    label: "Numbers in a query, d_k",
-    min: 1,
-    max: LONGEST,
-    value: d_k,
-    oninput: (x) => ((d_k = x), update()),
-  });
-  const kinds = pickOne({
-    label: "Dot products",
-    options: ["of figure 2", "random"],
-    onpick: (i) => ((isRandom = i === 1), update()),
-  });
-  const again = button("New random keys", () => ((walks = randomWalks(WALKS, LONGEST, ++seed)), update()));
-  const ways = pickOne({
-    label: "Show",
-    options: ["forward", "backward"],
-    onpick: (i) => ((isBackward = i === 1), update()),
-  });
-  root.append(h("div", { class: "controls" }, slider, kinds, again, ways), spread, sides);
-
   /** Those of figure 2 for any d_k, or the first three walks. */
-  function dots() {
-    return WORDS.map((_, i) => (isRandom ? walks[i][d_k] : Math.sqrt(d_k) * Math.log(EXPONENTIALS[i])));
-  }
+  const dots = () => EXPONENTIALS.map((e, i) => (state.isRandom ? walks[i][state.d_k] : Math.sqrt(state.d_k) * Math.log(e)));
+
+  const sides = fitted((width) => drawSides(width, state, dots()));
+  const spread = fitted((width) => drawSpread(width, state, dots(), walks));
+  const again = button("New random keys", () => ((walks = randomWalks(WALKS, LONGEST, ++seed)), update()));
+  const { pick, slide } = controlsOf(state, update);
+  const kinds = pick("isRandom", "Dot products", ["of figure 2", "random"]);
+  const ways = pick("isBackward", "Show", ["forward", "backward"]);
+  root.append(controls(kinds, again, ways), staying(slide("d_k", "Numbers in a query, d_k", 1, LONGEST)), sides, spread);
 
   function update() {
+    const { d_k, isRandom, isBackward } = state;
     again.hidden = !isRandom;
-    spread.redraw();
     sides.redraw();
-    const both = [1, Math.sqrt(d_k)].map((divisor) => attend(dots(), divisor));
+    spread.redraw();
     const largest = Math.max(...dots());
     const best = WORDS.filter((_, i) => dots()[i] === largest).join(" and ");
-    const [first, second] = both.map(({ weights, slopes }, side) => {
-      if (isBackward) return push(slopes[WANTED]);
-      return !isRandom && (side || d_k === 1) ? "5/8" : share(Math.max(...weights));
+    const [first, second] = [1, Math.sqrt(d_k)].map((divisor) => {
+      const { weights, slopes } = attend(dots(), divisor);
+      if (isBackward) return slopes[WANTED] < 1e-6 ? "less than 0.000001" : slopeText(slopes[WANTED]).slice(1);
+      return !isRandom && (divisor > 1 || d_k === 1) ? "5/8" : share(Math.max(...weights));
     });
-    const what = isBackward
-      ? ["the push on the dot product of ", h("em", {}, WORDS[WANTED]), " is "]
-      : ["the largest weight, of ", h("em", {}, best), ", is "];
-    const growth = isRandom
-      ? ""
-      : " For each d_k the three dot products are √d_k times 0, ln 2 and ln 5, so that they grow as typical ones do; the division takes this growth away.";
-    tell([`With d_k = ${d_k}, `, ...what, `${first} without the division and ${second} with it.${growth}`]);
+    const what = isBackward ? `the push on the dot product of *${WORDS[WANTED]}*` : `the largest weight, of *${best}*,`;
+    const growth = "For each d_k the three dot products are √d_k times 0, ln 2 and ln 5, so that they grow as typical ones do";
+    const end = isRandom ? "" : ` ${growth}; the division takes this growth away.`;
+    tell(`With d_k = ${d_k}, ${what} is ${first} without the division and ${second} with it.${end}`);
   }
 
   update();
 }
 
 /** Random walks up to d_k, the curves ±√n, the three dot products as dots, and how often each dot product comes up. */
-function drawSpread(width, walks, d_k, dots, isRandom) {
+function drawSpread(width, { d_k, isRandom }, dots, walks) {
   const [left, right, top, bottom] = [34, Math.round(width * 0.7), 30, 206];
   const x = (n) => left + (n / LONGEST) * (right - left);
-  const y = (sum) => (top + bottom) / 2 - (sum / HIGHEST) * ((bottom - top) / 2);
-  const isInside = (sum) => Math.abs(sum) <= HIGHEST;
-  const small = (x, y, words, anchor = "middle") => text(x, y, words, { role: "soft", size: 12, anchor });
-  const points = (walk) => walk.slice(0, d_k + 1).flatMap((sum, n) => (isInside(sum) ? [[x(n), y(sum)]] : []));
+  const y = (height) => (top + bottom) / 2 - (height / HIGHEST) * ((bottom - top) / 2);
+  const isInside = (height) => Math.abs(height) <= HIGHEST;
+  const points = (walk) => walk.slice(0, d_k + 1).flatMap((height, n) => (isInside(height) ? [[x(n), y(height)]] : []));
   const curve = (sign) => Array.from({ length: 65 }, (_, i) => [x(4 * i), y(sign * Math.sqrt(4 * i))]);
 
   const sums = walks.map((walk) => walk[d_k]);
   const counts = new Map();
-  for (const bin of sums.map((sum) => 4 * Math.round(sum / 4))) counts.set(bin, (counts.get(bin) ?? 0) + 1);
+  for (const bin of sums.map((height) => 4 * Math.round(height / 4))) counts.set(bin, (counts.get(bin) ?? 0) + 1);
   const unit = (width - right - 12) / Math.max(...counts.values());
   const bars = [...counts].map(([bin, count]) => {
-    const long = unit * count;
-    return (
-      isInside(bin) && rectangle(right + 8 + long / 2, y(bin), long, 0.86 * (y(0) - y(4)), "soft", { filled: 0.9 })
-    );
+    const where = [right + 8 + (unit * count) / 2, y(bin), unit * count, 0.86 * (y(0) - y(4))];
+    return isInside(bin) && rectangle(...where, "soft", { filled: 0.9 });
   });
 
   const size = typicalSize(sums);
-  const label = `${WALKS} random dot products of ${d_k} numbers: their typical size is ${short(size)}, and the root of ${d_k} is ${short(Math.sqrt(d_k))}.`;
+  const lines = [-32, -16, 0, 16, 32];
   return picture(
     width,
     230,
-    label,
+    `${WALKS} random dot products of ${d_k} numbers: their typical size is ${short(size)}, and √${d_k} is ${short(Math.sqrt(d_k))}.`,
     circle(left, 10, 4.5, "forward"),
-    text(left + 10, 10, "the three words", { role: "soft", size: 13, anchor: "start" }),
+    note(left + 10, 10, "the three words", "start"),
     text(width, 10, `typical: ±${size.toFixed(1)}`, { bold: true, anchor: "end" }),
-    [-32, -16, 0, 16, 32].map((sum) => segment([left, y(sum)], [width, y(sum)], "line", sum ? 0.5 : 1.2)),
-    [-32, -16, 0, 16, 32].map((sum) => small(left - 6, y(sum), short(sum), "end")),
+    lines.map((height) => segment([left, y(height)], [width, y(height)], "line", height ? 0.5 : 1.2)),
+    lines.map((height) => note(left - 6, y(height), short(height), "end", 12)),
     walks.slice(0, 30).map((walk) => line(points(walk), "soft", 0.5)),
-    isRandom && walks.slice(0, 3).map((walk) => line(points(walk), "forward", 1.8)),
+    isRandom ? walks.slice(0, 3).map((walk) => line(points(walk), "forward", 1.8)) : null,
     [1, -1].map((sign) => line(curve(sign), "ink", 1.2, true)),
     segment([x(d_k), top], [x(d_k), bottom], "soft", 1),
     dots.filter(isInside).map((dot) => circle(x(d_k), y(dot), 4.5, "forward")),
     bars,
-    [1, 64, 128, 192, 256].map((n) => small(x(n), bottom + 14, n)),
-    small(width, bottom + 14, `${WALKS} pairs`, "end"),
+    [1, 64, 128, 192, 256].map((n) => note(x(n), bottom + 14, n, "middle", 12)),
+    note(width, bottom + 14, `${WALKS} pairs`, "end", 12),
   );
 }
 
 /** The picture of the lesson: softmax without the division and with it, side by side, or one below the other. */
-function drawSides(width, d_k, dots, isRandom, isBackward) {
+function drawSides(width, { d_k, isRandom, isBackward }, dots) {
   const isWide = width >= 560;
   const names = isWide ? 70 : 54;
   const across = isWide ? (width - names) / 2 : width - names;
   const step = (across - 12) / 3;
+  const high = isWide ? 90 : 56;
   const push = isBackward ? 22 : 0;
-  const y = { word: 44, dot: 70, push: 92, arrow: 96 + push, score: 122 + push, e: 148 + push, weight: 210 + push };
-  const tall = y.weight + 78;
+  const y = { word: 42, dot: 66, push: 88, arrow: 90 + push, score: 114 + push, e: 138 + push, weight: 152 + push + high / 2 };
+  const tall = y.weight + high / 2 + 32;
   const root = Math.sqrt(d_k);
   const isRound = !isRandom && Number.isInteger(root);
   const logarithm = (i, factor) => (i === 0 ? "0" : `${factor === 1 ? "" : `${factor} `}ln ${EXPONENTIALS[i]}`);
   const both = [1, root].map((divisor) => attend(dots, divisor));
-  const about = Number.isInteger(root) ? `= ${root}` : `≈ ${root.toFixed(2)}`;
 
   const sides = both.map(({ scores, weights, slopes }, side) => {
     const [left, top] = isWide ? [names + side * across, 0] : [names, side * tall];
-    const title = side ? `divided by √${d_k} ${about}` : "not divided";
-    const name = (words, at, role = "soft") =>
-      text(0, top + at, words, { role, size: 14, anchor: "start", italic: role === "gradient" });
+    const title = side ? `divided by √${d_k} ${Number.isInteger(root) ? `= ${root}` : `≈ ${root.toFixed(2)}`}` : "not divided";
     const column = (word, i) => {
       const x = left + (i + 0.5) * step;
-      const divisor =
-        side &&
-        text(x + 8, top + y.arrow, `÷ ${short(Math.round(10 * root) / 10)}`, {
-          role: "soft",
-          size: 13,
-          anchor: "start",
-        });
-      const slope = { words: slopeText(slopes[i]), size: 13, largest: 0.03 };
       return [
         text(x, top + y.word, word, { bold: i === WANTED }),
         text(x, top + y.dot, isRound ? logarithm(i, root) : short(dots[i])),
-        isBackward && gradient(x - 22, top + y.push, slopes[i], slope),
+        isBackward ? gradient(x - 22, top + y.push, slopes[i], { words: slopeText(slopes[i]), largest: 0.03 }) : null,
         arrow([x, top + y.arrow - 8], [x, top + y.arrow + 10]),
-        divisor || null,
+        side ? note(x + 8, top + y.arrow, `÷ ${short(Math.round(10 * root) / 10)}`, "start") : null,
         text(x, top + y.score, isRound ? logarithm(i, side ? 1 : root) : short(scores[i])),
         text(x, top + y.e, exponential(Math.exp(scores[i]))),
-        bar(x, top + y.weight, weights[i], { width: 44, height: 90 }),
-        text(x, top + y.weight + 60, !isRandom && (side || d_k === 1) ? `${EXPONENTIALS[i]}/8` : share(weights[i])),
+        bar(x, top + y.weight, weights[i], { width: 44, height: high }),
+        text(x, top + y.weight + high / 2 + 14, !isRandom && (side || d_k === 1) ? `${EXPONENTIALS[i]}/8` : share(weights[i])),
       ];
     };
+    const rows = [["q · k", y.dot], ["score z", y.score], ["e^z", y.e], ["weight", y.weight]];
     return [
       text(left + 1.5 * step, top + 14, title, { bold: true }),
-      isWide && side
-        ? null
-        : [name("q · k", y.dot), name("score z", y.score), name("e^z", y.e), name("weight", y.weight)],
-      isBackward && !(isWide && side) && name("gradient", y.push, "gradient"),
+      isWide && side ? null : rows.map(([words, at]) => note(0, top + at, words, "start")),
+      isBackward && !(isWide && side) ? slope(0, top + y.push, "gradient", "start") : null,
       WORDS.map(column),
     ];
   });
