@@ -337,6 +337,7 @@ def test_a_view_opens_by_its_link_and_suits_everybody(browser, explorer, view, l
 def test_text_can_be_read_and_controls_touched(browser, explorer, view):
     """Text of 12 pixels and more on a desk, on a wide screen and on a phone, and targets of 44 pixels there."""
     browser.open(f"{explorer[0]}#/{view}")
+    browser.js("document.querySelectorAll('main details').forEach((fold) => (fold.open = true))")
     for width in 1280, 1920:
         browser.size(width, 1080)
         browser.wait(SETTLED)

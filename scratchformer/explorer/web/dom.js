@@ -41,8 +41,8 @@ export function number(x, digits = 3) {
   return (x < 0 ? "−" : "") + text.replace("e-", "e−");
 }
 
-/** A number as text with so many decimal places and a true minus sign; a number that rounds to 0 has no sign. */
-export function fixed(x, places) {
+/** A number as text with so many decimal places and a true minus sign; one that rounds to 0 has no sign. */
+export function fixed(x, places = 4) {
   const text = Math.abs(x).toFixed(places);
   return (x < 0 && Number(text) ? "−" : "") + text;
 }
