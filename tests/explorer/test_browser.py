@@ -35,7 +35,7 @@ VIEWS = {
 # A link to a state of each view.
 LINKS = {
     "transplant": "s=The+dog+sleeps.&t=The+cow+sleeps.&moves=0.1.1&beam=2&alpha=1",
-    "attention": "kind=encoder&layer=1&head=3&q=4",
+    "attention": "kind=encoder&layer=1&head=3&q=4&removed=encoder.0.2",
     "inside": "step=encoder.0.ff.hidden&source=2&target=5&head=2",
     "schedule": "warmup=1000&d_model=256",
     "replay": "snapshot=3",
@@ -333,7 +333,7 @@ def test_a_view_opens_by_its_link_and_suits_everybody(browser, explorer, view, l
 
 
 @slow
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", [*VIEWS, f"inside?{BACKWARD}"])
 def test_text_can_be_read_and_controls_touched(browser, explorer, view):
     """Text of 12 pixels and more on a desk, on a wide screen and on a phone, and targets of 44 pixels there."""
     browser.open(f"{explorer[0]}#/{view}")
