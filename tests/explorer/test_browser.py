@@ -392,7 +392,7 @@ def test_attention_has_room_for_a_wide_font(browser, explorer, width):
     box, *heads = browser.js("""
         const boxOf = (one) => one.getBoundingClientRect();
         const { left, right } = boxOf(document.querySelector(".large-map .scroll"));
-        const heads = [...document.querySelectorAll(".large-map th.chosen")].map(boxOf);
+        const heads = [...document.querySelectorAll(".large-map th.here")].map(boxOf);
         return [[left, right], ...heads.map((one) => [one.left, one.right])];
         """)
     assert all(box[0] - 4 < left and right < box[1] + 4 for left, right in heads) and len(heads) == 2

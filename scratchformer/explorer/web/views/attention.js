@@ -307,7 +307,7 @@ function mount(root, page) {
     heads.forEach((cells, i) => cells.forEach((cell) => (cell.lang = sides[i].lang ?? "")));
     named(map.querySelectorAll("td button"), "cell");
     const [rowHead, columnHead] = (side === "q" ? [word, best] : [best, word]).map((i, which) => heads[which][i]);
-    [rowHead, columnHead].forEach((cell) => cell.classList.add("chosen"));
+    [rowHead, columnHead].forEach((cell) => cell.classList.add("here"));
     large.replaceChildren(map);
     map.scrollLeft = columnHead.offsetLeft - (map.clientWidth + rowHead.offsetWidth - columnHead.offsetWidth) / 2;
   }
