@@ -150,22 +150,22 @@ function mount(root, page) {
     effects = new Map();
     const known = new Set(page.model.headIds);
     state.removed = state.removed.filter((id) => known.has(id));
-    if (!known.has(state.id.replace("average", "0"))) state.id = null;
-    const { kind } = headOf(state.id ?? "cross.0.0");
+    const asked = headOf(state.id).kind;
+    const kind = KINDS[asked] ? asked : "cross";
     const count = sidesOf(kind)[state.side === "q" ? 0 : 1].names.length;
     if (!(state.word >= 0 && state.word < count))
       Object.assign(state, { side: "q", word: kind === "encoder" ? Math.min(1, count - 1) : pronounIn(reading.written) });
-    state.id ??= mostStriking();
+    if (!known.has(state.id.replace("average", "0"))) state.id = mostStriking(kind);
     readAgain();
     tryAll(reading);
   }
 
   /** The head of the last layer in which the word looks most at the word by which the sentence differs from an example. */
-  function mostStriking() {
-    const { id, heads } = reading.pass.attentions.findLast(({ kind }) => kind === "cross");
+  function mostStriking(kind) {
+    const { id, heads } = reading.pass.attentions.findLast((one) => one.kind === kind);
     const other = page.data.examples.find((example) => differInOneWord(example, reading.text))?.split(" ") ?? [];
     const word = reading.text.split(" ").find((one, i) => one !== (other[i] ?? one)) ?? "";
-    const key = reading.source.indexOf(word.replace(/[.,!?]$/u, ""));
+    const key = kind === "decoder" ? -1 : reading.source.indexOf(word.replace(/[.,!?]$/u, ""));
     const rows = heads.map((head) => row(head, state.side === "q" ? state.word : 0));
     return `${id}.${argmax(rows.map((weights) => weights[key] ?? Math.max(...weights)))}`;
   }
