@@ -349,7 +349,7 @@ function mount(root, page) {
     const [best, share] = [argmax(shares), percent(Math.max(...shares))];
     const [{ names }, { names: columns, lang }] = sidesOf(kind);
     const who = (i) => (kind === "encoder" ? [quoted(names[i])] : rowName(reading, i, target));
-    if (state.side === "q") return ["Here ", ...who(state.word), ` looks ${share} at `, quoted(columns[best], lang), "."];
+    if (state.side === "q") return ["Here ", ...who(state.word), ` looks ${share} at `, quoted(columns[best].replace(/^\p{P}$/u, "“$&”"), lang), "."];
     return ["Here ", quoted(columns[state.word], lang), " is looked at most by ", ...who(best), ` (${share}).`];
   }
 
