@@ -289,12 +289,10 @@ const tickText = (value) => String(value).replace("-", "−");
  * A line chart as SVG with a legend.
  *
  * label        what it shows, for people who don't see it
- * x, y         { label, from, to }: the axes; from and to come from the points where they are left out
- * series       [{ name, points: [[x, y]…], role, dashed, dots }]: lines in the colour of a role ("forward", "value", "soft", …)
- * marker       an x with an upright line, or null
- * dot          a point [x, y] of a curve that is marked, or null
+ * x, y         { label, from, to }: the axes; from and to come from the points where they are left out; y.show writes a tick
+ * series       [{ name, points: [[x, y]…], role, dashed }]: lines in the colour of a role ("forward", "value", "soft", …)
  */
-export function plot({ label, width, height = 260, x, y, series, marker = null, dot = null }) {
+export function plot({ label, width, height = 260, x, y, series }) {
   const bounds = (axis, place) => {
     let from = axis.from ?? Infinity;
     let to = axis.to ?? -Infinity;
@@ -323,7 +321,7 @@ export function plot({ label, width, height = 260, x, y, series, marker = null, 
         "stroke-width": value === 0 ? 1.5 : 0.5,
       }),
     );
-    svg.append(s("text", { x: left - 8, y: upY(value) + 4, "text-anchor": "end", class: "tick" }, tickText(value)));
+    svg.append(s("text", { x: left - 8, y: upY(value) + 4, "text-anchor": "end", class: "tick" }, (y.show ?? tickText)(value)));
   }
   for (const value of ticks(x0, x1, Math.max(2, Math.floor(width / 110)))) {
     const isLast = acrossX(value) > width - right - 16; // its text must not be cut at the edge
@@ -334,19 +332,13 @@ export function plot({ label, width, height = 260, x, y, series, marker = null, 
   svg.append(s("line", { x1: left, x2: width - right, y1: height - bottom, y2: height - bottom, stroke: "var(--soft)" }));
   svg.append(s("text", { x: (left + width - right) / 2, y: height - 4, "text-anchor": "middle", class: "axis" }, x.label));
   svg.append(s("text", { x: 0, y: 12, class: "axis" }, y.label));
-  if (marker !== null) {
-    svg.append(
-      s("line", { x1: acrossX(marker), x2: acrossX(marker), y1: top - 4, y2: height - bottom, stroke: "var(--ink)", "stroke-width": 1.5 }),
-    );
-  }
-  const dashes = ({ dashed, dots }) => (dots ? "0 8" : dashed ? "6 5" : null);
   const look = (line) => ({
     fill: "none",
     stroke: `var(--${line.role})`,
-    "stroke-width": line.dots ? 4 : 2.2,
+    "stroke-width": 2.2,
     "stroke-linecap": "round",
     "stroke-linejoin": "round",
-    "stroke-dasharray": dashes(line),
+    "stroke-dasharray": line.dashed ? "6 5" : null,
   });
   for (const line of series) {
     const path = line.points
@@ -354,7 +346,6 @@ export function plot({ label, width, height = 260, x, y, series, marker = null, 
       .join("");
     if (path) svg.append(s("path", { d: path, ...look(line) }));
   }
-  if (dot) svg.append(s("circle", { cx: acrossX(dot[0]), cy: upY(dot[1]), r: 5, fill: "var(--ink)" }));
   const names = series.map((line) =>
     h("li", {}, s("svg", { width: 28, height: 10, "aria-hidden": "true" }, s("path", { d: "M2 5H26", ...look(line) })), line.name),
   );
