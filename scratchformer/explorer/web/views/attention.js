@@ -212,9 +212,9 @@ function mount(root, page) {
 
   const isGone = () => state.removed.includes(state.id);
 
-  function weightsOf(id) {
+  function weightsOf(id, { pass } = shown) {
     const { kind, layer, head } = headOf(id);
-    const { heads } = shown.pass.attentions.find((one) => one.kind === kind && one.layer === layer);
+    const { heads } = pass.attentions.find((one) => one.kind === kind && one.layer === layer);
     return head === "average" ? averageOf(heads) : heads[head];
   }
 
@@ -392,7 +392,7 @@ function mount(root, page) {
     if (place === 1) return [all, who, " needs this one most."];
     const { kind } = headOf(id);
     const [, { names, lang }] = sidesOf(kind);
-    const weights = t === null || kind === "encoder" ? [] : row(weightsOf(id), t);
+    const weights = t === null || kind === "encoder" ? [] : row(weightsOf(id, reading), t);
     const looks = [`it looks ${percent(Math.max(...weights))} at `, quoted(names[argmax(weights)], lang), ", and "];
     const most = [all, who, ` needs ${nameOf(id)} most: `, ...(weights.length ? looks : []), "without it ", ...p];
     return [...most, place ? `This head is number ${place}.` : ""];
