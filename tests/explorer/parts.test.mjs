@@ -19,7 +19,7 @@ test("numbers have a true minus sign and three digits that count", () => {
 });
 
 test("no zero has a sign", () => {
-  assert.deepEqual([-0, -0.0000123, -0.00005, -1.25].map((x) => fixed(x, 4)), ["0.0000", "0.0000", "−0.0001", "−1.2500"]);
+  assert.deepEqual([-0, -0.0000123, -0.00005, -1.25].map((x) => fixed(x)), ["0.0000", "0.0000", "−0.0001", "−1.2500"]);
   assert.equal(number(-0), "0");
 });
 

@@ -36,7 +36,7 @@ VIEWS = {
 # A link to a state of each view.
 LINKS = {
     "transplant": "s=The+dog+sleeps.&t=The+cow+sleeps.&moves=0.1.1&beam=2&alpha=1",
-    "attention": "kind=encoder&layer=1&head=3&q=4",
+    "attention": "kind=encoder&layer=1&head=3&q=4&removed=encoder.0.2",
     "inside": "step=encoder.0.ff.hidden&source=2&target=5&head=2",
     "train": "break=mask&rate=0.01&race=1&s=the+dog+did+not+like+the+raft+because+it+was+too+light",
 }
@@ -333,10 +333,11 @@ def test_a_view_opens_by_its_link_and_suits_everybody(browser, explorer, view, l
 
 
 @slow
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", [*VIEWS, f"inside?{BACKWARD}"])
 def test_text_can_be_read_and_controls_touched(browser, explorer, view):
     """Text of 12 pixels and more on a desk, on a wide screen and on a phone, and targets of 44 pixels there."""
     browser.open(f"{explorer[0]}#/{view}")
+    browser.js("document.querySelectorAll('main details').forEach((fold) => (fold.open = true))")
     for width in 1280, 1920:
         browser.size(width, 1080)
         browser.wait(SETTLED)
@@ -391,7 +392,7 @@ def test_attention_has_room_for_a_wide_font(browser, explorer, width):
     box, *heads = browser.js("""
         const boxOf = (one) => one.getBoundingClientRect();
         const { left, right } = boxOf(document.querySelector(".large-map .scroll"));
-        const heads = [...document.querySelectorAll(".large-map th.chosen")].map(boxOf);
+        const heads = [...document.querySelectorAll(".large-map th.here")].map(boxOf);
         return [[left, right], ...heads.map((one) => [one.left, one.right])];
         """)
     assert all(box[0] - 4 < left and right < box[1] + 4 for left, right in heads) and len(heads) == 2
