@@ -320,6 +320,10 @@ show(
 # %% [markdown]
 # Will the vector of *it* turn *es* into *sie*? And what if the adjective's vector is left out?
 #
+# <!-- explorer: transplant?s=The+horse+leaves+the+street+because+it+is+too+tired.
+# &t=The+horse+leaves+the+street+because+it+is+too+narrow.
+# | The explorer: move a vector from one of the two sentences into the other -->
+#
 # <details><summary>Make a guess, then unfold: vectors exchanged</summary>
 
 # %% Exchanging vectors

@@ -343,6 +343,8 @@ assert np.allclose(8 * dh, [[-4, 4]]) and np.allclose(8 * du, [[0, 4]])
 assert np.allclose(W_1.grad, [[0, 1]])
 
 # %% [markdown]
+# <!-- see: inside?way=backward&step=logits | a gradient on its way back through a Transformer -->
+#
 # ## How do we know that it is right?
 #
 # Code and pencil agree, but the same wrong idea could be in both. Here is a test that needs forward only. Take the

@@ -238,6 +238,8 @@ show(matrices_picture(), "04_matrices",
 # the *memory*. Then $Q = x W_Q$, $K = m W_K$ and $V = m W_V$. In **self-attention**, $x$ and $m$ are the same sentence.
 # In **cross-attention**, $x$ is the sentence being written, and $m$ the one being read.
 #
+# <!-- see: inside?step=encoder.0.self.qkv | queries, keys and values of a trained model -->
+#
 # ## Backward
 #
 # Let the first number of the answer, 1.375, take the place of the loss. We want it to grow: which score must grow? Make

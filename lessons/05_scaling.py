@@ -166,6 +166,8 @@ table(["d_k", "typical q · k", "typical q · k / √d_k"], rows)
 # On this page, the **dot product** is $q \cdot k$, and the **score** $z$ is what softmax gets. With the division it is
 # the dot product over $\sqrt{d_k}$, without it the dot product itself.
 #
+# <!-- see: inside?step=encoder.0.self.weights | scores of a trained model, and their softmax -->
+#
 # ## Large scores: one word takes all the weight
 #
 # Now the softmax. A model reads "The animal did not cross the street because **it** was too wide." Here *it* is the

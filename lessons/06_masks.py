@@ -168,6 +168,8 @@ show(mask_pictures.masks(), "06_padding",
      "only the last two queries.")
 
 # %% [markdown]
+# <!-- see: inside?step=decoder.0.self.weights | masked weights of a trained model -->
+#
 # There can be fewer queries than keys. A model that writes asks for its newest words only, the *last* ones (figure 3,
 # right).
 #

@@ -425,6 +425,8 @@ assert 121 <= sum(behind) <= 129                        # 125 here
 # They exchange roles within the sentence. In 120 test sentences, at about 125 of 133 articles one of the two
 # looks most at *the*, and the other at one of the next two words.
 #
+# <!-- see: attention?s=The+goat+found+the+dog.&kind=cross&layer=2&head=1 | the first of these two heads -->
+#
 # ## Today
 #
 # While a model writes, it keeps the keys and values of all words so far, the **KV cache**. To save memory, all heads

@@ -142,6 +142,8 @@ show(three_uses(backward=False), "08_three_uses",
 # Reading is a matrix product, too. If $o_t$ is **one-hot** (a 1 at place $w_t$, else zeros), $o_t E$ is the row of the
 # word. And $o_t^T dx_t$, the gradient by lesson 01, has $dx_t$ in that row.
 #
+# <!-- see: inside?step=source.embedding | rows of a trained table -->
+#
 # **Your turn.** Write `embed(ids, E, P_drop)` in `transformer.py`. It reads rows of `E.data`, adds
 # `positional_encoding(t, d_model)`, and multiplies by `keep = dropout(x, P_drop)`. (These two are ours until lessons 09
 # and 14.) Its second half multiplies `dy` by `keep`, too, and adds to `E.grad`. The rule comes now.

@@ -200,6 +200,8 @@ show(figure, "09_heat_map",
      "on the left; the slowest, on the right, hardly turn.")
 
 # %% [markdown]
+# <!-- see: inside?step=source.positions | a word's vector, plus its position -->
+#
 # In $k$ words hand $i$ turns by $\omega_i k$, and the dot product
 # adds up the cosines: $PE(0) \cdot PE(k) = \sum_i \cos(\omega_i k)$. With 256 hands this sum falls from 256 at distance
 # 0 to 174 at 10. With our two it goes up and down: in figure 3, position 6 scores more than 4.

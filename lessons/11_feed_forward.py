@@ -197,6 +197,8 @@ assert np.ptp(z @ W_2 + b_2) == 0                       # without the ReLU all a
 #
 # The network is **position-wise**: no position looks at another one, and all share the same weights.
 #
+# <!-- see: inside?step=encoder.0.ff.hidden | hidden units of a trained model -->
+#
 # **Your turn.** Write `feed_forward(x, W_1, b_1, W_2, b_2)` in `transformer.py`. The two products are calls of `linear`
 # with "btd,df->btf" and "btf,fd->btd". It gets $W_1$ and $W_2$ whole, and on the way back adds to their `grad`. The
 # numbers of a bias are `b_1.data`. Run `scratchformer learn check feed_forward` already when you have written `yield`:

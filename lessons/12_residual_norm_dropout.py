@@ -220,6 +220,8 @@ show(box_picture(backward=False), "12_norm",
 # update and a backward. Then come `keep = dropout(update, P_drop)` (ours until lesson 14), `z = x + keep * update`, and
 # `layer_norm` of `z`.
 #
+# <!-- see: inside?step=encoder.0.self.out | Add & Norm in a trained model -->
+#
 # ## Backward
 #
 # In figure 2, let the loss grow with the first number of $n$ alone: $dn = (1, 0, 0, 0)$. Training wants to lower that

@@ -291,6 +291,8 @@ show(whole(), "13_architecture",
 #    word after it.
 # 7. **Next,** append *alt*, and decode again, until `</s>` is written.
 #
+# <!-- see: inside?step=source.text | a sentence on its way through a trained model -->
+#
 # ## By hand
 #
 # What is new is the thick arrow: several layers read one memory. Let the memory have two words, $m_a = (1, -1)$ and

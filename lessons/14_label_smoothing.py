@@ -354,6 +354,8 @@ assert np.allclose((keep * [1, 3, -2, 4]).mean(axis=0), [1, 3, -2, 4], rtol=0.01
 quote("loss_of")
 
 # %% [markdown]
+# <!-- see: inside?step=softmax | the probabilities of a trained model -->
+#
 # ## Does it matter?
 #
 # - **What goes in:** in 320 steps, the opening's 300 pairs (each about 17 times), or 5,120 of all 20,000 (each once).

@@ -317,6 +317,8 @@ same("20 steps: our code and the library", ours[0], model.store.data, 1e-5)
 #   they grow, $m$ grows sooner than $v$, and steps can be longer: up to 1.7 times the rate ([lab notes 15, experiment
 #   3](lab/15_adam_and_warmup.py#experiment-3-how-long-is-a-step)).
 #
+# <!-- see: inside?way=backward&step=adam | the step that Adam takes with a weight -->
+#
 # ## The learning rate
 #
 # The paper's rate rises on a straight line for 4,000 steps. This is the **warm-up**. Then the rate falls as
@@ -388,6 +390,8 @@ quote("adam")
 # %% [markdown]
 # But why begin near 0? At the first step Adam has seen one gradient, and one gradient agrees with itself. So nearly
 # every weight moves by the full rate, however small its gradient is. Do full steps at the start do harm?
+#
+# <!-- see: train | a model to train at another rate, or without the warm-up -->
 #
 # ## Does it matter?
 #

@@ -328,6 +328,8 @@ table(["softmax of model", "gradient of score 1", "gradient of score 2"], rows)
 # No mean is missing here: `cross_entropy` has already divided by the number of predicted words. Without `/ len(p)`, all
 # 31 arrays pass.
 #
+# <!-- see: inside?way=backward&step=decoder.1.cross.weights | the way back through a softmax, number by number -->
+#
 # ### The check and its batch
 #
 # A wrong forward with its right derivative passes ([lesson 06](06_masks.py)): *scaled by d_model* is such a bug. And

@@ -165,6 +165,8 @@ measure(f"of {N_MERGES:,} merges: ours and sentencepiece agree", equal,
 # new sentences alike. Without it, as in your function, the order differs from merge 1,271 on ([lab notes 17, experiment
 # 1](lab/17_byte_pairs.py#experiment-1-the-same-merges-as-sentencepiece)).
 #
+# <!-- see: inside?step=source.text | your sentence, cut into pieces -->
+#
 # ## Bytes, and where to split first
 #
 # **Bytes.** What about a *character* that was never seen, such as the *ë* in *Zoë*? In this model it is `<unk>`. But a

@@ -182,6 +182,8 @@ assert full["bleu"]["test_coreference"] == 100
 assert round(full["train"]["cpu_seconds"]) == 107
 
 # %% [markdown]
+# <!-- see: train | a small model that learns while you look -->
+#
 # ## Does it matter? Take the source away
 #
 # Some German words can be guessed from the German words before them. So how much does the model get from the English

@@ -237,6 +237,8 @@ for line in [COWS, *lines]:
 # The library's search finds the same, here and for ten test sentences. The search stops when no hypothesis alive can
 # win, even with the largest penalty.
 #
+# <!-- see: transplant?beam=2 | the beam search of a trained model, step by step -->
+#
 # ## Nothing to learn, but something to get wrong
 #
 # Training never searches: it is given the right pieces. So $K$ and $\alpha$ are chosen afterwards, on validation text.

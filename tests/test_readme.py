@@ -90,6 +90,13 @@ def test_the_promised_pythons_are_those_of_ci():
     assert f"\n## {version}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
+def test_the_first_link_is_the_site_that_setup_cfg_names():
+    package = configparser.ConfigParser()
+    package.read(ROOT / "setup.cfg", encoding="utf-8")
+    address = package["metadata"]["project_urls"].strip().removeprefix("Site = ")
+    assert README.split("\n\n")[1].startswith(f"**[Play with it in your browser]({address})**")
+
+
 def test_the_python_example_learns_and_proves_itself(capsys, trained):
     *_, code = re.findall(r"```python\n(.*?)```", PAGES["docs/using.md"], re.DOTALL)
     assert 'sf.load_run("runs/demo")' in code
@@ -176,4 +183,5 @@ def test_the_commands_exist(capsys):
 def test_linked_files_exist(name):
     links = re.findall(r"\]\(([^)#]+)[^)]*\)|src=\"([^\"]+)\"", PAGES[name])
     assert len(links) > 1 or name == "docs/packages.md"
-    assert [link for pair in links for link in pair if link and not (ROOT / name).parent.joinpath(link).exists()] == []
+    files = [link for pair in links for link in pair if link and not link.startswith("https://")]
+    assert [file for file in files if not (ROOT / name).parent.joinpath(file).exists()] == []

@@ -1,7 +1,7 @@
 """Changes to the Markdown of docs/ for the site, beyond those of MyST.
 
-GitHub's maths, links to files of the repository, figures with captions, places for widgets, links from code in a text
-to the API, the order of the pages, and the explorer of the model that the repository holds.
+GitHub's maths, links to files of the repository, figures with captions, places for widgets and for views of the
+explorer, links from code in a text to the API, the order of the pages, and the explorer of the repository's model.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +61,17 @@ THE_FILE = {
 
 # Before a page is parsed ----------------------------------------------------------------------------------------------
 
+VIEW = re.compile(r"<!-- (see|explorer): (.+?) \| (.+?) -->")
+"""A comment: `see: attention?layer=2 | text` becomes a link into the explorer, `explorer: train | title` a frame."""
+
+LINK = '<p class="see">In the explorer: <a href="{address}">{text}</a></p>'
+FRAME = '<iframe class="explorer" src="{address}{sign}embed=1" title="{text}" loading="lazy"></iframe>'
+
 
 def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
     """Add to a page what other files say: the parts of the course, the modules of a package, a lesson's lab notes."""
+    top = "../" * docname.count("/")
+    source[0] = re.sub("<!-- .*?-->", lambda comment: with_view(comment[0], top), source[0], flags=re.DOTALL)
     if docname == "index":
         source[0] = source[0].replace("<!-- lessons -->", "\n\n".join(course(Path(app.srcdir))))
     elif docname.startswith("api/"):
@@ -74,6 +83,17 @@ def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
         source[0] += "\n" + toctree([f"Lab notes <lab/{posixpath.basename(docname)}>"])
     elif docname == "transformer":
         source[0] = source[0].replace("<!-- functions of the file -->", "\n\n".join(the_file(Path(app.srcdir))))
+
+
+def with_view(comment: str, top: str) -> str:
+    """A link to a view of the explorer, or a frame of it, where a comment names one. `top` leads to the first page."""
+    found = VIEW.fullmatch(" ".join(comment.split()))
+    if not found:
+        return comment
+    kind, view, text = found.groups()
+    address = f"{top}explorer.html#/{view.replace(' ', '')}"
+    sign = "&amp;" if "?" in address else "?"
+    return {"see": LINK, "explorer": FRAME}[kind].format(address=escape(address), sign=sign, text=escape(text))
 
 
 def the_file(docs: Path) -> Iterator[str]:
@@ -218,6 +238,8 @@ def page_context(app: Sphinx, pagename: str, templatename: str, context: dict[st
     if "data-widget" in context.get("body", ""):
         app.add_js_file("widgets.js", loading_method="defer")
         app.add_css_file("widgets.css")
+    if '<iframe class="explorer"' in context.get("body", ""):
+        app.add_js_file("frame.js")
     if LESSON.fullmatch(pagename):
         pages = ["index", *sorted(filter(LESSON.fullmatch, app.env.found_docs))]
     elif pagename.startswith("lessons/lab/"):
@@ -233,7 +255,7 @@ def page_context(app: Sphinx, pagename: str, templatename: str, context: dict[st
 
 def finish(app: Sphinx, error: Exception | None) -> None:
     """Write the script and the style of the widgets, and the explorer."""
-    if error is None:
+    if error is None and app.builder.format == "html":
         styles = [path.read_text(encoding="utf-8") for path in (WEB / "parts.css", WEB / "widgets" / "widgets.css")]
         static = Path(app.outdir) / "_static"
         (static / "widgets.css").write_text("".join(styles), encoding="utf-8")

@@ -28,7 +28,7 @@ def write_page(weights_file: Path, page: Path) -> None:
 
 
 def describe(file: Path) -> tuple[dict[str, Any], bytes]:
-    """Describe the model as `model_data.describe` does, with whole words as pieces, without a log and a replay."""
+    """Describe the model as `model_data.describe` does, with whole words as pieces."""
     words, arrays = read_weights(file)
     config = config_of(file, arrays, len(words))
     parameters = dict(library_parameters(arrays, config))
@@ -44,10 +44,6 @@ def describe(file: Path) -> tuple[dict[str, Any], bytes]:
         "parameters": layout(parameters),
         "tokenizer": {"kind": "words", "pieces": pieces},
         "languages": {"source": "en", "target": "de"},
-        "schedule": {"d_model": config.d_model, "warmup": 400, "lr_factor": 1.0, "steps": 1500},
-        "label_smoothing": 0.1,
-        "log": None,
-        "replay": None,
         "examples": known if len(known) > 1 else words[3:5],  # her own corpus has other words
         "words": [word for word in words if re.fullmatch(r"[\w-]+", word)],
         "trials": [],

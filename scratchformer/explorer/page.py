@@ -38,13 +38,13 @@ def require_page_place(out: Path) -> None:
 
 
 def page_of(description: dict[str, Any], weights: bytes) -> bytes:
-    """The page. Its content security policy allows the one script and the one style in it, and nothing else."""
+    """The page. Its content security policy allows its script and its style, and workers that the script makes."""
     script = f"\n{bundle(WEB / 'main.js')}"
     style = "\n" + "".join(path.read_text(encoding="utf-8") for path in sorted(WEB.glob("*.css")))
     data = json.dumps(description, allow_nan=False).replace("<", "\\u003c")  # so that no text in it ends its element
     policy = (
         f"default-src 'none'; script-src '{digest(script)}'; style-src '{digest(style)}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        "worker-src blob:; base-uri 'none'; form-action 'none'"
     )
     parts = {
         "policy": f'<meta http-equiv="Content-Security-Policy" content="{policy}">',

@@ -58,10 +58,6 @@ def test_an_experiment(command, out):
     assert result["runs" if name == "ablation" else "results"] and "provenance" in result
 
 
-def test_training_replay(out):
-    assert [each["step"] for each in quick_run("training_replay", out)["replay"]["snapshots"]] == [0, 2, 4]
-
-
 def test_parsing_of_a_treebank(tmp_path, out):
     for split in ("train", "val"):
         (tmp_path / f"{split}.trees").write_text("(S (NP (DT a) (NN dog)) (VP (VB sleeps)) (. .))\n" * 5)

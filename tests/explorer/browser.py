@@ -88,11 +88,11 @@ while (walk.nextNode()) {
 return found;
 """
 
-# What a finger is meant to touch in the view, and is smaller than 44 pixels. Cells of a row do the same.
+# What a finger is meant to touch, and is smaller than 44 pixels. In Attention's map the cells of a row do the same.
 SMALL_TARGETS = """
 const all = [...document.querySelectorAll("main :is(button, select, input, summary), nav a")];
 const boxes = all.filter((one) => one.checkVisibility()).map((one) => [one, one.getBoundingClientRect()]);
-const small = boxes.filter(([one, { width, height }]) => (width < 43.5 && !one.closest("td")) || height < 43.5);
+const small = boxes.filter(([one, { width, height }]) => (width < 43.5 && !one.closest(".large-map")) || height < 43.5);
 return small.map(([one, { width, height }]) => `${Math.round(width)} x ${Math.round(height)}: ${one.outerHTML}`);
 """
 
@@ -226,16 +226,16 @@ class Browser:
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] != "INFO"]
 
     def requests(self):
-        """The addresses that the page has asked for."""
+        """The addresses that the page has asked for, without those of what it has made itself."""
         events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
         sent = [event["params"]["request"] for event in events if event["method"] == "Network.requestWillBeSent"]
-        return [request["url"] for request in sent if not request["url"].startswith("data:")]
+        return [request["url"] for request in sent if not request["url"].startswith(("data:", "blob:"))]
 
     def axe(self, *rules):
         """Serious and critical findings of axe-core, by these rules or by all -> ["rule: element", ...]"""
         if not self.js("return Boolean(window.axe)"):
             self.js(files("selenium_axe_python").joinpath("axe-core/axe.min.js").read_text(encoding="utf-8"))
-        options = {"resultTypes": ["violations"], "preload": False}
+        options = {"resultTypes": ["violations"], "preload": False, "iframes": False}
         options |= {"runOnly": rules} if rules else {"rules": {"target-size": {"enabled": True}}}
         found = self.driver.execute_async_script(
             "axe.run(arguments[0]).then((found) => arguments[1](found.violations))", options

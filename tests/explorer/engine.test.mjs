@@ -1,7 +1,8 @@
 /**
  * Compares the engine with NumPy. test_engine.py writes what NumPy computed into a folder and runs this file. The folder
  * has, for several NAMEs, files NAME.model.json (a model), NAME.pass.json (a forward and a backward pass),
- * NAME.searches.json, NAME.translations.json and NAME.tokenizer.json, and many numbers in NAME.model.bin, NAME.pass.bin.
+ * NAME.training.json (steps of Adam), NAME.searches.json, NAME.translations.json and NAME.tokenizer.json, and many
+ * numbers in files that end in .bin.
  */
 
 import assert from "node:assert/strict";
@@ -14,6 +15,7 @@ import { explainGradient, explainWeight } from "../../scratchformer/explorer/web
 import { Model, Pass } from "../../scratchformer/explorer/web/engine/model.js";
 import { inDouble, row, sinusoids } from "../../scratchformer/explorer/web/engine/tensor.js";
 import { EOS, Tokenizer } from "../../scratchformer/explorer/web/engine/tokenizer.js";
+import { Adam, lossOfPair } from "../../scratchformer/explorer/web/engine/training.js";
 
 const FOLDER = process.env.SCRATCHFORMER_FIXTURES;
 if (!FOLDER) throw new Error("run `pytest tests/explorer/test_engine.py`, which writes what this file compares with");
@@ -241,6 +243,47 @@ test("sinusoids are the paper's", () => {
   close(sinusoids(3, 8)[4], Math.sin(3 / 10000 ** (4 / 8)), 1e-6, "sine");
   close(sinusoids(3, 8)[5], Math.cos(3 / 10000 ** (4 / 8)), 1e-6, "cosine");
 });
+
+// Training ------------------------------------------------------------------------------------------------------------
+
+for (const { name, pairs, learningRate, losses, bytes } of fixtures("training")) {
+  test(`${name}: losses, gradients of the weights, and steps of Adam are NumPy's`, () => {
+    const { description, bytes: start } = MODELS.get(name);
+    const [gradientBytes, lastBytes] = [bytes.slice(0, start.byteLength), bytes.slice(start.byteLength)];
+    const weightsOf = (ofModel) => {
+      const pass = new Model(description, ofModel).forward([4, EOS], [2]); // its stages name the weights
+      return [...pass.stages.values()].flatMap(({ id, weights }) => weights.map((weight) => ({ ...weight, where: `${id} ${weight.name}` })));
+    };
+    const [expected, last] = [gradientBytes, lastBytes].map(weightsOf);
+    const model = new Model(description, start.slice());
+    const stages = [...model.forward([4, EOS], [2]).stages.values()];
+    const actual = stages.flatMap(({ weights }) => weights.map(({ data }) => data));
+    const adam = new Adam(model);
+    inDouble(() =>
+      pairs.forEach(([source, target], step) => {
+        const { loss, dlogits, pass } = lossOfPair(model, source, target);
+        close(loss, losses[step], 1e-6, `loss of step ${step}`);
+        const gradients = model.weightGradients(pass, model.backward(pass, dlogits));
+        if (step === 0) {
+          assert.equal(new Set(actual).size, gradients.size);
+          expected.forEach(({ where, data, rows, cols }, i) => {
+            const gradient = gradients.get(actual[i]);
+            if (where.endsWith("b_K")) assert.ok(largest(gradient) < 1e-12, where); // no weight of attention depends on it
+            else same({ rows, cols, data: gradient }, { shape: [rows, cols], values: data }, `gradient of ${where}`);
+          });
+        }
+        adam.step(gradients, learningRate);
+      }),
+    );
+    last.forEach(({ where, data }, i) => {
+      if (where.endsWith("b_K")) return; // Adam makes steps of the rounding of zeros
+      data.forEach((value, j) => close(actual[i][j], value, 1e-5, `${where} [${j}] after ${pairs.length} steps`));
+    });
+    const [{ W, table }, pass] = [model.unembedding, model.forward([4, EOS], [2])];
+    close(row(pass.logits, 0)[5], row(new Model(description, lastBytes).forward([4, EOS], [2]).logits, 0)[5], 1e-4, "a logit");
+    assert.equal(W.data[1], table.data[table.cols], "the output table follows");
+  });
+}
 
 // Search --------------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from scratchformer.decoding.search import search
 from scratchformer.explorer.model_data import describe_tokenizer, layout
 from scratchformer.nn.attention import attention_weights
 from scratchformer.nn.loss import cross_entropy
+from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Layer, enumerate_named
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import BOS, EOS, PAD
@@ -210,6 +211,10 @@ def write_small_models(folder, n_sources):
         for kind in ("encoder", "decoder", "cross"):
             path, removed = folder / f"{name} without {kind}.pass.json", [(kind, layer, head)]
             write_pass(path, name, model, source, target, 2, 4, removed)
+        pairs = [
+            [[*rng.integers(EOS + 1, V, n).tolist(), EOS] for n in lengths] for lengths in ((4, 6), (3, 2), (5, 5))
+        ]
+        write_training(folder, name, model, pairs, 0.01)
         searches = []
         for _ in range(n_sources):
             source = [*rng.integers(EOS + 1, V, rng.integers(0, 5)).tolist(), EOS]
@@ -219,6 +224,29 @@ def write_small_models(folder, n_sources):
                 options = {"beam": beam, "alpha": alpha, "extraLength": extra_length}
                 searches.append({"sourceIds": source, "options": options, "best": best._asdict()})
         write(folder / f"{name}.searches.json", {"model": name, "searches": searches})
+
+
+def write_training(folder, name, model, pairs, learning_rate):
+    """Steps of Adam in float64, one pair of sentences each: the losses, the first gradients, the last weights.
+
+    The gradients are those of the mean loss of the tokens. Both lie in the order of the model's file.
+    """
+    double, losses = Transformer(model.config, 0, "float64"), []
+    double.store.data[...] = model.store.data
+    adam = Adam(double)
+    for step, (source, target) in enumerate(pairs):
+        double.store.grad[...] = 0
+        logits, cache = double.forward(np.array([source]), np.array([[BOS, *target[:-1]]]))
+        loss_sum, n_tokens, dlogits = cross_entropy(logits, np.array([target]))
+        double.backward(dlogits / n_tokens, cache)
+        losses.append(float(loss_sum / n_tokens))
+        if step == 0:
+            first = double.store.named_views(double.store.grad.copy())
+        adam.step(learning_rate)
+    last = double.store.named_views(double.store.data)
+    arrays = {f"{what} {path}": array for what, views in (("d", first), ("w", last)) for path, array in views.items()}
+    data = {"model": name, "pairs": pairs, "learningRate": learning_rate, "losses": losses}
+    write(folder / f"{name}.training.json", data, arrays)
 
 
 def write_trained_model(folder, name, translator, pairs):

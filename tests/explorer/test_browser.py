@@ -1,12 +1,14 @@
 """The explorer, the widgets and the site in a real browser: what a reader sees, and what she can do without a mouse."""
 
 import re
+import time
 from functools import partial
+from html import unescape
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 import fixtures
 import numpy as np
@@ -28,24 +30,22 @@ VIEWS = {
     "transplant": (".vector", "Enter"),
     "attention": (".map:not([aria-pressed=true])", "Enter"),
     "inside": ("[data-key=next]", "Enter"),
-    "schedule": ("input[type=range]", "Arrow_Right"),
-    "replay": ("input[type=range]", "Arrow_Left"),
+    "train": ("input[type=range]", "Arrow_Right"),
 }
 
 # A link to a state of each view.
 LINKS = {
     "transplant": "s=The+dog+sleeps.&t=The+cow+sleeps.&moves=0.1.1&beam=2&alpha=1",
-    "attention": "kind=encoder&layer=1&head=3&q=4",
+    "attention": "kind=encoder&layer=1&head=3&q=4&removed=encoder.0.2",
     "inside": "step=encoder.0.ff.hidden&source=2&target=5&head=2",
-    "schedule": "warmup=1000&d_model=256",
-    "replay": "snapshot=3",
+    "train": "break=mask&rate=0.01&race=1&s=the+dog+did+not+like+the+raft+because+it+was+too+light",
 }
 
 # A link to the gradients inside.
 BACKWARD = "way=backward&step=decoder.0.cross.qkv&source=11&target=8&head=2&word=8"
 
 # How the line below a figure begins, which says whose numbers these are.
-SOURCES = ("weights of tiny_model, ", "recorded in a second run", "the paper's formula")
+SOURCES = ("weights of tiny_model, ", "a Transformer in this page, ")
 
 # The keys for each widget, after what its sentence says first: numbers that the lesson works out by hand.
 WIDGETS = {
@@ -389,10 +389,11 @@ def test_a_view_opens_by_its_link_and_suits_everybody(browser, explorer, view, l
 
 
 @slow
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", [*VIEWS, f"inside?{BACKWARD}"])
 def test_text_can_be_read_and_controls_touched(browser, explorer, view):
     """Text of 12 pixels and more on a desk, on a wide screen and on a phone, and targets of 44 pixels there."""
     browser.open(f"{explorer[0]}#/{view}")
+    browser.js("document.querySelectorAll('main details').forEach((fold) => (fold.open = true))")
     for width in 1280, 1920:
         browser.size(width, 1080)
         browser.wait(SETTLED)
@@ -447,7 +448,7 @@ def test_attention_has_room_for_a_wide_font(browser, explorer, width):
     box, *heads = browser.js("""
         const boxOf = (one) => one.getBoundingClientRect();
         const { left, right } = boxOf(document.querySelector(".large-map .scroll"));
-        const heads = [...document.querySelectorAll(".large-map th.chosen")].map(boxOf);
+        const heads = [...document.querySelectorAll(".large-map th.here")].map(boxOf);
         return [[left, right], ...heads.map((one) => [one.left, one.right])];
         """)
     assert all(box[0] - 4 < left and right < box[1] + 4 for left, right in heads) and len(heads) == 2
@@ -609,6 +610,125 @@ def test_the_walk_goes_both_ways_beside_the_code(browser, explorer):
     assert height <= 844 and min(sizes) >= 12
 
 
+# Train ----------------------------------------------------------------------------------------------------------------
+
+# Counts the workers that the page makes, and their messages.
+LISTEN_TO_WORKERS = """
+window.workers = window.messages = 0;
+window.Worker = class extends Worker {
+  constructor(...given) {
+    super(...given);
+    window.workers++;
+    this.addEventListener("message", () => window.messages++);
+  }
+};
+"""
+
+
+def open_train(browser, address, before=LISTEN_TO_WORKERS, **features):
+    browser.open(f"{address}#/attention", **features)
+    browser.js(before)
+    browser.go("train")
+
+
+def train_button(browser, name):
+    """Focus a button by its text, and press Enter."""
+    script = "[...document.querySelectorAll('main button')].find((one) => one.textContent === arguments[0]).focus()"
+    browser.js(script, name)
+    browser.press("Enter")
+
+
+def step_of(browser):
+    said = re.match(r"At step (\d+) ", browser.text("figure .sentence"))
+    return int(said[1]) if said else 0
+
+
+def train_until(browser, step):
+    train_button(browser, "Train")
+    said = "document.querySelector('figure .sentence').textContent.match(/At step (\\d+) /)"
+    browser.wait(f"return Number({said}?.[1]) >= {step}")
+    train_button(browser, "Pause")
+    browser.wait("return [...document.querySelectorAll('main button')].some((one) => one.textContent === 'Train')")
+    time.sleep(0.5)
+    return step_of(browser)
+
+
+@slow
+@pytest.mark.parametrize("served", [False, True])
+def test_a_worker_trains_without_a_mouse(browser, explorer, served):
+    open_train(browser, explorer[served])
+    first = browser.text(".train-written")
+    assert browser.texts(".train-scores li")[-1] == "Right sentences0 of 30"
+    step = train_until(browser, 120)
+    time.sleep(0.5)
+    assert step_of(browser) == step, "it pauses"
+    train_button(browser, "One step")
+    browser.wait(f"return document.querySelector('figure .sentence').textContent.startsWith('At step {step + 1} ')")
+    assert browser.js("return window.workers === 1 && window.messages > 3")
+    assert browser.text(".train-written") != first
+    assert browser.texts(".train-scores li")[-1] != "Right sentences0 of 30"
+    shown = browser.texts(".train .bars li")
+    assert [text.split(")")[0] for text in shown] == ["p(er", "p(sie", "p(es"] and ", right" in shown[1]
+    browser.go("attention")
+    browser.go("train")
+    assert step_of(browser) == 0 and browser.js("return window.workers") == 2
+
+
+@slow
+def test_it_trains_on_the_page_where_no_worker_can_be_made(browser, explorer):
+    open_train(browser, explorer[0], "window.Worker = undefined")
+    assert train_until(browser, 20) < 100
+    browser.wait("return document.querySelector('.plot path')")
+
+
+@slow
+def test_a_broken_model_races_a_whole_one(browser, explorer):
+    open_train(browser, explorer[0])
+    browser.focus("main select")
+    browser.press("Arrow_Down")
+    browser.wait("return location.hash === '#/train?break=mask'")
+    train_button(browser, "Race against a whole model")
+    browser.wait("return location.hash === '#/train?break=mask&race=1'")
+    train_until(browser, 190)
+    assert browser.texts(".legend li") == ["no mask", "whole"]
+    assert browser.js("return [...document.querySelectorAll('.plot path')].every((one) => one.outerHTML.length > 999)")
+    scores = dict(re.fullmatch(r"(.*?)(\d+) of 30", text).groups() for text in browser.texts(".train-scores li"))
+    assert int(scores["Right sentences, no mask"]) == 0 < int(scores["Right sentences, whole"])
+    browser.wait("return document.querySelector('figure .sentence').textContent.includes('copies it')")
+    browser.size(390, 844)
+    assert browser.too_wide() == [] and browser.axe() == []
+
+
+@slow
+def test_typed_words_at_any_step(browser, explorer):
+    open_train(browser, explorer[0])
+    browser.type_over("form input", "The dog saw a zebra.", "Enter")
+    trouble = "return document.querySelector('form .trouble:not([hidden])')?.textContent"
+    assert browser.wait(trouble) == "It does not know “saw”, “a”, “zebra”; its words are listed below."
+    browser.type_over("form input", "The dog did not like the raft because it was too old.", "Enter")
+    browser.wait("return location.hash.endsWith('s=the+dog+did+not+like+the+raft+because+it+was+too+old')")
+    browser.wait("return document.querySelector('.train .label').textContent === 'Your sentence'")
+    assert browser.texts(".train-looked .chip > .label") != [] and browser.js(trouble) is None
+    browser.type_over("form input", "tired", "Enter")
+    browser.wait("return document.querySelectorAll('.train-looked .chip').length === 1")
+    assert browser.js("return document.activeElement === document.querySelector('form input')")
+
+
+@slow
+def test_with_reduced_motion_it_is_drawn_twice_a_second(browser, explorer):
+    open_train(browser, explorer[0], prefers_reduced_motion="reduce")
+    browser.js("""
+        window.drawn = 0;
+        const place = document.querySelector(".train-reading");
+        new MutationObserver(() => window.drawn++).observe(place, { childList: true });
+        """)
+    train_button(browser, "Train")
+    time.sleep(3)
+    assert 2 <= browser.js("return window.drawn") <= 8 and browser.moving() == []
+    train_button(browser, "Pause")
+    assert step_of(browser) > 0
+
+
 # Widgets --------------------------------------------------------------------------------------------------------------
 
 
@@ -687,6 +807,32 @@ def test_a_lesson_has_its_widget_and_a_search_finds_it(browser, site):
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@slow
+def test_links_into_the_explorer_open_what_they_name(browser, site):
+    """A view writes what it shows into the address. There, a view or a state that does not exist is replaced."""
+    pages = [file.read_text(encoding="utf-8") for file in site.rglob("*.html")]
+    links = {unescape(link) for page in pages for link in re.findall(r'="[./]*explorer\.html#/([^"]+)"', page)}
+    assert len(links) > 12
+    browser.open((site / "explorer.html").as_uri())
+    for link in sorted(links):
+        view, _, state = link.replace("&embed=1", "").replace("?embed=1", "").partition("?")
+        browser.go(view, state)
+        shown, _, shown_state = browser.js("return location.hash.slice(2)").partition("?")
+        assert (shown, set(parse_qsl(state)) - set(parse_qsl(shown_state))) == (view, set()), link
+
+
+@slow
+def test_a_frame_of_the_explorer_is_as_high_as_the_view_in_it(browser, site):
+    browser.open((site / "index.html").as_uri(), until="return document.querySelector('iframe.explorer').style.height")
+    assert browser.js("return getComputedStyle(document.querySelector('iframe.explorer + figure')).display") == "none"
+    browser.driver.switch_to.frame(0)
+    browser.wait(SETTLED)
+    for width in 1280, 390:
+        browser.size(width)
+        browser.wait("return document.scrollingElement.scrollHeight <= innerHeight")
+    browser.driver.switch_to.default_content()
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -67,7 +67,7 @@ def folder(translator, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("tests", ["engine", "views", "parts", "widgets"])
+@pytest.mark.parametrize("tests", ["engine", "views", "parts", "widgets", "train"])
 def test_the_javascript_computes_what_numpy_computes(run_node, folder, tests):
     """Also the known answers for the parts of the page and the widgets of the lessons."""
     run_node(f"{tests}.test.mjs", SCRATCHFORMER_FIXTURES=str(folder))

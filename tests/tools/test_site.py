@@ -83,6 +83,19 @@ def test_links_and_images_lead_somewhere(site, pages):
     assert broken == []
 
 
+def test_the_explorer_and_the_lessons_lead_to_each_other(site, pages):
+    explorer = (site / "explorer.html").read_text(encoding="utf-8")
+    named = set(re.findall(r'"(\d\d_\w+)"', explorer))
+    assert len(named) > 10 and named <= set(LESSONS)
+    for name, page in pages.items():
+        views = [tag.get("href", tag.get("src")) for tag in page.all("a", "iframe")]
+        views = [address.rpartition("#/")[2] for address in views if "explorer.html#/" in (address or "")]
+        file = ROOT / "docs" / name.replace(".html", ".md")
+        comments = re.findall(r"<!-- (?:see|explorer): ", file.read_text(encoding="utf-8")) if file.exists() else []
+        assert len(views) == len(comments), name
+    assert pages["index.html"].all("iframe")[0]["src"] == "explorer.html#/transplant?embed=1"
+
+
 def test_a_lesson_has_neighbours_figures_formulas_and_its_widget(pages):
     widgets = {name: page.all("div", **{"class": "sf widget"}) for name, page in pages.items()}
     for before, name, after in zip(LESSONS, LESSONS[1:], LESSONS[2:]):

@@ -41,8 +41,8 @@ export function number(x, digits = 3) {
   return (x < 0 ? "−" : "") + text.replace("e-", "e−");
 }
 
-/** A number as text with so many decimal places and a true minus sign; a number that rounds to 0 has no sign. */
-export function fixed(x, places) {
+/** A number as text with so many decimal places and a true minus sign; one that rounds to 0 has no sign. */
+export function fixed(x, places = 4) {
   const text = Math.abs(x).toFixed(places);
   return (x < 0 && Number(text) ? "−" : "") + text;
 }
@@ -171,19 +171,17 @@ export function table(caption, heads, rows, look = "numbers") {
 }
 
 /**
- * A matrix as a table of shaded cells that scrolls inside its own box. The shade is the size of a number.
+ * A matrix as a table of shaded buttons that scrolls inside its own box. The shade is the size of a number.
  *
  * matrix       { rows, cols, data }
  * rowLabels, columnLabels   one text each
  * label        what the matrix is, for people who don't see it
  * role         whose colour the cells have: "weight" or "gradient"
  * selected     [row, column] of the cell with an outline; a column of null outlines the row, and a row of null the column
- * onpick       called with (row, column): the cells become buttons, and arrow keys move among them
- * digits       how many digits each cell shows; 0 shows colours only
+ * onpick       called with (row, column); arrow keys move among the cells
  * largest      the number that has the full colour
- * show         writes a value where no digits are seen
  */
-export function heatmap({ matrix, rowLabels, columnLabels, label, role, selected, onpick, digits = 0, largest, show = number }) {
+export function heatmap({ matrix, rowLabels, columnLabels, label, role, selected, onpick, largest }) {
   const { rows, cols, data } = matrix;
   const lines = [];
   const heads = columnLabels.map((text) => h("th", { scope: "col" }, h("span", {}, text)));
@@ -193,14 +191,11 @@ export function heatmap({ matrix, rowLabels, columnLabels, label, role, selected
     const tr = h("tr", {}, h("th", { scope: "row" }, rowLabels[i]));
     for (let j = 0; j < cols; j++) {
       const value = data[i * cols + j];
-      const full = `${rowLabels[i]}, ${columnLabels[j]}: ${show(value)}`;
-      const shown = digits ? number(value, digits) : "";
-      const cell = onpick
-        ? h("button", { type: "button", title: full, "aria-label": full, onclick: () => onpick(i, j) }, shown)
-        : h("span", { title: full }, digits ? shown : h("span", { class: "unseen" }, show(value)));
+      const full = `${rowLabels[i]}, ${columnLabels[j]}: ${number(value)}`;
+      const cell = h("button", { type: "button", title: full, "aria-label": full, onclick: () => onpick(i, j) });
       cell.style.setProperty("--shade", Math.min(1, Math.abs(value) / largest || 0).toFixed(3));
-      const isSelected = Boolean(selected) && [null, i].includes(selected[0]) && [null, j].includes(selected[1]);
-      if (onpick) cell.setAttribute("aria-pressed", String(isSelected));
+      const isSelected = [null, i].includes(selected[0]) && [null, j].includes(selected[1]);
+      cell.setAttribute("aria-pressed", String(isSelected));
       tr.append(h("td", { class: isSelected ? "cell selected" : "cell" }, cell));
       line.push(cell);
     }
@@ -209,17 +204,15 @@ export function heatmap({ matrix, rowLabels, columnLabels, label, role, selected
   }
   const map = h(
     "table",
-    { class: `heatmap role-${role}${digits ? " with-digits" : ""}` },
+    { class: `heatmap role-${role}` },
     h("caption", { class: "unseen" }, label),
     h("thead", {}, h("tr", {}, h("td"), heads)),
     body,
   );
   const element = scrolling(label, map);
-  if (onpick) {
-    element.removeAttribute("tabindex"); // its buttons scroll it
-    roving(map, lines);
-    reach(lines, [selected?.[0] ?? 0, selected?.[1] ?? 0]);
-  }
+  element.removeAttribute("tabindex"); // its buttons scroll it
+  roving(map, lines);
+  reach(lines, selected.map((at) => at ?? 0));
   return element;
 }
 
@@ -289,12 +282,10 @@ const tickText = (value) => String(value).replace("-", "−");
  * A line chart as SVG with a legend.
  *
  * label        what it shows, for people who don't see it
- * x, y         { label, from, to }: the axes; from and to come from the points where they are left out
- * series       [{ name, points: [[x, y]…], role, dashed, dots }]: lines in the colour of a role ("forward", "value", "soft", …)
- * marker       an x with an upright line, or null
- * dot          a point [x, y] of a curve that is marked, or null
+ * x, y         { label, from, to }: the axes; from and to come from the points where they are left out; y.show writes a tick
+ * series       [{ name, points: [[x, y]…], role, dashed }]: lines in the colour of a role ("forward", "value", "soft", …)
  */
-export function plot({ label, width, height = 260, x, y, series, marker = null, dot = null }) {
+export function plot({ label, width, height = 260, x, y, series }) {
   const bounds = (axis, place) => {
     let from = axis.from ?? Infinity;
     let to = axis.to ?? -Infinity;
@@ -323,7 +314,7 @@ export function plot({ label, width, height = 260, x, y, series, marker = null, 
         "stroke-width": value === 0 ? 1.5 : 0.5,
       }),
     );
-    svg.append(s("text", { x: left - 8, y: upY(value) + 4, "text-anchor": "end", class: "tick" }, tickText(value)));
+    svg.append(s("text", { x: left - 8, y: upY(value) + 4, "text-anchor": "end", class: "tick" }, (y.show ?? tickText)(value)));
   }
   for (const value of ticks(x0, x1, Math.max(2, Math.floor(width / 110)))) {
     const isLast = acrossX(value) > width - right - 16; // its text must not be cut at the edge
@@ -334,19 +325,13 @@ export function plot({ label, width, height = 260, x, y, series, marker = null, 
   svg.append(s("line", { x1: left, x2: width - right, y1: height - bottom, y2: height - bottom, stroke: "var(--soft)" }));
   svg.append(s("text", { x: (left + width - right) / 2, y: height - 4, "text-anchor": "middle", class: "axis" }, x.label));
   svg.append(s("text", { x: 0, y: 12, class: "axis" }, y.label));
-  if (marker !== null) {
-    svg.append(
-      s("line", { x1: acrossX(marker), x2: acrossX(marker), y1: top - 4, y2: height - bottom, stroke: "var(--ink)", "stroke-width": 1.5 }),
-    );
-  }
-  const dashes = ({ dashed, dots }) => (dots ? "0 8" : dashed ? "6 5" : null);
   const look = (line) => ({
     fill: "none",
     stroke: `var(--${line.role})`,
-    "stroke-width": line.dots ? 4 : 2.2,
+    "stroke-width": 2.2,
     "stroke-linecap": "round",
     "stroke-linejoin": "round",
-    "stroke-dasharray": dashes(line),
+    "stroke-dasharray": line.dashed ? "6 5" : null,
   });
   for (const line of series) {
     const path = line.points
@@ -354,7 +339,6 @@ export function plot({ label, width, height = 260, x, y, series, marker = null, 
       .join("");
     if (path) svg.append(s("path", { d: path, ...look(line) }));
   }
-  if (dot) svg.append(s("circle", { cx: acrossX(dot[0]), cy: upY(dot[1]), r: 5, fill: "var(--ink)" }));
   const names = series.map((line) =>
     h("li", {}, s("svg", { width: 28, height: 10, "aria-hidden": "true" }, s("path", { d: "M2 5H26", ...look(line) })), line.name),
   );

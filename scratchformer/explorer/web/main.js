@@ -3,13 +3,13 @@
 import { clear, h } from "./dom.js";
 import { Model } from "./engine/model.js";
 import { tokenizerOf } from "./engine/tokenizer.js";
+import { serveTraining } from "./engine/trainer.js";
 import { transplantView } from "./views/transplant.js";
 import { attentionView } from "./views/attention.js";
 import { insideView } from "./views/inside.js";
-import { scheduleView } from "./views/schedule.js";
-import { replayView } from "./views/replay.js";
+import { trainView } from "./views/train.js";
 
-const VIEWS = [transplantView, attentionView, insideView, scheduleView, replayView];
+const VIEWS = [transplantView, attentionView, insideView, trainView];
 
 /** The views that took the place of those in old links, and what they show then. */
 const HEIRS = {
@@ -165,4 +165,6 @@ if (globalThis.document) {
       );
     console.error(error);
   }
+} else if (globalThis.WorkerGlobalScope) {
+  serveTraining(globalThis); // this script runs again in a worker of the view Train
 }

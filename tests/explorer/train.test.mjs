@@ -1,0 +1,139 @@
+/** What the view Train computes: its world, the trainer that a worker runs, and what the view says of a run. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { Trainer, serveTraining } from "../../scratchformer/explorer/web/engine/trainer.js";
+import { BOS, EOS, PAD, UNK } from "../../scratchformer/explorer/web/engine/tokenizer.js";
+import { allPairs, randomNumbers, rightWithoutVerb, shuffled, splitPairs, vocabulary } from "../../scratchformer/explorer/web/engine/world.js";
+import { asSentence, rateText, readWords, saidOf, trainView } from "../../scratchformer/explorer/web/views/train.js";
+
+const textOf = ({ source, target }) => `${source.join(" ")} | ${target.join(" ")}`;
+
+test("the world: 64 words, the special ones in the places that the tokenizer gives them", () => {
+  const words = vocabulary();
+  assert.equal(words.length, 64);
+  assert.deepEqual([PAD, EOS, BOS, UNK].map((id) => words[id]), ["<pad>", "</s>", "<s>", "<unk>"]);
+});
+
+test("case, gender and the noun that is meant", () => {
+  const texts = new Set(allPairs().map(textOf));
+  for (const text of [
+    "the dog did not push the boat because it was too old | der Hund schob das Boot nicht weil er zu alt war",
+    "the dog did not enter the boat because it was too old | der Hund betrat das Boot nicht weil es zu alt war",
+    "the goat did not like the cage because it was too small | die Ziege mochte den Käfig nicht weil er zu klein war",
+    "the horse did not pull the wagon because it was too tired | das Pferd zog den Wagen nicht weil es zu müde war",
+  ])
+    assert.ok(texts.has(text), text);
+  assert.equal(texts.size, 432);
+});
+
+test("adjective and nouns alone don't decide the pronoun; held-out pairs are not trained on", () => {
+  const pairs = allPairs();
+  assert.ok(pairs.every(({ genders }) => genders.animal !== genders.thing));
+  const meant = (adjective) => [...new Set(pairs.filter((pair) => pair.adjective === adjective).map(({ of }) => of))].sort();
+  for (const adjective of ["small", "old", "light"]) assert.deepEqual(meant(adjective), ["animal", "thing"]);
+  assert.deepEqual([meant("tired"), meant("heavy")], [["animal"], ["thing"]]);
+  const { heldOut, training } = splitPairs();
+  const trained = new Set(training.map(textOf));
+  assert.deepEqual([heldOut.length, trained.size], [30, 402]);
+  assert.ok(heldOut.every((pair) => !trained.has(textOf(pair))));
+  assert.equal(rightWithoutVerb(), 17);
+});
+
+test("random numbers are even, and the same for the same seed", () => {
+  const numbers = Array.from({ length: 4000 }, randomNumbers(3));
+  assert.ok(numbers.every((x) => x >= 0 && x < 1));
+  const tenths = Array.from({ length: 10 }, (_, i) => numbers.filter((x) => Math.floor(10 * x) === i).length);
+  assert.ok(tenths.every((count) => count > 320 && count < 480), String(tenths));
+  assert.deepEqual(Array.from({ length: 9 }, randomNumbers(3)), numbers.slice(0, 9));
+  assert.deepEqual([...shuffled([1, 2, 3, 4, 5], randomNumbers(1))].sort(), [1, 2, 3, 4, 5]);
+});
+
+function trained(settings, steps) {
+  const trainer = new Trainer(settings);
+  const losses = [];
+  for (let i = 0; i < steps; i++) {
+    trainer.train();
+    losses.push(trainer.loss);
+  }
+  return { trainer, losses };
+}
+
+test("a few dozen steps lower the loss, and the same seed gives the same run", () => {
+  const { losses } = trained({ seed: 5 }, 60);
+  assert.ok(losses[0] > 4 && losses.at(-1) < 1.2, `${losses[0]} to ${losses.at(-1)}`);
+  assert.deepEqual(trained({ seed: 5 }, 3).losses, losses.slice(0, 3));
+  assert.notEqual(trained({ seed: 6 }, 1).losses[0], losses[0]);
+});
+
+test("the number of weights is the one that the view names", () => {
+  const { model } = new Trainer();
+  const stages = [...model.forward([4, EOS], [BOS]).stages.values()];
+  const weights = new Set(stages.flatMap(({ weights }) => weights.map(({ data }) => data)));
+  const count = [...weights].reduce((sum, { length }) => sum + length, 0);
+  assert.ok(trainView.lead.includes(` ${count.toLocaleString("en")} weights`), String(count));
+});
+
+test("without a mask it copies: the loss falls, and nothing that it writes is right", () => {
+  const { trainer, losses } = trained({ without: ["mask"] }, 200);
+  assert.ok(losses.at(-1) < 0.2);
+  assert.equal(trainer.test().sentences, 0);
+});
+
+test("the learning rate warms up, then falls as one over the root of the step", () => {
+  const trainer = new Trainer({ rate: 0.01 });
+  const rates = [1, 25, 50, 200].map((step) => Object.assign(trainer, { step: step - 1 }).learningRate);
+  assert.deepEqual(rates.map(rateText), ["0.0002", "0.005", "0.01", "0.005"]);
+  assert.equal(new Trainer({ rate: 0.01, without: ["warmup"] }).learningRate, 0.01);
+});
+
+test("a page's messages: sentence, one step, run and pause, another rate", async () => {
+  const reports = [];
+  const scope = { postMessage: (report) => reports.push(report) };
+  serveTraining(scope);
+  const ask = (data) => scope.onmessage({ data });
+  const [{ source, target }] = splitPairs().training;
+  ask({ start: { seed: 1, rate: 0.006, without: [] }, sentence: source });
+  assert.deepEqual([reports[0].step, reports[0].reading.target, reports[0].running], [0, target, false]);
+  assert.deepEqual(reports[0].score, { sentences: 0, others: 0, pronouns: 0 });
+  ask({ step: true });
+  assert.deepEqual([reports[1].step, reports[1].losses.length, reports[1].score], [1, 1, null]);
+  ask({ rate: 0.05 });
+  assert.ok(Math.abs(reports[2].rate - 0.05 * (2 / 50)) < 1e-9);
+  ask({ run: true });
+  while (reports.at(-1).step < 30) await new Promise((resolve) => setTimeout(resolve, 5));
+  ask({ run: false });
+  const count = reports.length;
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  assert.equal(reports.length, count, "it pauses");
+  assert.deepEqual(reports.filter(({ score }) => score).map(({ step }) => step), [0, 25], "tested every 25 steps");
+  const steps = reports.flatMap(({ losses }) => losses.map(([step]) => step));
+  assert.deepEqual(steps, steps.map((_, i) => i + 1), "every loss is reported once");
+  const { weights, chances } = reports.at(-1).reading;
+  assert.equal(weights.length, source.length);
+  assert.ok(weights.reduce((a, b) => a + b) <= 1.0001 && chances.every((p) => p > 0 && p < 1));
+  ask({ sentence: ["tired", "dog"] });
+  assert.equal(reports.at(-1).reading.target, undefined);
+});
+
+test("what the view says of a run comes from its numbers", () => {
+  const scores = [0, 0, 0].map((sentences, i) => ({ step: 25 * i, sentences, others: 0, pronouns: 0 }));
+  assert.match(saidOf({ step: 0, loss: NaN, scores: scores.slice(0, 1) }), /writes 0 of 30 held-out sentences right\.$/);
+  const early = [...scores, { step: 75, sentences: 9, others: 25, pronouns: 12 }];
+  assert.match(saidOf({ step: 80, loss: 0.1234, scores: early }), /At step 80 the loss is 0\.12 .* At step 75 it wrote 9 .* In 16 of the 21 others, the pronoun is the only mistake\.$/);
+  const late = [...early, { step: 100, sentences: 24, others: 30, pronouns: 24 }, { step: 125, sentences: 30, others: 30, pronouns: 30 }];
+  assert.match(saidOf({ step: 125, loss: 0.01, scores: late }), /right at step 100, the pronouns only at step 125: they were learned last\.$/);
+  const together = [...scores, { step: 75, sentences: 30, others: 30, pronouns: 30 }];
+  assert.doesNotMatch(saidOf({ step: 75, loss: 0.01, scores: together }), /last/);
+  assert.match(saidOf({ step: 75, loss: 0.05, scores, without: ["mask"] }), /copies it/);
+  assert.match(saidOf({ step: 60, loss: NaN, scores }), /not a number any more/);
+});
+
+test("typed words, and words as a sentence", () => {
+  const known = vocabulary().slice(4);
+  assert.deepEqual(readWords("The Dog, zebra hund!", known), { list: ["the", "dog", "zebra", "hund"], unknown: ["zebra", "hund"] });
+  assert.deepEqual(readWords(" ", known).list, []);
+  assert.equal(asSentence(["das", "Boot", "weil", "es"]), "Das Boot, weil es.");
+  assert.equal(rateText(0.00012), "0.00012");
+});
