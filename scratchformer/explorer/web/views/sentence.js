@@ -270,9 +270,9 @@ export function minimalPair(examples) {
   return first < 0 ? null : examples.slice(first, first + 2);
 }
 
-/** A word in a sentence of the page, in its language. */
+/** A word in a sentence of the page, in its language; a punctuation mark in quotation marks. */
 export function quoted(word, lang = null) {
-  return h("em", { lang }, word);
+  return h("em", { lang }, word.replace(/^\p{P}$/u, "“$&”"));
 }
 
 /** What the views call a row of the decoder: the row that has read “weil” and must write “es”. */

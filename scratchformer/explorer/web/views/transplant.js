@@ -196,7 +196,8 @@ function mount(root, page) {
   /** Moves as they stand in the address: "0.11.11" is to, place and from. */
   function readMoves(text) {
     const numbers = text.split(",").map((part) => part.split(".").map(Number));
-    return numbers.map(([to, place, from]) => ({ to, place, from })).filter(({ to, place, from }) => sides[to]?.pieces[place] && sides[1 - to].pieces[from]);
+    const all = numbers.map(([to, place, from]) => ({ to, place, from }));
+    return all.filter(({ to, place, from }) => sides[to]?.pieces[place] && sides[1 - to].pieces[from]);
   }
 
   /** Draws chances and translations of both sentences with these moves. */
@@ -266,19 +267,10 @@ function mount(root, page) {
         ? `${piece}: now the vector of ${other.pieces[move.from]}; take it back`
         : `${piece}: ${isAway ? "take its vector back" : `move its vector into the ${NAMES[1 - at]} sentence`}`;
       const effect = i in side.after ? barOf(effectOf(side, i)) : null;
-      const strip = h(
-        "button",
-        {
-          type: "button",
-          class: `vector${move ? " strange" : ""}${isAway ? " away" : ""}`,
-          "data-key": `v ${at} ${i}`,
-          "aria-pressed": String(Boolean(move) || isAway),
-          "aria-label": label + (effect ? `; exchanged, p(${wordAt(at)}) goes from ${percent(side.base[side.token])} to ${percent(side.after[i])}` : ""),
-          onclick: () => wasDragged || tap(at, i),
-          onpointerdown: (event) => drag(event, at, i),
-        },
-        mosaic(vector),
-      );
+      const said = effect ? `; exchanged, p(${wordAt(at)}) goes from ${percent(side.base[side.token])} to ${percent(side.after[i])}` : "";
+      const look = { class: `vector${move ? " strange" : ""}${isAway ? " away" : ""}`, "aria-pressed": String(Boolean(move) || isAway) };
+      const on = { onclick: () => wasDragged || tap(at, i), onpointerdown: (event) => drag(event, at, i) };
+      const strip = h("button", { type: "button", "data-key": `v ${at} ${i}`, "aria-label": label + said, ...look, ...on }, mosaic(vector));
       const word = h("button", { type: "button", class: "word", lang: source, "data-key": `w ${at} ${i}`, onclick: () => open(at, true, i) }, piece);
       const from = move ? h("span", { class: "from", lang: source }, other.pieces[move.from]) : null;
       return h("div", { class: piece.length > 9 ? "slot long" : "slot", "data-side": at, "data-place": i }, strip, from, word, effect);
@@ -289,7 +281,7 @@ function mount(root, page) {
     if (at === 1) reach(rows, [0, 0]);
   }
 
-  /** The translation as buttons, with what the moves have changed in it; if that is nothing, with the first word that differs. */
+  /** The translation as buttons; marked is what the moves have changed, and without moves the first word that differs. */
   function drawGerman(at) {
     const { own, written, german, at: t } = sides[at];
     const before = tokenizer.decode(own);
@@ -300,7 +292,7 @@ function mount(root, page) {
     const asks = ([word, isNew], i) => {
       const start = starts[placeIn(written.split(" "), before.split(" "), i)] ?? 0;
       const attributes = { "data-key": `g ${at} ${i}`, tabindex: -1, "aria-pressed": String(starts.findLast((one) => one <= t) === start) };
-      const content = isNew && (isChanged || i === first) ? h("mark", {}, word) : word;
+      const content = isNew && (isChanged || (!moves.length && i === first)) ? h("mark", {}, word) : word;
       return h("button", { type: "button", class: "ask", ...attributes, onclick: () => ask(at, start) }, content);
     };
     const stop = rows[3 * at + 2].findIndex(({ tabIndex }) => tabIndex === 0);
@@ -343,7 +335,7 @@ function mount(root, page) {
   // What is said ------------------------------------------------------------------------------------------------------
 
   const effectOf = (side, i) => Math.abs(side.after[i] - side.base[side.token]);
-  const likeliestOf = (chances) => tokens.reduce((best, id) => (chances[id] > chances[best] ? id : best));
+  const likeliestOf = (chances) => likeliest(chances, 1)[0].id; // of all words, not only of those with bars
 
   /** "p(es) goes from 91 % to 0.2 %" */
   function moved(id, was, now) {
@@ -413,7 +405,7 @@ function mount(root, page) {
     }
     const isHome = placeIn(sides[1 - to].pieces, sides[to].pieces, from) === place;
     const all = `of the ${n} other vectors of the ${NAMES[1 - to]} sentence`;
-    if (same) return [` ${same} ${all}, put here, give `, word, " too."];
+    if (same) return [` ${same} ${all} ${same === 1 ? "does" : "do"} the same here.`];
     return [` None ${all} gives `, word, isHome ? ` here: this vector decides ${isPronoun() ? "the pronoun" : "the word"}.` : " here: only this one does."];
   }
 
@@ -491,27 +483,21 @@ function mount(root, page) {
 
   // All of them -------------------------------------------------------------------------------------------------------
 
-  /** The probability of each sentence's word after the exchange of one vector, for each of them: a bar below each. */
-  async function exchangeAll(mine) {
-    for (const [at, side] of sides.entries()) {
-      for (const i of side.pieces.keys()) {
-        const move = { place: i, from: placeIn(side.pieces, sides[1 - at].pieces, i) };
-        side.after[i] = chancesWith(at, [move])[side.token];
-        side.vectors.children[i].append(barOf(effectOf(side, i)));
-        await new Promise((done) => setTimeout(done));
-        if (mine !== trial) return false;
-      }
-    }
-    return true;
-  }
-
-  /** Tries all vectors, once for each pair of sentences. -> whether these are still shown at the end */
+  /** Exchanges each vector, once for each word asked about, with a bar below it. -> whether they are still shown at the end */
   function tried() {
-    if (tokens && !trial) {
-      trial = {};
-      trial.done = exchangeAll(trial);
-    }
-    return tokens && trial.done;
+    const exchangeAll = async (mine) => {
+      for (const [at, side] of sides.entries()) {
+        for (const i of side.pieces.keys()) {
+          side.after[i] = chancesWith(at, [{ place: i, from: placeIn(side.pieces, sides[1 - at].pieces, i) }])[side.token];
+          side.vectors.children[i].append(barOf(effectOf(side, i)));
+          await new Promise((done) => setTimeout(done));
+          if (mine !== trial) return false;
+        }
+      }
+      return true;
+    };
+    if (tokens && !trial) trial = { done: null };
+    if (tokens) return (trial.done ??= exchangeAll(trial));
   }
 
   async function tryAll() {
@@ -615,10 +601,7 @@ function mount(root, page) {
   read(0, first);
   const other = page.parameters.get("t") ?? (page.parameters.has("s") ? null : shared.other) ?? partnerOf(data.examples, first);
   read(1, other);
-  return () => {
-    turn++;
-    clearTimeout(timer);
-  };
+  return () => (turn++, clearTimeout(timer));
 }
 
 export const transplantView = {
