@@ -272,7 +272,7 @@ export function minimalPair(examples) {
 
 /** A word in a sentence of the page, in its language; a punctuation mark in quotation marks. */
 export function quoted(word, lang = null) {
-  return h("em", { lang }, word.replace(/^\p{P}$/u, "“$&”"));
+  return h("em", { lang }, word?.replace(/^\p{P}$/u, "“$&”"));
 }
 
 /** What the views call a row of the decoder: the row that has read “weil” and must write “es”. */
