@@ -12,6 +12,7 @@ import { argmax, barOf, commonPlaces, currentSentence, focusOf, idsOf, lessonLin
 import { beamFold } from "./tree.js";
 
 const PRONOUNS = ["es", "sie", "er"];
+const NOUNS = { animal: ["es", "das Tier"], street: ["sie", "die Straße"], suitcase: ["er", "der Koffer"], car: ["es", "das Auto"] };
 const NAMES = ["first", "second"];
 const PAUSE_MS = 200; // in the typing, before the page translates
 
@@ -246,10 +247,19 @@ function mount(root, page) {
 
   // What is drawn -----------------------------------------------------------------------------------------------------
 
+  /** What the pronouns stand for, for readers without German. */
+  function genders() {
+    const found = Object.entries(NOUNS).filter(([noun]) => sides[0].text.includes(noun));
+    if (!isPronoun()) return [];
+    const each = found.map(([noun, [pronoun, german]], i) => [i ? ", " : ": ", em(pronoun), ` is the ${noun} (`, em(german), ")"]);
+    return ["The German word for ", quoted("it", source), " depends on the noun that is meant", each, ". "];
+  }
+
   function drawPrompt() {
     const what = () => (isPronoun() ? "the pronoun" : [em(wordAt(0)), doDiffer() ? [" or ", em(wordAt(1))] : ""]);
     root.parentElement.querySelector("h1")?.replaceChildren(...["Which vector decides ", what(), "?"].flat(2));
     prompt.replaceChildren(
+      ...genders().flat(2),
       `The encoder makes of each word a vector of ${model.config.d_model} numbers: the cells, blue for positive, orange for negative. Of the English sentence, the decoder reads nothing else. `,
       h("strong", {}, "Which one vector, moved into the other sentence, changes ", what(), "?"),
       " Guess first: drag it there, or tap it. Tap a German word to ask about that one.",
