@@ -362,14 +362,14 @@ function handOfLoss(view, id, column) {
 
 /** What label smoothing would change, for a model that was trained with it. */
 export function smoothingText({ page, loss, state, reading }) {
-  const { eps_ls, right } = page.data.label_smoothing;
-  if (!eps_ls) return "";
+  const { label_smoothing: epsilon, right_target: right } = page.data;
+  if (!epsilon) return "";
   const { probability } = lossTexts(loss.loss);
   const places = probability.split(".")[1].length;
   const most = Number(right.toPrecision(4));
   const gradient = fixed(Number(probability) - most, Math.max(places, 4)).replace(/^(?=[1-9]|0\.0*[1-9])/, "+");
   return [
-    `This is the loss without label smoothing. Training used ${eps_ls}: then y of the right word is ${most}, and the gradient at `,
+    `This is the loss without label smoothing. Training used ${epsilon}: then y of the right word is ${most}, and the gradient at `,
     quoted(reading.nameOf(state.token), page.data.languages.target),
     ` would be ${probability} − ${most} = ${gradient}. So the model never wants more than ${percent(right)}.`,
   ];
