@@ -433,12 +433,10 @@ function checkPart({ page, reading, state, change }, one) {
     strong(["slope: the difference ÷ the difference of the numbers", decimal(slope, 8, 8)]),
     strong(["gradient by hand", decimal(gradient, 8, 8)]),
   ];
-  const agreed = digitsOfAgreement(gradient, slope);
   const isZero = Math.max(Math.abs(gradient), Math.abs(slope)) < 1e-9;
   const sentence = isZero
     ? "The loss does not depend on this number: nudged both ways, it stays the same, and the gradient is 0."
-    : `Nudged both ways, with two more passes, the loss has the slope ${decimal(slope, 8, 8)}; the gradient by hand is ` +
-      `${decimal(gradient, 8, 8)}. They agree in ${agreed} digits.`;
+    : `Nudged both ways, with two more passes, the two agree in ${digitsOfAgreement(gradient, slope)} digits.`;
   return h("div", { class: "check" }, table("Check", ["computed in double precision", "value"], rows), h("p", { class: "note", tabindex: -1, "data-key": "check" }, sentence));
 }
 

@@ -355,7 +355,11 @@ function mount(root, page) {
   function drawText({ side }) {
     const id = `${side}.embedding`;
     const ids = reading.pass.ids[side];
-    return { children: [stripsOf(id, (word, i) => `${word} ${ids[i]}`)], sentence: stageSentence(id) };
+    const token = ids[state[side]];
+    const { i, cosine } = mostAlike(model.embeddings[side], rowOfStage(id), token);
+    const [one, other] = [i, token].map((piece) => quoted(reading.nameOf(piece), page.data.languages[side]));
+    const sentence = likeness(`Of all ${config.vocab_size.toLocaleString("en")} pieces, `, one, other, cosine);
+    return { children: [stripsOf(id, (word, k) => `${word} ${ids[k]}`)], sentence };
   }
 
   /** The vectors of all positions as colours. */
@@ -372,7 +376,7 @@ function mount(root, page) {
   function drawStages(step) {
     const [id] = step.stages;
     const isBack = state.way === "backward";
-    const children = [...step.stages.map(drawVector), ...(isBack ? drawWeightsOf(step) : [])];
+    const children = [...step.stages.map(drawVector), isBack ? drawWeightsOf(step) : ""];
     return { children, sentence: (isBack ? gradientSentence : stageSentence)(id) };
   }
 
@@ -390,7 +394,7 @@ function mount(root, page) {
       return ["After ", quoted(reading.read[at], lang), ", the largest score is ", ...largest];
     }
     const name = quoted(names[at], lang);
-    const { stages, ids } = reading.pass;
+    const { stages } = reading.pass;
     if (id.endsWith(".update")) {
       const [before] = stages.get(id.replace("update", "out")).inputs;
       const ratio = Math.hypot(...vector) / Math.hypot(...row(stages.get(before).value, at));
@@ -398,13 +402,19 @@ function mount(root, page) {
     }
     if (widthOfHead(id)) return whereItLooks(walks.forward.find((step) => step.id === id.replace(/[^.]+$/, "weights")));
     const [side, part] = id.split(".");
-    const isEmbedding = part === "embedding";
-    const { i, cosine } = isEmbedding ? mostAlike(model.embeddings[side], vector, ids[side][at]) : mostAlike(matrixOf(id), vector, at);
-    const end = `: the cosine of their vectors is ${fixed(cosine, 2)} (at most 1).`;
-    if (isEmbedding)
-      return [`Of all ${config.vocab_size.toLocaleString("en")} pieces, `, quoted(reading.nameOf(i)), " is most like ", quoted(reading.nameOf(ids[side][at]), lang), end];
+    if (part === "embedding") {
+      const position = row(stages.get(`${side}.positions`).value, at).map((x, k) => x - vector[k]);
+      const ratio = number(Math.hypot(...vector) / Math.hypot(...position), 2);
+      return ["The vector of ", name, ` is ${ratio} times as long as that of its position, which is added next.`];
+    }
+    if (names.length < 2) return [name, " stands alone."];
+    const { i, cosine } = mostAlike(matrixOf(id), vector, at);
     const others = side === "source" || side === "encoder" ? "words here" : "rows of the decoder";
-    return [`Of the other ${others}, `, quoted(names[i], lang), " is most like ", name, end];
+    return likeness(`Of the other ${others}, `, quoted(names[i], lang), name, cosine);
+  }
+
+  function likeness(among, one, other, cosine) {
+    return [among, one, " is most like ", other, `: the cosine of their vectors is ${fixed(cosine, 2)} (at most 1).`];
   }
 
   function gradientSentence(id) {
@@ -520,8 +530,8 @@ function mount(root, page) {
   /** The gradients of the weights of a step's stages, for the weight that is chosen: the largest ones, and any other. */
   function drawWeightsOf(step) {
     const found = step.stages.flatMap((id) => reading.pass.stages.get(id).weights.map((one, weight) => ({ id, weight, ...one })));
-    if (!found.length) return [];
     const { picked } = state;
+    if (!found.length) return "";
     const chosen = found.find(({ id, weight }) => id === picked?.stage && weight === picked.weight) ?? found[0];
     const { id, weight, name, rows, cols } = chosen;
     const openWeight = (i, j, stage = id, n = weight) => change({ picked: { stage, weight: n, i, j }, all: false });
@@ -553,14 +563,8 @@ function mount(root, page) {
       },
     });
     const inputs = h("span", { class: "label" }, rows === 1 ? "number " : "row and column ", rows === 1 ? fields[1] : fields);
-    return [
-      h(
-        "section",
-        { class: "stage-vector role-gradient" },
-        h("div", { class: "vector-head" }, select, inputs),
-        h("ol", { class: "number-cells" }, cells),
-      ),
-    ];
+    const head = h("div", { class: "vector-head" }, select, inputs);
+    return h("section", { class: "stage-vector role-gradient" }, head, h("ol", { class: "number-cells" }, cells));
   }
 
   /** The chosen row of an attention in words. */
