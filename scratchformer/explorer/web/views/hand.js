@@ -8,7 +8,7 @@ import { argmax, decimal, likeliest, quoted } from "./sentence.js";
 
 export const SHOWN = 8; // numbers of a vector
 const TERMS = 5; // of a dot product
-export const PAPER = { warmup: 4000, lr_factor: 1 }; // of the learning rate
+const PAPER = { warmup: 4000, lr_factor: 1 }; // of the learning rate
 const STEP = 1e-4; // of a number that is checked
 
 // Arithmetic: what is shown is computed from the numbers that are shown, so that a calculator finds the same -----------
@@ -205,7 +205,7 @@ export function digitsOfAgreement(a, b) {
  * Adam's first step for all weights: the loss before and after it, and what became of the number at `index` of a weight
  * (its `data`). The weights are then put back. `schedule`: { warmup, lr_factor } of the learning rate.
  */
-export function adamStep(model, { sourceIds, targetInIds }, { at, token }, data, index, schedule = PAPER) {
+export function adamStep(model, { sourceIds, targetInIds }, { at, token }, data, index, schedule) {
   const rate = schedule.lr_factor * model.config.d_model ** -0.5 * schedule.warmup ** -1.5;
   const run = () => {
     const pass = model.forward(sourceIds, targetInIds);
@@ -443,7 +443,7 @@ function checkPart({ page, reading, state, change }, one) {
 // Adam ----------------------------------------------------------------------------------------------------------------
 
 /** The schedule of the run's learning rate, and what it is called: the paper's where the run has another kind. */
-function scheduleOf({ data }) {
+export function scheduleOf({ data }) {
   return data.schedule ? [data.schedule, "this run's"] : [PAPER, "the paper's"];
 }
 

@@ -4,7 +4,7 @@ import { button, choice, figure, fixed, h, heatmap, largestOf, number, percent, 
 import { scoreGradients } from "../engine/explain.js";
 import { row } from "../engine/tensor.js";
 import { boxesOf, figureOne } from "./figure.js";
-import { SHOWN, adamSentence, adamStep, byHand, lossTexts, mostAlike, smoothingText, strong } from "./hand.js";
+import { SHOWN, adamSentence, adamStep, byHand, lossTexts, mostAlike, scheduleOf, smoothingText, strong } from "./hand.js";
 import { argmax, barOf, currentSentence, decimal, focusOf, lessonLink, likeliest, named, pronounIn, quoted, readingForm, rowName, sentenceParameter } from "./sentence.js";
 import { backwardStepsOf, codeOf, linesOf, stepsOf, visited } from "./steps.js";
 
@@ -145,7 +145,7 @@ function mount(root, page) {
   function adamHere() {
     const { data, index } = weightAt();
     if (loss.adam?.data !== data || loss.adam.index !== index)
-      loss.adam = { data, index, ...adamStep(model, reading.pass, state, data, index, page.data.schedule) };
+      loss.adam = { data, index, ...adamStep(model, reading.pass, state, data, index, scheduleOf(page)[0]) };
     return loss.adam;
   }
 
