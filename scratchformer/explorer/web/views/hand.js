@@ -283,7 +283,7 @@ function handOfStage(view, id, column) {
 }
 
 /** A button that shows how mean and standard deviation of a row are made, and the table. */
-function spreadPart({ state, change, reading, model, rowsOf }, { id, inputs }, { steps }) {
+function spreadPart({ state, change, reading, page, rowsOf }, { id, inputs }, { steps }) {
   const text = state.all ? "Hide mean and standard deviation" : "How are mean and standard deviation made?";
   const toggle = button(text, () => change({ all: !state.all }), { "data-key": "all" });
   if (!state.all) return [toggle];
@@ -291,10 +291,10 @@ function spreadPart({ state, change, reading, model, rowsOf }, { id, inputs }, {
   const numbers = Array.from(rowsIn[0], (x, i) => x + (rowsIn[1]?.[i] ?? 0));
   const textOf = (sign) => steps.find(([one]) => one === sign)[2];
   const [mean, deviation] = [textOf("−"), textOf("÷")];
-  const { rows, sums, means } = spreadOf(numbers, model.config.ln_eps, mean, deviation);
+  const { rows, sums, means } = spreadOf(numbers, page.model.config.ln_eps, mean, deviation);
   const lines = rows.map((texts, i) => [String(i), ...texts]);
-  const ends = [["sum", ...sums], strong([`sum ÷ ${numbers.length}`, ...means]), strong(["σ = √(variance + 0.000001)", "", deviation])];
-  return [toggle, table("Mean and standard deviation", ["number", inputs.length > 1 ? "x + update" : "x", "(it − mean)²"], [...lines, ...ends])];
+  const ends = [["sum", ...sums], strong([`sum ÷ ${numbers.length}`, ...means]), strong([`σ = √(variance + ${decimal(page.model.config.ln_eps)})`, "", deviation])];
+  return [toggle, table("Mean and standard deviation", ["number", inputs.length > 1 ? "x + update" : "x", "(it − mean)²"], [...ends, ...lines])];
 }
 
 function handOfWeight(view, step) {

@@ -303,9 +303,9 @@ function mount(root, page) {
     place.append(choices, drawn);
     const drawAdam = () => ({ children: [], sentence: adamSentence(view) });
     const draws = { text: drawText, stage: drawStages, loss: drawStages, weights: drawWeights, softmax: drawSoftmax, adam: drawAdam };
-    const { children, sentence } = draws[step.kind](step);
+    const { children, sentence, weights = "" } = draws[step.kind](step);
     drawn.prepend(...children);
-    drawn.append(hand, code);
+    drawn.append(...(state.picked?.weight === undefined ? [hand, weights] : [weights, hand]), code);
     say(drawn.sentence, sentence);
   }
 
@@ -376,8 +376,8 @@ function mount(root, page) {
   function drawStages(step) {
     const [id] = step.stages;
     const isBack = state.way === "backward";
-    const children = [...step.stages.map(drawVector), isBack ? drawWeightsOf(step) : ""];
-    return { children, sentence: (isBack ? gradientSentence : stageSentence)(id) };
+    const weights = isBack ? drawWeightsOf(step) : "";
+    return { children: step.stages.map(drawVector), sentence: (isBack ? gradientSentence : stageSentence)(id), weights };
   }
 
   function stageSentence(id) {
