@@ -98,7 +98,7 @@ def describe(
 
 
 def training_of(config: Config) -> dict[str, Any]:
-    """What the page says about the loss and the learning rate of the run; the rate only of the paper's schedule.
+    """Label smoothing and learning rate of a run, for the page; the rate only of the paper's schedule.
 
     label_smoothing  eps_ls; right_target: the target probability of the right word
     """
