@@ -193,8 +193,7 @@ def test_all_are_tried_and_attention_looks_elsewhere(browser, explorer, exchange
     )
     said = browser.text(".sentence")
     assert (
-        "with the vector of narrow in the place of tired, p(es) goes from 91\xa0% to 0.2\xa0%; after any other exchange it is 91"
-        in said
+        "with the vector of narrow in the place of tired, p(es) goes from 91\xa0% to 0.2\xa0%; after any other exchange it is 91" in said
     )
     browser.js("document.querySelector('.looked').open = true")
     first, second = browser.wait(
