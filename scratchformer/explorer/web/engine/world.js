@@ -29,7 +29,7 @@ const ACCUSATIVE = { er: "den", sie: "die", es: "das" };
  * @typedef {{ source: string[], target: string[], adjective: string, of: 0 | 1, isThing: boolean, pronoun: string }} Pair
  * @returns {Pair[]}
  */
-export function allPairs() {
+function makePairs() {
   const pairs = [];
   for (const [verb, past, ofFirst, ofSecond, seconds] of VERBS)
     for (const [first, subject, gender] of ANIMALS)
@@ -45,7 +45,8 @@ export function allPairs() {
   return pairs;
 }
 
-const PAIRS = new Map(allPairs().map((pair) => [pair.source.join(" "), pair]));
+const PAIRS = new Map(makePairs().map((pair) => [pair.source.join(" "), pair]));
+export const allPairs = () => [...PAIRS.values()];
 
 /** The pair of an English sentence (a list of words), or undefined where this world does not have it. */
 export const pairOf = (source) => PAIRS.get(source.join(" "));
