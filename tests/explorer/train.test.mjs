@@ -135,9 +135,9 @@ test("what the view says of a run comes from its numbers", () => {
   const scores = [0, 0, 0].map((sentences, i) => ({ step: 25 * i, sentences, others: 0, pronouns: 0 }));
   assert.match(saidOf({ step: 0, loss: NaN, scores: scores.slice(0, 1) }), /writes 0 of 30 held-out sentences right\.$/);
   const early = [...scores, { step: 75, sentences: 9, others: 25, pronouns: 12 }];
-  assert.match(saidOf({ step: 80, loss: 0.1234, scores: early }), /At step 80 the loss is 0\.12 .* At step 75 it wrote 9 .* In 16 of the 21 others, the pronoun is the only mistake\.$/);
+  assert.match(saidOf({ step: 80, loss: 0.1234, scores: early }), /At step 80 the loss is 0\.12 .*; at step 75, 9 of 30 .* In 16 of the 21 others, the pronoun is the only mistake\.$/);
   const late = [...early, { step: 100, sentences: 24, others: 30, pronouns: 24 }, { step: 125, sentences: 30, others: 30, pronouns: 30 }];
-  assert.match(saidOf({ step: 125, loss: 0.01, scores: late }), /right at step 100, the pronouns only at step 125: they were learned last\.$/);
+  assert.match(saidOf({ step: 125, loss: 0.01, scores: late }), /, and 30 of 30 .* are right\. The pronouns came last, at step 125; all else was right at step 100\.$/);
   const together = [...scores, { step: 75, sentences: 30, others: 30, pronouns: 30 }];
   assert.doesNotMatch(saidOf({ step: 75, loss: 0.01, scores: together }), /last/);
   assert.match(saidOf({ step: 75, loss: 0.05, scores, without: ["mask"] }), /sees the word/);

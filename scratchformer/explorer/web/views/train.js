@@ -45,8 +45,8 @@ export function saidOf({ step, loss, scores, without = [] }, n = 30) {
   if (!last) return "The model is being made.";
   if (step === 0) return `Before the first step all weights are random, and it writes ${last.sentences} of ${n} held-out sentences right.`;
   if (!Number.isFinite(loss)) return `At step ${step} the loss is not a number any more: the learning rate was too large. Start again.`;
-  const now = `At step ${step} the loss is ${plain(loss)} nats a word.`;
-  const tested = `${step === last.step ? "It writes" : `At step ${last.step} it wrote`} ${last.sentences} of ${n} held-out sentences right`;
+  const score = `${last.sentences} of ${n} held-out sentences`;
+  const tested = step === last.step ? `, and ${score} are right` : `; at step ${last.step}, ${score} were right`;
   const firstOf = (name) => scores.find((score) => score[name] === n)?.step;
   const [others, all] = [firstOf("others"), firstOf("sentences")];
   const wrong = n - last.sentences;
@@ -55,11 +55,11 @@ export function saidOf({ step, loss, scores, without = [] }, n = 30) {
   if (without.includes("mask") && loss < 0.1 && last.sentences <= n / 10)
     why = ". In training it sees the word that it has to predict; when it writes, that word is not there yet.";
   else if (all !== undefined && others < all)
-    why = `. All other words were right at step ${others}, the pronouns only at step ${all}: they were learned last.`;
+    why = `. The pronouns came last, at step ${all}; all else was right at step ${others}.`;
   else if (without.includes("positions") && last.wrongAnimals > 0.9 * wrong)
-    why = `. Of the ${wrong} others, ${last.wrongAnimals === wrong ? "all" : last.wrongAnimals} have two animals, where only the order of the words says which one acts.`;
+    why = `. Of the ${wrong} others, ${last.wrongAnimals === wrong ? "all" : last.wrongAnimals} have two animals, where only the word order says which one acts.`;
   else if (onlyPronoun > 0) why = `. In ${onlyPronoun === wrong ? `all ${wrong}` : `${onlyPronoun} of the ${wrong}`} others, the pronoun is the only mistake.`;
-  return `${now} ${tested}${why}${step >= LAST_STEP ? ` Training ends at step ${LAST_STEP}.` : ""}`;
+  return `At step ${step} the loss is ${plain(loss)} nats a word${tested}${why}${step >= LAST_STEP ? ` Training ends at step ${LAST_STEP}.` : ""}`;
 }
 
 // Where it trains -----------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ function mount(root, page) {
     h(
       "div",
       { class: "train" },
-      h("div", {}, label, shown, right, reading, note, swaps),
+      h("div", {}, label, shown, right, reading, swaps, note),
       h("div", {}, chart, now, h("div", { class: "controls" }, rateSlider, breaking, race)),
     ),
   );
@@ -324,6 +324,6 @@ export const trainView = {
   id: "train",
   title: "Train",
   question: "How does a Transformer learn?",
-  lead: "Its 23,040 weights are random, and it writes nonsense. Train it, in less than a minute, and watch a sentence come right that it never sees.",
+  lead: "Its 23,040 weights are random. Train them, and a sentence that it never sees comes right.",
   mount,
 };
