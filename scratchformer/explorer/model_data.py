@@ -71,7 +71,7 @@ def describe(
     sentences   examples of the user, which come before ours
 
     The description holds the configuration, the name, shape and offset (in floats) of each parameter, the tokenizer,
-    example sentences, suggestions for some of them, the words of the training text, and the code of
+    the label smoothing and the words of the training, example sentences, suggestions for some of them, and the code of
     lessons/transformer.py.
     """
     config = run.require("translation")
@@ -88,6 +88,7 @@ def describe(
         "parameters": layout(store.named_views(store.data)),
         "tokenizer": describe_tokenizer(translator.tokenizer, run.tokenizer_file),
         "languages": {"source": config.data.source_language, "target": config.data.target_language},
+        "label_smoothing": config.training.eps_ls,
         "words": known_words(config.data),
         "examples": list(dict.fromkeys([*sentences, *ours])),
         "trials": [trial for trial in TRIALS if trial[0] in ours],

@@ -88,11 +88,11 @@ while (walk.nextNode()) {
 return found;
 """
 
-# What a finger is meant to touch in the view, and is smaller than 44 pixels. Cells of a row do the same.
+# What a finger is meant to touch, and is smaller than 44 pixels. In Attention's map the cells of a row do the same.
 SMALL_TARGETS = """
 const all = [...document.querySelectorAll("main :is(button, select, input, summary), nav a")];
 const boxes = all.filter((one) => one.checkVisibility()).map((one) => [one, one.getBoundingClientRect()]);
-const small = boxes.filter(([one, { width, height }]) => (width < 43.5 && !one.closest("td")) || height < 43.5);
+const small = boxes.filter(([one, { width, height }]) => (width < 43.5 && !one.closest(".large-map")) || height < 43.5);
 return small.map(([one, { width, height }]) => `${Math.round(width)} x ${Math.round(height)}: ${one.outerHTML}`);
 """
 

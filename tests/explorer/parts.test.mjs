@@ -19,7 +19,7 @@ test("numbers have a true minus sign and three digits that count", () => {
 });
 
 test("no zero has a sign", () => {
-  assert.deepEqual([-0, -0.0000123, -0.00005, -1.25].map((x) => fixed(x, 4)), ["0.0000", "0.0000", "−0.0001", "−1.2500"]);
+  assert.deepEqual([-0, -0.0000123, -0.00005, -1.25].map((x) => fixed(x)), ["0.0000", "0.0000", "−0.0001", "−1.2500"]);
   assert.equal(number(-0), "0");
 });
 
@@ -74,6 +74,8 @@ test("places of two sentences that fit together: the same beginning, the same en
   assert.deepEqual([...b.keys()].map((i) => placeIn(b, a, i)), [0, 1, 2, 5]);
   assert.deepEqual([0, 1].map((i) => placeIn(["a", "b"], ["a", "b"], i)), [0, 1]);
   assert.equal(placeIn(["a", "b"], ["b"], 0), 0);
+  const [cat, dog] = ["Die Katze ging , weil sie müde ist", "Der Hund ging nicht fort , weil er müde ist"].map((text) => text.split(" "));
+  assert.deepEqual([0, 1, 5, 6].map((i) => dog[placeIn(cat, dog, i)]), ["Der", "Hund", "er", "müde"]);
 });
 
 test("the place of the bars: where translations first differ, else that of the last word", () => {

@@ -41,8 +41,8 @@ export function number(x, digits = 3) {
   return (x < 0 ? "−" : "") + text.replace("e-", "e−");
 }
 
-/** A number as text with so many decimal places and a true minus sign; a number that rounds to 0 has no sign. */
-export function fixed(x, places) {
+/** A number as text with so many decimal places and a true minus sign; one that rounds to 0 has no sign. */
+export function fixed(x, places = 4) {
   const text = Math.abs(x).toFixed(places);
   return (x < 0 && Number(text) ? "−" : "") + text;
 }
@@ -171,19 +171,17 @@ export function table(caption, heads, rows, look = "numbers") {
 }
 
 /**
- * A matrix as a table of shaded cells that scrolls inside its own box. The shade is the size of a number.
+ * A matrix as a table of shaded buttons that scrolls inside its own box. The shade is the size of a number.
  *
  * matrix       { rows, cols, data }
  * rowLabels, columnLabels   one text each
  * label        what the matrix is, for people who don't see it
  * role         whose colour the cells have: "weight" or "gradient"
  * selected     [row, column] of the cell with an outline; a column of null outlines the row, and a row of null the column
- * onpick       called with (row, column): the cells become buttons, and arrow keys move among them
- * digits       how many digits each cell shows; 0 shows colours only
+ * onpick       called with (row, column); arrow keys move among the cells
  * largest      the number that has the full colour
- * show         writes a value where no digits are seen
  */
-export function heatmap({ matrix, rowLabels, columnLabels, label, role, selected, onpick, digits = 0, largest, show = number }) {
+export function heatmap({ matrix, rowLabels, columnLabels, label, role, selected, onpick, largest }) {
   const { rows, cols, data } = matrix;
   const lines = [];
   const heads = columnLabels.map((text) => h("th", { scope: "col" }, h("span", {}, text)));
@@ -193,14 +191,11 @@ export function heatmap({ matrix, rowLabels, columnLabels, label, role, selected
     const tr = h("tr", {}, h("th", { scope: "row" }, rowLabels[i]));
     for (let j = 0; j < cols; j++) {
       const value = data[i * cols + j];
-      const full = `${rowLabels[i]}, ${columnLabels[j]}: ${show(value)}`;
-      const shown = digits ? number(value, digits) : "";
-      const cell = onpick
-        ? h("button", { type: "button", title: full, "aria-label": full, onclick: () => onpick(i, j) }, shown)
-        : h("span", { title: full }, digits ? shown : h("span", { class: "unseen" }, show(value)));
+      const full = `${rowLabels[i]}, ${columnLabels[j]}: ${number(value)}`;
+      const cell = h("button", { type: "button", title: full, "aria-label": full, onclick: () => onpick(i, j) });
       cell.style.setProperty("--shade", Math.min(1, Math.abs(value) / largest || 0).toFixed(3));
-      const isSelected = Boolean(selected) && [null, i].includes(selected[0]) && [null, j].includes(selected[1]);
-      if (onpick) cell.setAttribute("aria-pressed", String(isSelected));
+      const isSelected = [null, i].includes(selected[0]) && [null, j].includes(selected[1]);
+      cell.setAttribute("aria-pressed", String(isSelected));
       tr.append(h("td", { class: isSelected ? "cell selected" : "cell" }, cell));
       line.push(cell);
     }
@@ -209,17 +204,15 @@ export function heatmap({ matrix, rowLabels, columnLabels, label, role, selected
   }
   const map = h(
     "table",
-    { class: `heatmap role-${role}${digits ? " with-digits" : ""}` },
+    { class: `heatmap role-${role}` },
     h("caption", { class: "unseen" }, label),
     h("thead", {}, h("tr", {}, h("td"), heads)),
     body,
   );
   const element = scrolling(label, map);
-  if (onpick) {
-    element.removeAttribute("tabindex"); // its buttons scroll it
-    roving(map, lines);
-    reach(lines, [selected?.[0] ?? 0, selected?.[1] ?? 0]);
-  }
+  element.removeAttribute("tabindex"); // its buttons scroll it
+  roving(map, lines);
+  reach(lines, selected.map((at) => at ?? 0));
   return element;
 }
 

@@ -150,22 +150,22 @@ function mount(root, page) {
     effects = new Map();
     const known = new Set(page.model.headIds);
     state.removed = state.removed.filter((id) => known.has(id));
-    if (!known.has(state.id.replace("average", "0"))) state.id = null;
-    const { kind } = headOf(state.id ?? "cross.0.0");
+    const asked = headOf(state.id).kind;
+    const kind = KINDS[asked] ? asked : "cross";
     const count = sidesOf(kind)[state.side === "q" ? 0 : 1].names.length;
     if (!(state.word >= 0 && state.word < count))
       Object.assign(state, { side: "q", word: kind === "encoder" ? Math.min(1, count - 1) : pronounIn(reading.written) });
-    state.id ??= mostStriking();
+    if (!known.has(state.id.replace("average", "0"))) state.id = mostStriking(kind);
     readAgain();
     tryAll(reading);
   }
 
   /** The head of the last layer in which the word looks most at the word by which the sentence differs from an example. */
-  function mostStriking() {
-    const { id, heads } = reading.pass.attentions.findLast(({ kind }) => kind === "cross");
+  function mostStriking(kind) {
+    const { id, heads } = reading.pass.attentions.findLast((one) => one.kind === kind);
     const other = page.data.examples.find((example) => differInOneWord(example, reading.text))?.split(" ") ?? [];
     const word = reading.text.split(" ").find((one, i) => one !== (other[i] ?? one)) ?? "";
-    const key = reading.source.indexOf(word.replace(/[.,!?]$/u, ""));
+    const key = kind === "decoder" ? -1 : reading.source.indexOf(word.replace(/[.,!?]$/u, ""));
     const rows = heads.map((head) => row(head, state.side === "q" ? state.word : 0));
     return `${id}.${argmax(rows.map((weights) => weights[key] ?? Math.max(...weights)))}`;
   }
@@ -212,9 +212,9 @@ function mount(root, page) {
 
   const isGone = () => state.removed.includes(state.id);
 
-  function weightsOf(id) {
+  function weightsOf(id, { pass } = shown) {
     const { kind, layer, head } = headOf(id);
-    const { heads } = shown.pass.attentions.find((one) => one.kind === kind && one.layer === layer);
+    const { heads } = pass.attentions.find((one) => one.kind === kind && one.layer === layer);
     return head === "average" ? averageOf(heads) : heads[head];
   }
 
@@ -307,7 +307,7 @@ function mount(root, page) {
     heads.forEach((cells, i) => cells.forEach((cell) => (cell.lang = sides[i].lang ?? "")));
     named(map.querySelectorAll("td button"), "cell");
     const [rowHead, columnHead] = (side === "q" ? [word, best] : [best, word]).map((i, which) => heads[which][i]);
-    [rowHead, columnHead].forEach((cell) => cell.classList.add("chosen"));
+    [rowHead, columnHead].forEach((cell) => cell.classList.add("here"));
     large.replaceChildren(map);
     map.scrollLeft = columnHead.offsetLeft - (map.clientWidth + rowHead.offsetWidth - columnHead.offsetWidth) / 2;
   }
@@ -349,7 +349,7 @@ function mount(root, page) {
     const [best, share] = [argmax(shares), percent(Math.max(...shares))];
     const [{ names }, { names: columns, lang }] = sidesOf(kind);
     const who = (i) => (kind === "encoder" ? [quoted(names[i])] : rowName(reading, i, target));
-    if (state.side === "q") return ["Here ", ...who(state.word), ` looks ${share} at `, quoted(columns[best], lang), "."];
+    if (state.side === "q") return ["Here ", ...who(state.word), ` looks ${share} at `, quoted(columns[best].replace(/^\p{P}$/u, "“$&”"), lang), "."];
     return ["Here ", quoted(columns[state.word], lang), " is looked at most by ", ...who(best), ` (${share}).`];
   }
 
@@ -392,7 +392,7 @@ function mount(root, page) {
     if (place === 1) return [all, who, " needs this one most."];
     const { kind } = headOf(id);
     const [, { names, lang }] = sidesOf(kind);
-    const weights = t === null || kind === "encoder" ? [] : row(weightsOf(id), t);
+    const weights = t === null || kind === "encoder" ? [] : row(weightsOf(id, reading), t);
     const looks = [`it looks ${percent(Math.max(...weights))} at `, quoted(names[argmax(weights)], lang), ", and "];
     const most = [all, who, ` needs ${nameOf(id)} most: `, ...(weights.length ? looks : []), "without it ", ...p];
     return [...most, place ? `This head is number ${place}.` : ""];

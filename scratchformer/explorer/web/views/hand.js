@@ -1,6 +1,6 @@
 /** "By hand": how a number of the forward pass, a gradient or a weight's gradient is made, as tables; and their check. */
 
-import { button, h, number, percent, table } from "../dom.js";
+import { button, fixed, h, number, percent, table } from "../dom.js";
 import { explainGradient, explainWeight, scoreGradients } from "../engine/explain.js";
 import { inDouble, row } from "../engine/tensor.js";
 import { Adam } from "../engine/training.js";
@@ -105,11 +105,6 @@ export function adamStep(model, { sourceIds, targetInIds }, { at, token }, data,
 }
 
 // Text ----------------------------------------------------------------------------------------------------------------
-
-/** Four decimal places, and never −0.0000. */
-export function fixed(x) {
-  return x.toFixed(4).replace(/^-(?=0\.0000$)/, "").replace("-", "−");
-}
 
 const digits = (x) => number(x, 4);
 

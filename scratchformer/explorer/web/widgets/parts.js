@@ -5,7 +5,7 @@
  * Positions are in pixels, x to the right and y down; a shape is placed by its centre. A role is "ink", "soft", "line",
  * "plain", "forward", "query", "key", "value" or "gradient".
  */
-import { h, range, s, words } from "../dom.js";
+import { fixed, h, range, s, words } from "../dom.js";
 
 /** A row of chips, one of them picked. `onpick(i)` is called when another one is; `set(i)` picks without calling it. */
 export function pickOne({ label, options, selected = 0, role, onpick }) {
@@ -38,7 +38,7 @@ export function short(x, sign = false) {
 }
 
 /** A number with two decimals, a true minus sign, and no −0.00. */
-export const hundredths = (x) => x.toFixed(2).replace(/^-(?!0\.00$)/, "−").replace("-", "");
+export const hundredths = (x) => fixed(x, 2);
 
 /** A weight with four decimals, or more if it is small. It never looks like 1, which softmax doesn't give. */
 export function share(weight) {
