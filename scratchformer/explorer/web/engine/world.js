@@ -68,11 +68,8 @@ export function splitPairs(seed = 1706) {
  * in the training pairs, but does not look at the verb.
  */
 export function rightWithoutVerb({ heldOut, training } = splitPairs()) {
-  const guess = (adjective) => {
-    const meant = training.filter((pair) => pair.adjective === adjective).map(({ of }) => of);
-    return meant.reduce((a, b) => a + b, 0) > meant.length / 2 ? 1 : 0;
-  };
-  return heldOut.filter(({ adjective, of }) => guess(adjective) === of).length;
+  const meanSame = ({ adjective, of }) => training.filter((pair) => pair.adjective === adjective && pair.of === of).length;
+  return heldOut.filter((pair) => meanSame(pair) > meanSame({ ...pair, of: 1 - pair.of })).length;
 }
 
 /** Numbers from 0 to 1, the same for the same seed (mulberry32). */

@@ -175,15 +175,8 @@ function mount(root, page) {
     }),
   );
   const source = `a Transformer in this page, trained on ${training.length} sentence pairs of ${known.length + 4} words`;
-  const view = figure(
-    source,
-    h(
-      "div",
-      { class: "train" },
-      h("div", {}, label, shown, right, reading, swaps, note),
-      h("div", {}, chart, now, h("div", { class: "controls" }, rateSlider, breaking, race)),
-    ),
-  );
+  const left = h("div", {}, label, shown, right, reading, swaps, note);
+  const view = figure(source, h("div", { class: "train" }, left, h("div", {}, chart, now, h("div", { class: "controls" }, rateSlider, breaking, race))));
   const field = h("input", { class: "field", type: "text", lang: "en", autocomplete: "off", value: sentence.join(" ") });
   const trouble = h("p", { class: "trouble", role: "alert", hidden: true });
   const examples = choice({
