@@ -284,7 +284,7 @@ function mount(root, page) {
   }
 
   /** What a run writes, the three pronouns, and its right pronouns and sentences. */
-  function readingOf({ name, scores, reading: { source, written, chances } }) {
+  function readingOf({ name, step, scores, reading: { source, written, chances } }) {
     const { target, pronoun } = pairOf(source) ?? {};
     const marked = spelled(written).map(([before, text], i) => [before, target && written[i] !== target[i] ? h("span", { class: "wrong" }, text) : text]);
     const line = (label, share, value, isRight = false) => {
@@ -299,7 +299,7 @@ function mount(root, page) {
     return h(
       "section",
       {},
-      h("p", { class: "label" }, racing ? `${name}: it writes` : "It writes"),
+      h("p", { class: "label" }, racing ? `${name}, at step ${step}` : "It writes"),
       h("p", { class: "train-written", lang: "de" }, marked.length ? [marked, "."] : "(nothing)"),
       h("ul", { class: "bars" }, chances && PRONOUNS.map((word, i) => line(["p(", h("span", { lang: "de" }, word), ")"], chances[i], percent(chances[i]), word === pronoun)), pronouns, score("sentences")),
     );
