@@ -1,5 +1,5 @@
 /**
- * A world of 64 words for a model that is trained in the page: English sentences about an animal and another animal or a
+ * A world of 60 words for a model that is trained in the page: English sentences about an animal and another animal or a
  * thing, with their German translations. "The horse did not push the boat because it was too old."
  *
  * German has er, sie or es for "it", by the gender of the noun that is meant, and the two nouns of a sentence differ in
@@ -50,6 +50,20 @@ export const allPairs = () => [...PAIRS.values()];
 
 /** The pair of an English sentence (a list of words), or undefined where this world does not have it. */
 export const pairOf = (source) => PAIRS.get(source.join(" "));
+
+const SMALL = { der: "the", die: "the", das: "the", den: "the", nicht: "not", weil: "because", zu: "too", war: "was", er: "it", sie: "it", es: "it" };
+const ENGLISH = new Map([
+  ...Object.entries(SMALL),
+  ...[...ANIMALS, ...THINGS].map(([english, german]) => [german, english]),
+  ...Object.entries(ADJECTIVES).map(([english, german]) => [german, english]),
+  ...VERBS.map(([verb, past]) => [past, verb === "like" ? "liked" : `${verb}ed`]),
+]);
+
+/** The English of a German word of this world, or undefined. */
+export const englishOf = (word) => ENGLISH.get(word);
+
+/** The nouns of an English sentence that "er", "sie" or "es" can stand for. */
+export const nounsOf = (source, pronoun) => source.filter((word) => [...ANIMALS, ...THINGS].some(([noun, , gender]) => noun === word && gender === pronoun));
 
 /** The words, the special ones first. */
 export function vocabulary() {
