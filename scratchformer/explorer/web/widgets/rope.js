@@ -24,7 +24,7 @@ export function products(query, key) {
 const angleOf = ([a, b]) => Math.atan2(b, a);
 
 function mount(root, tell) {
-  const state = { key: 1, distance: 0 };
+  const state = { key: 1, distance: 2 };
   const shown = { ...state };
   const drawing = fitted((width) => draw(width, state, shown));
   const move = mover(state, shown, drawing.redraw);

@@ -68,7 +68,7 @@ function mount(root, tell) {
   const again = button("New random keys", () => ((walks = randomWalks(WALKS, LONGEST, ++seed)), update()));
   const { pick, slide } = controlsOf(state, update);
   const kinds = pick("isRandom", "Dot products", ["of figure 2", "random"]);
-  const ways = pick("isBackward", "Show", ["forward", "backward"]);
+  const ways = pick("isBackward", "Show", ["Forward", "Backward"]);
   root.append(controls(kinds, again, ways), staying(slide("d_k", "Numbers in a query, d_k", 1, LONGEST)), sides, spread);
 
   function update() {

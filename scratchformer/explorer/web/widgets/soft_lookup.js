@@ -56,6 +56,16 @@ function written(scores, weights) {
   };
 }
 
+/** The gradient of a score, from numbers with so many decimals that a calculator agrees. */
+function gradientByHand(weight, offer, average, fraction) {
+  const slope = weight * (offer - average);
+  const rounded = (places) => [weight, offer, average].map((x) => Number(x.toFixed(places)));
+  const agrees = ([a, b, c]) => Math.abs(a * (b - c) - slope) < 5e-5 && short(a * (b - c)) === short(slope);
+  const places = [3, 4, 5].find((places) => agrees(rounded(places))) ?? 6;
+  const factor = fraction.includes("/") ? fraction : short(weight, false, places);
+  return `${factor} · (${short(offer, false, places)} − ${short(average, false, places)}) = ${short(slope, true)}`;
+}
+
 const pair = (vector, sign = false) => `(${vector.map((x) => short(x, sign)).join(", ")})`;
 
 function mount(root, tell) {
@@ -74,7 +84,7 @@ function mount(root, tell) {
   const drawing = fitted((width) => draw(width, { ...found, pick: (i) => (word.set(i), (state.word = i), update()) }));
   const byHand = h("p", { class: "by-hand" });
   const query = pick("asking", "Query of", QUERIES.map(([name]) => name), "query");
-  const top = controls(query, word, pick("isBackward", "Show", ["forward", "backward"]));
+  const top = controls(query, word, pick("isBackward", "Show", ["Forward", "Backward"]));
   root.append(top, staying(Object.values(sliders)), drawing, byHand);
 
   /** Takes over what a slider says; or, when another query or word was picked, sets the sliders to it. */
@@ -98,20 +108,19 @@ function mount(root, tell) {
     drawing.redraw();
     const products = query.map((x, j) => `${short(x)} · ${short(keys[i][j])}`).join(" + ");
     const e = short(Math.exp(scores[i]));
-    const surplus = `(${short(back.offers[i])} − ${short(back.average)}) = ${short(back.dscores[i], true)}`;
     const rule = `the score is (${products}) / √2 = ${short(scores[i])}, its exponential ${e}`;
     byHand.textContent = state.isBackward
-      ? `${WORDS[i]}: weight × (offer − average) = ${shown.weights[i]} · ${surplus}`
+      ? `${WORDS[i]}: weight × (offer − average) = ${gradientByHand(weights[i], back.offers[i], back.average, shown.weights[i])}`
       : `${WORDS[i]}: ${rule}, and the weight ${e} / ${shown.total} = ${short(weights[i])}`;
     const largest = Math.max(...weights);
     const best = WORDS.filter((_, j) => weights[j] > largest - 1e-6).join(" and ");
     const rising = WORDS.filter((_, j) => back.dscores[j] > 5e-4);
-    const these = rising.length === 1 ? "this word offers" : "these words offer";
-    const because = `makes it grow, because only ${these} more than the average, ${short(back.average)}`;
-    const cause = `a larger score of *${rising.join(" or ")}* ${because}: an offer is the first number of a value`;
-    const first = `The first number of the answer is ${short(answer[0])}`;
+    const begins = rising.map((word) => short(values[WORDS.indexOf(word)][0])).join(" and ");
+    const why = rising.length === 1 ? `its value begins with ${begins}` : `their values begin with ${begins}`;
+    const cause = rising.length ? `A larger score of *${rising.join(" or ")}* makes it grow: ${why}` : "No score can make it grow";
+    const first = `The first number of the answer, ${short(answer[0])}, is the average of the values’ first numbers`;
     const most = `The largest weight of “${name}” is ${shown.weights[weights.indexOf(largest)]}, on *${best}*`;
-    if (state.isBackward) tell(`${first}: ${rising.length ? cause : "no score can make it grow"}.`);
+    if (state.isBackward) tell(`${first}. ${cause}.`);
     else tell(`${most}, and the answer is ${pair(answer)}.`);
   }
 
