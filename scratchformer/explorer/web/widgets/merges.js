@@ -42,15 +42,11 @@ export function encode(word, merges) {
   return merges.reduce(merge, [...word]);
 }
 
-/** All merges of a text, the most frequent pair each time, until no pair is left. */
-export function learnMerges(text = TEXT) {
-  const merges = [];
-  for (let cut = Object.keys(text).map((word) => [...word]); ; cut = cut.map((pieces) => merge(pieces, merges.at(-1)))) {
-    const [best] = countPairs(cut, Object.values(text));
-    if (!best) return merges;
-    merges.push(best.pair);
-  }
-}
+const cutBy = (merges) => Object.keys(TEXT).map((word) => encode(word, merges));
+const size = (merges) => sum(cutBy(merges).map((pieces, i) => pieces.length * COUNTS[i]));
+const named = (pair) => `*${pair.join("* and *")}*`;
+/** The pairs in the text after these merges. */
+export const pairsAfter = (merges) => countPairs(cutBy(merges), COUNTS);
 
 function mount(root, tell) {
   const merges = [];
@@ -108,11 +104,6 @@ function mount(root, tell) {
 
   update();
 }
-
-const cutBy = (merges) => Object.keys(TEXT).map((word) => encode(word, merges));
-const pairsAfter = (merges) => countPairs(cutBy(merges), COUNTS);
-const size = (merges) => sum(cutBy(merges).map((pieces, i) => pieces.length * COUNTS[i]));
-const named = (pair) => `*${pair.join("* and *")}*`;
 
 /** Which pair comes next, and why. */
 function coming([first, second]) {

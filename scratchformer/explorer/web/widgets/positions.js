@@ -58,17 +58,17 @@ function draw(width, state, shown) {
   const column = (i) => names + (i + 0.5) * step;
   const vectors = chosen.map((position) => positionVector(position));
   const below = s("g", { transform: "translate(0 150)" }, drawHands({ isWide, names, step, column, chosen, shown, vectors }));
-  const place = isWide ? [column(3) - 8, 150, width - column(3) + 8, 372] : [0, 490, width, 150];
+  const place = isWide ? [column(3) - 8, 150, width - column(3) + 8, 384] : [0, 496, width, 150];
   const label = chosen.map((position, i) => `Position ${position}: ${vectors[i].map((x) => short(x)).join(", ")}.`);
   const table = drawTable(...place, chosen, shown);
-  return picture(width, isWide ? 530 : 644, label.join(" "), drawBars(width, isWide, chosen, shown), below, table);
+  return picture(width, isWide ? 546 : 650, label.join(" "), drawBars(width, isWide, chosen, shown), below, table);
 }
 
 function drawHands({ isWide, names, step, column, chosen, shown, vectors }) {
   const positions = [shown.first, shown.first + shown.distance];
   const radius = isWide ? Math.min(34, step / 2 - 6) : 28;
   const dials = isWide ? [62, 158] : [54, 132];
-  const [top, high] = isWide ? [242, 32] : [208, 27];
+  const [top, high] = isWide ? [252, 32] : [218, 27];
   const rows = [0, 1, 2, 3].map((row) => top + high * row);
   const end = rows[3] + high + 4;
   const name = (y, words, size = 13) => note(names - 12, y, words, "end", size);
@@ -138,7 +138,7 @@ function drawTable(x, y, width, height, chosen, shown) {
     ),
   ]);
   const frame = (position) =>
-    rectangle(left + 2 * across, middle(position), 4 * across, down, "ink", { filled: 0, outlined: true, radius: 3 });
+    rectangle(left + 2 * across, middle(position), 4 * across, down, "ink", { filled: 0, outlined: true });
   const names = ["fast", "slow", "slower and slower →"];
   const heads = names.map((words, hand) => note(left + 2 * hand * across + 3, y + 12, words, "start", 12));
   return [heads, rows, frame(shown.first), frame(shown.first + shown.distance)];

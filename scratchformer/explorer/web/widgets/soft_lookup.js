@@ -57,7 +57,7 @@ function written(scores, weights) {
 }
 
 /** The gradient of a score, from numbers with so many decimals that a calculator agrees. */
-function gradientByHand(weight, offer, average, fraction) {
+export function gradientByHand(weight, offer, average, fraction) {
   const slope = weight * (offer - average);
   const rounded = (places) => [weight, offer, average].map((x) => Number(x.toFixed(places)));
   const agrees = ([a, b, c]) => Math.abs(a * (b - c) - slope) < 5e-5 && short(a * (b - c)) === short(slope);
@@ -135,15 +135,16 @@ function draw(width, { query, name, keys, values, scores, weights, answer, back,
   const column = (i) => left + (i + 0.5) * step;
   const cell = Math.min(54, (step - 10) / 2);
   const look = { cell, size: cell < 46 ? 13 : 15 };
+  const high = isWide ? 80 : 44;
   const y = isWide
     ? { ask: 66, word: 16, key: 66, score: 138, weight: 226, value: 348, answer: 460, height: 500 }
-    : { ask: 34, word: 78, key: 112, score: 184, weight: 292, value: 408, answer: 496, height: 530 };
+    : { ask: 34, word: 72, key: 104, score: 174, weight: 264, value: 364, answer: 436, height: 474 };
   const ask = isWide ? 64 : width / 2 - 24;
 
   const steps = [
     [isWide ? y.score : y.score - 24, "1  compare", "score = q · k / √2"],
-    [isWide ? y.weight : y.weight - 62, "2  softmax", `weight = e^{score} / ${shown.total}`],
-    [isWide ? y.value : y.value - 46, "3  blend", "weights × values"],
+    [isWide ? y.weight : y.weight - 50, "2  softmax", `weight = e^{score} / ${shown.total}`],
+    [isWide ? y.value : y.value - 44, "3  blend", "weights × values"],
   ].map(([at, title, rule]) => [
     text(0, at, title, { bold: true, anchor: "start" }),
     isWide ? note(16, at + 20, rule, "start") : note(width, at, rule, "end"),
@@ -161,14 +162,14 @@ function draw(width, { query, name, keys, values, scores, weights, answer, back,
       line([[ask, y.ask + 17], [ask, turn], [end[0], turn], end], "query"),
       cells(x, y.key, keys[i], "key", look),
       text(x, y.score, shown.scores[i], { size: look.size }),
-      bar(x, y.weight, weights[i], { width: Math.min(48, step / 2), height: isWide ? 80 : 64 }),
-      note(x, y.weight + (isWide ? 53 : 43), shown.weights[i]),
+      bar(x, y.weight, weights[i], { width: Math.min(48, step / 2), height: high }),
+      note(x, y.weight + high / 2 + 12, shown.weights[i]),
       cells(x, y.value, values[i], "value", look),
       thread([x, y.value + 17], [column(1), y.answer - 17], weights[i]),
       isBackward && [
         gradient(x - 14, y.score + 20, back.dscores[i], { largest: 0.4 }),
         slope(isWide ? x + 8 : x, y.key + 28, pair(back.dkeys[i], true), isWide ? "start" : "middle"),
-        slope(x + (isWide ? 30 : 0), y.weight - (isWide ? 0 : 43), `offer ${short(back.offers[i])}`, isWide ? "start" : "middle"),
+        slope(x + (isWide ? 30 : 0), y.weight - (isWide ? 0 : high / 2 + 10), `offer ${short(back.offers[i])}`, isWide ? "start" : "middle"),
         slope(x, y.value - 25, pair(back.dvalues[i], true)),
       ],
     );
