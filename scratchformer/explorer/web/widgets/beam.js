@@ -71,7 +71,8 @@ function mount(root, tell) {
   function sentence() {
     const named = ({ pieces, probability }) => `*${pieces.join(" ")}* (${short(probability)})`;
     const steps = beamSteps(beam);
-    if (step === 0) return `The search begins with the start sign. Each step will keep the ${beam === 1 ? "likeliest" : `${beam} likeliest`}.`;
+    const most = beam === 1 ? "likeliest" : `${beam} likeliest`;
+    if (step === 0) return `The search begins with the start sign. Each step will keep the ${most}.`;
     const kept = steps[step - 1].alive.map((one, row) => `${named(one)} in row ${row}`).join(", ");
     if (step < STEPS) return `Step ${step} keeps ${kept}: the likeliest has row 0.`;
     const [found] = steps.flatMap(({ finished }) => finished).sort(byProbability);

@@ -63,16 +63,16 @@ function mount(root, tell) {
     const own = encode(`▁${typed}`, merges).map((piece) => (isKnown(piece) ? piece : "<unk>"));
     const vocabulary = [...CHARACTERS, ...merges.map(joined)];
     const pairs = pairsAfter(merges);
-    const row = (label, list, look) => [h("span", { class: "label" }, label), h("div", { lang: "de" }, words(list, { label, ...look }))];
+    const row = (label, chips) => [h("span", { class: "label" }, label), h("div", { lang: "de" }, chips)];
     /** A row of pieces: the newest is dark, and a line below joins the pair that comes next. */
     const pieces = (label, list) => {
-      const [name, element] = row(label, list);
-      const chips = [...element.querySelectorAll(".chip")];
-      chips.forEach((chip, i) => chip.classList.toggle("selected", list[i] === newest));
-      const [left, right] = pairs[0]?.pair ?? [];
-      for (let i = 0; i + 1 < list.length; i++)
-        if (list[i] === left && list[i + 1] === right) [i, ++i].forEach((k) => chips[k].classList.add("coming"));
-      return [name, element];
+      const element = words(list, { label });
+      const isNext = (i) => joined(list.slice(i, i + 2)) === joined(pairs[0]?.pair ?? []) && list[i] === pairs[0].pair[0];
+      list.forEach((piece, i) => {
+        element.children[i].classList.toggle("selected", piece === newest);
+        element.children[i].classList.toggle("coming", isNext(i) || (i > 0 && isNext(i - 1)));
+      });
+      return row(label, element);
     };
     const choose = (i) => {
       merges.push(pairs[i].pair);
@@ -82,7 +82,7 @@ function mount(root, tell) {
     const counted = pairs.map(({ pair, count }) => `${pair.join(" + ")}: ${count}`);
     shown.replaceChildren(
       ...cut.flatMap((list, i) => pieces(`${COUNTS[i]} × in the text`, list)),
-      ...(pairs.length ? row("Merge a pair", counted, { onpick: choose }) : []),
+      ...(pairs.length ? row("Merge a pair", words(counted, { label: "Merge a pair", onpick: choose })) : []),
       ...pieces(`List, ${vocabulary.length}`, vocabulary),
       ...pieces("Yours", own),
     );
@@ -90,16 +90,11 @@ function mount(root, tell) {
     shown.querySelector("button")?.classList.add("coming");
     steps.set(merges.length, pairs.length ? null : merges.length);
     const ending = ` Your word has ${own.length} ${own.length === 1 ? "piece" : "pieces"} now.`;
-    tell(`${merges.length ? lastMerge() : beginning()} ${pairs.length ? coming(pairs) : "No pair is left."}${ending}`);
-  }
-
-  const beginning = () => `Without merges the text has ${size([])} pieces, and each is one of ${CHARACTERS.length} characters.`;
-
-  function lastMerge() {
-    const before = merges.slice(0, -1);
-    const entries = CHARACTERS.length + before.length;
-    const change = `the text has ${size(merges)} pieces, not ${size(before)}, and the list ${entries + 1}, not ${entries}`;
-    return `Merge ${merges.length} joined ${named(merges.at(-1))}: ${change}.`;
+    const [before, n] = [merges.slice(0, -1), vocabulary.length];
+    const change = `the text has ${size(merges)} pieces, not ${size(before)}, and the list ${n}, not ${n - 1}`;
+    const beginning = `Without merges the text has ${size([])} pieces, and each is one of ${n} characters.`;
+    const last = merges.length ? `Merge ${merges.length} joined ${named(merges.at(-1))}: ${change}.` : beginning;
+    tell(`${last} ${pairs.length ? coming(pairs) : "No pair is left."}${ending}`);
   }
 
   update();
@@ -107,8 +102,9 @@ function mount(root, tell) {
 
 /** Which pair comes next, and why. */
 function coming([first, second]) {
-  const rival = second?.count === first.count ? `; so do ${named(second.pair)}, but in a tie the shorter piece wins, then Unicode order` : "";
-  return `Next come ${named(first.pair)}, which stand side by side ${first.count} times${rival}.`;
+  const rival = `; so do ${named(second?.pair ?? [])}, but in a tie the shorter piece wins, then Unicode order`;
+  const isTie = second?.count === first.count;
+  return `Next come ${named(first.pair)}, which stand side by side ${first.count} times${isTie ? rival : ""}.`;
 }
 
 /** Whether all characters of a piece are in the text. */

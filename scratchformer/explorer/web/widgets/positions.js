@@ -5,7 +5,9 @@ import { rectangle, segment, short, staying, sum, text } from "./parts.js";
 
 const FURTHEST = 8;
 const HANDS_IN_TABLE = 8;
-const TABLE = "Framed: the four numbers of each position. In the table, six more hands follow, each half as fast as the one before. Blue is positive, orange negative.";
+const TABLE =
+  "Framed: the four numbers of both positions. In the table, six more hands follow, each half as fast as the one before. " +
+  "Blue is positive, orange negative.";
 /** How far a hand turns from one position to the next, in radians: a quarter turn, and each hand half of the one before. */
 const speed = (hand) => Math.PI / 2 / 2 ** hand;
 /** The angle between two hands, at most 180°, if one has turned so far from the other. */

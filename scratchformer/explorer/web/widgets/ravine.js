@@ -1,5 +1,5 @@
 /** Lesson 15: three ways down a ravine, from a start and at learning rates that the reader chooses. */
-import { button, fitted, h, plot, s } from "../dom.js";
+import { button, fitted, h, number, plot, s } from "../dom.js";
 import { circle, controls, controlsOf, hundredths, line, note, pickable, picture } from "./parts.js";
 import { rectangle, segment, stepper, text } from "./parts.js";
 
@@ -40,23 +40,8 @@ export function descend(way, rate, start, steps = STEPS) {
   return points;
 }
 
-/** Where a coordinate is: a = 0.47, or a > 100 when a walk has exploded. */
-function place(name, x) {
-  if (Math.abs(x) < 100) return `${name} = ${hundredths(x)}`;
-  return x > 0 ? `${name} > 100` : `${name} < −100`;
-}
-
-/** A loss with three decimals, or two digits that count if it is small. */
-function lossText(x) {
-  if (x >= 1e4 || x < 1e-6) return x < 1 ? "under 0.000001" : "over 10,000";
-  return x < 0.01 ? x.toPrecision(2) : x.toFixed(3);
-}
-
-/** The step of a walk at which its loss was smallest, among the first `until`. */
-export function lowest(points, until) {
-  const losses = points.slice(0, until + 1).map(loss);
-  return losses.indexOf(Math.min(...losses));
-}
+/** Where a coordinate is: a = 0.47, or a = 3.3e7 when a walk has exploded. */
+const place = (name, x) => `${name} = ${Math.abs(x) < 100 ? hundredths(x) : number(x)}`;
 
 function mount(root, tell) {
   const state = { step: 0, a: 1, b: 1, ...Object.fromEntries(WAYS.map(({ id, rate }) => [id, rate])) };
@@ -104,22 +89,14 @@ function mount(root, tell) {
     maps.redraw();
     curves.redraw();
     steps.set(state.step, STEPS);
-    const [plain, momentum, adam] = walks.map((walk) => lossText(loss(walk[state.step])));
+    const [plain, momentum, adam] = walks.map((walk) => number(loss(walk[state.step])));
     const losses = `the loss of gradient descent is ${plain}, of momentum ${momentum}, and of Adam ${adam}`;
-    if (state.step) tell(`After ${state.step} ${state.step === 1 ? "step" : "steps"}, ${losses}.${overshoot(walks[2], state.step)}`);
+    if (state.step) tell(`After ${state.step} ${state.step === 1 ? "step" : "steps"}, ${losses}.`);
     else tell(`All three start with the loss ${plain}. Grey lines show where their first ${IN_FIGURE} steps lead.`);
   }
 
   update();
   return stop;
-}
-
-/** Adam's path runs past the minimum: where it was nearest, and where it is now. */
-function overshoot(adam, step) {
-  const best = lowest(adam, step);
-  const [then, now] = [best, step].map((t) => loss(adam[t]));
-  if (best === 0 || now < 10 * then) return "";
-  return ` Adam’s loss was smallest after step ${best}, ${lossText(then)}. Then it ran past the minimum.`;
 }
 
 /** A map for each way, side by side. A click on one sets the start. */
@@ -138,7 +115,6 @@ function drawMaps(width, walks, state, onstart) {
     const points = walks[i].slice(0, lost < 0 ? STEPS + 1 : lost + 1).map(([a, b]) => [x(b).toFixed(1), y(a).toFixed(1)]);
     const walked = points.slice(0, state.step + 1);
     const [a, b] = walks[i][state.step];
-    const below = [place("a", a), place("b", b)];
     const pick = (event) => {
       const box = event.currentTarget.ownerSVGElement.getBoundingClientRect();
       const to = (share) => Math.round(20 * (LOW + share * (HIGH - LOW))) / 20;
@@ -167,8 +143,8 @@ function drawMaps(width, walks, state, onstart) {
         circle(...points[0], 4.5, "ink"),
         circle(...walked.at(-1), 4.5, role),
       ]),
-      below.map((words, i) => text(middle, top + high + 14 + 17 * i, words, { size: 13 })),
-      note(middle, top + high + 49, `loss ${lossText(loss([a, b]))}`),
+      [place("a", a), place("b", b)].map((words, i) => text(middle, top + high + 14 + 17 * i, words, { size: 13 })),
+      note(middle, top + high + 49, `loss ${number(loss([a, b]))}`),
     );
   });
   const said = WAYS.map(({ id }, i) => `${id}, rate ${state[id]}: at ${walks[i][state.step].map(hundredths).join(", ")}.`);
@@ -178,7 +154,7 @@ function drawMaps(width, walks, state, onstart) {
 /** The loss of each way at all steps, and where we are. The axis of the loss has its powers of ten. */
 function drawCurves(width, walks, { step }) {
   const [low, high] = [-4, 2];
-  const series = WAYS.map(({ id, role }, i) => ({ name: id, role, points: walks[i].map((point, t) => [t, Math.log10(loss(point))]) }));
+  const series = WAYS.map(({ id, role }, i) => ({ name: id, role, points: walks[i].map((at, t) => [t, Math.log10(loss(at))]) }));
   series.push({ name: `step ${step}`, role: "ink", points: [[step, low], [step, high]] });
   const y = { label: "loss", from: low, to: high, show: (power) => String(10 ** power) };
   return plot({ label: "The loss at each step", width, height: 170, x: { label: "step", from: 0, to: STEPS }, y, series });
