@@ -46,13 +46,9 @@ function mount(root, tell) {
     const weights = `Its weight in a softmax of z is ${plain}, and in a softmax of y ${normal}`;
     const bound = "However far one of four numbers goes out, its n stays between −√3 and √3 = 1.732";
     const isPlain = gamma.every((x) => x === 1) && beta.every((x) => x === 0);
-    const again = layerNorm(y);
-    const scaled = `γ and β give y the mean ${rounded(again.mean)} and the standard deviation ${rounded(again.s)}`;
-    tell(
-      `z has mean ${rounded(middle)} and standard deviation ${rounded(s)}, ${becomes}. ${weights}.` +
-        (Math.abs(n[j]) > 1.6 ? ` ${bound}.` : "") +
-        (isPlain ? "" : ` ${scaled}, as training wants them.`),
-    );
+    const scaled = isPlain ? "" : ` and, with γ and β, y = ${rounded(y[j])}`;
+    const first = `z has mean ${rounded(middle)} and standard deviation ${rounded(s)}, ${becomes}${scaled}`;
+    tell(`${first}. ${weights}.${Math.abs(n[j]) > 1.6 ? ` ${bound}.` : ""}`);
   }
 
   update();

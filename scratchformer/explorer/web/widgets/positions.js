@@ -10,8 +10,6 @@ const TABLE =
   "Blue is positive, orange negative.";
 /** How far a hand turns from one position to the next, in radians: a quarter turn, and each hand half of the one before. */
 const speed = (hand) => Math.PI / 2 / 2 ** hand;
-/** The angle between two hands, at most 180°, if one has turned so far from the other. */
-const apart = (turn) => Math.min(turn % 360, 360 - (turn % 360));
 
 /** The height and the width of each hand at a position: [sin, cos, sin, cos, …]. */
 export function positionVector(position, hands = 2) {
@@ -38,12 +36,10 @@ function mount(root, tell) {
     const second = first + distance;
     const result = short(similarity(first, second));
     const turns = [0, 1].map((hand) => degrees(speed(hand) * distance));
-    const far = turns.filter((turn) => apart(turn) !== turn).map((turn) => `${turn}° is ${apart(turn)}° away`);
-    const also = far.length ? ` A hand that has turned by ${far.join(", by ")}: the cosine is the same.` : "";
     const cosines = `cos ${turns[0]}° + cos ${turns[1]}° = ${result}`;
     const both = distance ? `positions ${first} and ${second}` : `position ${first} and itself`;
     const others = distance ? `any two positions that are ${distance} apart` : "every position and itself";
-    tell(`The dot product of ${both} is ${cosines}, and so it is for ${others}.${also}`);
+    tell(`The dot product of ${both} is ${cosines}, and so it is for ${others}.`);
     move();
   }
 
@@ -131,19 +127,18 @@ function drawTable(x, y, width, height, chosen, shown) {
   const [across, down] = [(x + width - left - 2) / (2 * HANDS_IN_TABLE), (bottom - top) / (2 * FURTHEST + 1)];
   const middle = (position) => top + (position + 0.5) * down;
   const colour = (value) => (value < 0 ? "negative" : "positive");
-  const isNear = (position) => chosen.some((one) => Math.abs(one - position) * down < 13);
-  const isNamed = (position) => chosen.includes(position) || (position % 8 === 0 && !isNear(position));
-  const rows = Array.from({ length: 2 * FURTHEST + 1 }, (_, position) => [
-    isNamed(position) && text(left - 6, middle(position), position, { size: 12, anchor: "end", bold: chosen.includes(position) }),
+  const rows = Array.from({ length: 2 * FURTHEST + 1 }, (_, position) =>
     positionVector(position, HANDS_IN_TABLE).map((value, i) =>
       rectangle(left + (i + 0.5) * across, middle(position), across, down, colour(value), { filled: Math.abs(value) }),
     ),
-  ]);
-  const frame = (position) =>
-    rectangle(left + 2 * across, middle(position), 4 * across, down, "ink", { filled: 0, outlined: true });
+  );
+  const [first, second] = chosen;
+  const places = [middle(first), first === second ? middle(first) : Math.max(middle(second), middle(first) + 12)]; // don't overlap
+  const labels = chosen.map((position, i) => text(left - 6, places[i], position, { size: 12, anchor: "end", bold: true }));
+  const frame = (at) => rectangle(left + 2 * across, middle(at), 4 * across, down, "ink", { filled: 0, outlined: true });
   const names = ["fast", "slow", "slower and slower →"];
   const heads = names.map((words, hand) => note(left + 2 * hand * across + 3, y + 12, words, "start", 12));
-  return [heads, rows, frame(shown.first), frame(shown.first + shown.distance)];
+  return [heads, labels, rows, frame(shown.first), frame(shown.first + shown.distance)];
 }
 
 export const positionsWidget = { id: "positions", title: "Two hands on a dial", mount };

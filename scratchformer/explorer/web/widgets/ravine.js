@@ -1,7 +1,6 @@
 /** Lesson 15: three ways down a ravine, from a start and at learning rates that the reader chooses. */
 import { button, fitted, h, number, plot, s } from "../dom.js";
-import { circle, controls, controlsOf, hundredths, line, note, pickable, picture } from "./parts.js";
-import { rectangle, segment, stepper, text } from "./parts.js";
+import { circle, controls, controlsOf, hundredths, line, note, picture, rectangle, segment, stepper, text } from "./parts.js";
 
 const STEPS = 100;
 /** The steps of the lesson's figure, whose paths are seen from the start. */
@@ -47,7 +46,7 @@ function mount(root, tell) {
   const state = { step: 0, a: 1, b: 1, ...Object.fromEntries(WAYS.map(({ id, rate }) => [id, rate])) };
   let walks;
   let timer = 0;
-  const maps = fitted((width) => drawMaps(width, walks, state, setStart));
+  const maps = fitted((width) => drawMaps(width, walks, state));
   const curves = fitted((width) => drawCurves(width, walks, state));
   const { slide } = controlsOf(state, update);
   const step = slide("step", "Step", 0, STEPS);
@@ -59,12 +58,6 @@ function mount(root, tell) {
   const group = (label, sliders) =>
     h("div", { class: "controls", role: "group", "aria-label": label }, h("span", { class: "label" }, label), sliders);
   root.append(controls(steps, play, step), maps, curves, group("Learning rate of", rates), group("Start at", starts));
-
-  function setStart(point) {
-    [state.a, state.b] = point.map((x) => Math.max(-1.1, Math.min(1.1, x)));
-    starts.forEach((slider, i) => slider.set([state.a, state.b][i]));
-    update();
-  }
 
   function move(to) {
     state.step = to;
@@ -99,8 +92,8 @@ function mount(root, tell) {
   return stop;
 }
 
-/** A map for each way, side by side. A click on one sets the start. */
-function drawMaps(width, walks, state, onstart) {
+/** A map for each way, side by side. */
+function drawMaps(width, walks, state) {
   const isWide = width >= 560;
   const gap = isWide ? 14 : 8;
   const wide = (width - 2 * gap) / 3;
@@ -115,24 +108,15 @@ function drawMaps(width, walks, state, onstart) {
     const points = walks[i].slice(0, lost < 0 ? STEPS + 1 : lost + 1).map(([a, b]) => [x(b).toFixed(1), y(a).toFixed(1)]);
     const walked = points.slice(0, state.step + 1);
     const [a, b] = walks[i][state.step];
-    const pick = (event) => {
-      const box = event.currentTarget.ownerSVGElement.getBoundingClientRect();
-      const to = (share) => Math.round(20 * (LOW + share * (HIGH - LOW))) / 20;
-      onstart([to(1 - (event.clientY - box.top - top) / high), to((event.clientX - box.left - left) / wide)]);
-    };
-    const ellipse = (height) =>
-      s("ellipse", {
-        ...{ cx: x(0), cy: y(0), rx: x(Math.sqrt(2 * height)) - x(0), ry: y(0) - y(Math.sqrt(height / 50)) },
-        ...{ fill: "none", stroke: "var(--line)" },
-      });
+    const radii = (height) => ({ rx: x(Math.sqrt(2 * height)) - x(0), ry: y(0) - y(Math.sqrt(height / 50)) });
+    const look = { cx: x(0), cy: y(0), fill: "none", stroke: "var(--line)" };
     const map = { x: left, y: top, width: wide, height: high, viewBox: `${left} ${top} ${wide} ${high}` }; // cuts what leaves it
-    return pickable(
-      pick,
+    return [
       rectangle(middle, top + high / 2, wide, high, "soft", { filled: 0.04 }),
       text(Math.max(middle, 47), 10, id, { bold: true, size }),
       note(middle, 29, `rate ${state[id]}`),
       s("svg", map, [
-        HEIGHTS.map(ellipse),
+        HEIGHTS.map((height) => s("ellipse", { ...look, ...radii(height) })),
         note(left + 5, top + 11, "a ↑ steep", "start", 12),
         note(left + wide - 5, top + high - 11, "b → shallow", "end", 12),
         segment([x(0) - 6, y(0)], [x(0) + 6, y(0)], "ink", 2),
@@ -145,7 +129,7 @@ function drawMaps(width, walks, state, onstart) {
       ]),
       [place("a", a), place("b", b)].map((words, i) => text(middle, top + high + 14 + 17 * i, words, { size: 13 })),
       note(middle, top + high + 49, `loss ${number(loss([a, b]))}`),
-    );
+    ];
   });
   const said = WAYS.map(({ id }, i) => `${id}, rate ${state[id]}: at ${walks[i][state.step].map(hundredths).join(", ")}.`);
   return picture(width, top + high + 60, `After ${state.step} steps: ${said.join(" ")}`, maps);

@@ -1,6 +1,6 @@
 /** Lesson 23: RoPE turns a query and a key by their positions; their score depends only on the distance. */
 import { fitted, h, plot } from "../dom.js";
-import { arc, around, cells, controlsOf, dial, dot, hundredths, mover, note, picture, short, staying, text } from "./parts.js";
+import { arc, around, cells, controlsOf, dial, dot, hundredths, mover, note, picture, staying, text } from "./parts.js";
 
 /** Both pairs of the query and both pairs of the key, before they are turned. */
 const [QUERY, KEY] = [[5, 0], [3, 4]];
@@ -28,9 +28,9 @@ function mount(root, tell) {
   const drawing = fitted((width) => draw(width, state, shown));
   const move = mover(state, shown, drawing.redraw);
   const { slide } = controlsOf(state, update);
-  const distance = slide("distance", "Distance: the query is further right by", 0, FURTHEST);
+  const distance = slide("distance", "Query further right by", 0, FURTHEST);
   const given = `Both pairs of the query are (${QUERY.join(", ")}), and both of the key (${KEY.join(", ")}), before they are turned.`;
-  const key = slide("key", "Move both: position of the key", 0, FURTHEST);
+  const key = slide("key", "Key at position", 0, FURTHEST);
   root.append(h("p", { class: "label" }, given), staying(key, distance), drawing);
 
   function update() {
