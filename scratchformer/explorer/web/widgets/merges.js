@@ -64,13 +64,13 @@ function mount(root, tell) {
     const vocabulary = [...CHARACTERS, ...merges.map(joined)];
     const pairs = pairsAfter(merges);
     const row = (label, chips) => [h("span", { class: "label" }, label), h("div", { lang: "de" }, chips)];
-    /** A row of pieces: the newest is dark, and a line below joins the pair that comes next. */
-    const pieces = (label, list) => {
+    /** A row of pieces: the newest is dark, and a line below the pair that comes next. */
+    const pieces = (label, list, isText = true) => {
       const element = words(list, { label });
       const isNext = (i) => joined(list.slice(i, i + 2)) === joined(pairs[0]?.pair ?? []) && list[i] === pairs[0].pair[0];
       list.forEach((piece, i) => {
         element.children[i].classList.toggle("selected", piece === newest);
-        element.children[i].classList.toggle("coming", isNext(i) || (i > 0 && isNext(i - 1)));
+        element.children[i].classList.toggle("coming", isText && (isNext(i) || (i > 0 && isNext(i - 1))));
       });
       return row(label, element);
     };
@@ -83,7 +83,7 @@ function mount(root, tell) {
     shown.replaceChildren(
       ...cut.flatMap((list, i) => pieces(`${COUNTS[i]} × in the text`, list)),
       ...(pairs.length ? row("Merge a pair", words(counted, { label: "Merge a pair", onpick: choose })) : []),
-      ...pieces(`List, ${vocabulary.length}`, vocabulary),
+      ...pieces(`List, ${vocabulary.length}`, vocabulary, false),
       ...pieces("Yours", own),
     );
     for (const chip of shown.querySelectorAll("button")) chip.removeAttribute("aria-pressed");
