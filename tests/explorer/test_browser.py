@@ -53,11 +53,11 @@ WIDGETS = {
     "scaling": ("of animal, is 0.9993 without the division and 5/8 with it", "input[type=range]", "Arrow_Left"),
     "masks": ("its weight on slept is exactly 0", "[role=toolbar] [tabindex='0']", "Arrow_Left", "Enter"),
     "positions": ("cos 270° + cos 135° = −0.707", "input[type=range]", "Arrow_Right"),
-    "norm": ("its 4th number, 5, becomes n = 1", "input[type=range]", "Arrow_Right"),
-    "ravine": ("gradient descent at a = 0.00, b = 0.47", "input[type=range]", "Arrow_Left"),
-    "merges": ("joins n and d, which stand side by side 16 times", ".widget-body .button", "Enter"),
-    "beam": ("schlafen die Kühe </s> (0.288)", "[role=toolbar] [tabindex='0']", "Arrow_Left", "Enter"),
-    "rope": ("so the score is 15 + 15 = 30", "input[type=range]", "Arrow_Right"),
+    "norm": ("its 4th number, 100, becomes n = 1.73", "input[type=range]", "Arrow_Right"),
+    "ravine": ("all three start with the loss 50.5", ".button.main", "Enter"),
+    "merges": ("n and d, which stand side by side 16 times", ".merging button", "Arrow_Right", "Enter"),
+    "beam": ("each step will keep the 2 likeliest", ".button.main", "Enter"),
+    "rope": ("the score 11.94 + 15.40 = 27.34", "input[type=range]", "Arrow_Right"),
 }
 
 pytestmark = pytest.mark.browser
