@@ -26,8 +26,7 @@ export class Trainer {
     const stages = [...this.model.forward([EOS], [BOS]).stages.values()];
     this.weights = [...new Set(stages.flatMap(({ weights }) => weights.map(({ data }) => data)))];
     this.kept = [this.weights.map((data) => data.slice())]; // the weights at step 0, KEPT, 2 KEPT, …
-    const seesAll = without.includes("mask");
-    Object.assign(this, splitPairs(), { rate, seesAll, warmup: without.includes("warmup") ? 1 : WARMUP, step: 0, loss: null });
+    Object.assign(this, splitPairs(), { rate, warmup: without.includes("warmup") ? 1 : WARMUP, step: 0, loss: null });
   }
 
   /** As in the paper (§5.3), it grows in proportion to the step, then falls as 1 / √step. Without warm-up it begins highest. */
@@ -74,9 +73,9 @@ export class Trainer {
     const put = (copies) => (this.weights.forEach((data, i) => data.set(copies[i])), this.model.refresh());
     const now = this.weights.map((data) => data.slice());
     put(this.kept[step / KEPT]);
-    const reading = this.read(source);
+    const reading = { ...this.read(source), step };
     put(now);
-    return { ...reading, step };
+    return reading;
   }
 
   /**
@@ -107,10 +106,10 @@ export class Trainer {
       score.sentences += isRight && others;
       score.wrongAnimals += !isThing && !(isRight && others);
     }
-    return this.seesAll ? { ...score, places: this.testPlaces() } : score;
+    return this.model.without.has("mask") ? { ...score, places: this.testPlaces() } : score;
   }
 
-  /** At each place of the held-out translations, how often the likeliest word is right: [it sees the whole translation, only the words before]. */
+  /** How often the likeliest word is right at each place of the held-out pairs: [it sees the whole translation, only the words before]. */
   testPlaces() {
     const places = Array.from(this.heldOut[0].target, () => [0, 0]);
     for (const { source, target } of this.heldOut) {
@@ -145,7 +144,7 @@ export function serveTraining(scope) {
     const { step, learningRate: rate } = trainer;
     const isDue = tested < 0 || step - tested >= EVERY;
     if (isDue) tested = step;
-    const reading = look === null ? trainer.read(sentence) : trainer.readAt(sentence, look);
+    const reading = look === null || look >= step ? trainer.read(sentence) : trainer.readAt(sentence, look);
     scope.postMessage({ step, rate, losses, reading, score: isDue ? trainer.test() : null, running });
     losses = [];
   };

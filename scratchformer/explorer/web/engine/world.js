@@ -51,19 +51,16 @@ export const allPairs = () => [...PAIRS.values()];
 /** The pair of an English sentence (a list of words), or undefined where this world does not have it. */
 export const pairOf = (source) => PAIRS.get(source.join(" "));
 
-const SMALL = { der: "the", die: "the", das: "the", den: "the", nicht: "not", weil: "because", zu: "too", war: "was", er: "it", sie: "it", es: "it" };
-const ENGLISH = new Map([
-  ...Object.entries(SMALL),
-  ...[...ANIMALS, ...THINGS].map(([english, german]) => [german, english]),
-  ...Object.entries(ADJECTIVES).map(([english, german]) => [german, english]),
-  ...VERBS.map(([verb, past]) => [past, verb === "like" ? "liked" : `${verb}ed`]),
-]);
+const NOUNS = [...ANIMALS, ...THINGS];
+const OTHERS = { nicht: "not", weil: "because", zu: "too", war: "was", er: "it", sie: "it", es: "it", der: "the", die: "the", das: "the", den: "the" };
+const PAST = VERBS.map(([verb, past]) => [verb.replace(/e?$/, "ed"), past]);
+const ENGLISH = new Map([...NOUNS, ...Object.entries(ADJECTIVES), ...PAST].map(([english, german]) => [german, english]));
 
 /** The English of a German word of this world, or undefined. */
-export const englishOf = (word) => ENGLISH.get(word);
+export const englishOf = (word) => ENGLISH.get(word) ?? OTHERS[word];
 
 /** The nouns of an English sentence that "er", "sie" or "es" can stand for. */
-export const nounsOf = (source, pronoun) => source.filter((word) => [...ANIMALS, ...THINGS].some(([noun, , gender]) => noun === word && gender === pronoun));
+export const nounsOf = (source, pronoun) => NOUNS.filter(([noun, , gender]) => gender === pronoun && source.includes(noun)).map(([noun]) => noun);
 
 /** The words, the special ones first. */
 export function vocabulary() {

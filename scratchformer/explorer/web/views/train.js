@@ -142,13 +142,8 @@ function mount(root, page) {
     step: KEPT,
     value: 0,
     show: (i) => (look === null ? String(runs[0]?.step ?? 0) : `${i} of ${runs[0].step}`),
-    oninput: (i) => {
-      look = i < runs[0].step ? i : null;
-      timeline.set(look ?? runs[0].step);
-      send({ look });
-    },
+    oninput: (i) => ((look = i < runs[0].step ? i : null), timeline.set(look ?? runs[0].step), send({ look })),
   });
-  timeline.classList.add("train-time");
   const rateSlider = range({
     label: "Learning rate, at most",
     min: 0,
@@ -201,8 +196,8 @@ function mount(root, page) {
     }),
   );
   const source = `a Transformer in this page, trained on ${training.length} sentence pairs of ${known.length} words`;
-  const left = h("div", {}, kind, shown, right, reading, swaps, note);
-  const view = figure(source, h("div", { class: "train" }, left, h("div", {}, chart, timeline, now, h("div", { class: "controls" }, rateSlider, breaking, race), effect, places)));
+  const parts = [[kind, shown, right, reading], [chart, h("div", { class: "train-time" }, timeline), places], [swaps, note], [h("div", { class: "controls" }, rateSlider, breaking, race), now, effect]];
+  const view = figure(source, h("div", { class: "train" }, parts.map((part) => h("div", {}, part))));
   const field = h("input", { class: "field", type: "text", lang: "en", autocomplete: "off", value: sentence.join(" ") });
   const trouble = h("p", { class: "trouble", role: "alert", hidden: true });
   const examples = choice({
@@ -259,8 +254,8 @@ function mount(root, page) {
   }
 
   function nameButtons() {
-    play.textContent = running ? "Pause" : hasEnded() ? "Train a new one" : "Train";
     one.disabled = now.hidden = hasEnded();
+    play.textContent = running ? "Pause" : one.disabled ? "Train a new one" : "Train";
   }
 
   /** New random weights, in each run the same. */
@@ -318,14 +313,19 @@ function mount(root, page) {
       chip.disabled = !pairOf(change());
       if (change !== turn) chip.setAttribute("aria-pressed", String(change().join() === sentence.join()));
     }
-    const translation = (pair ?? pairOf(first)).target.map((word) => h("span", { lang: "de" }, word));
-    const counts = scores.at(-1).places;
-    const rows = ["the whole translation, as in training", "only the words before, as in writing"];
-    const caption = `How often the next word is right at each place of the ${heldOut.length} held-out translations, when the model sees`;
-    const lines = counts && rows.map((name, i) => [name, ...counts.map((place) => String(place[i]))]);
-    places.replaceChildren(...(counts ? [h("p", { class: "label" }, `${caption} …`), table(caption, ["", ...translation], lines)] : []));
+    drawPlaces(scores.at(-1).places, (pair ?? pairOf(first)).target);
     reading.replaceChildren(...runs.filter((run) => run.reading).map(readingOf));
     chart.redraw();
+  }
+
+  /** Without a mask: how often each place is right in training and in writing. The words of `target` name the places. */
+  function drawPlaces(counts, target) {
+    places.hidden = !counts;
+    if (!counts) return;
+    const title = `How many of the ${heldOut.length} held-out translations have the right word at each place when the model`;
+    const rows = ["sees the whole translation, as in training", "sees only the words before, as in writing"];
+    const lines = rows.map((name, i) => [name, ...counts.map((place) => String(place[i]))]);
+    places.replaceChildren(h("p", { class: "label" }, title), table(title, ["", ...target.map((word) => h("span", { lang: "de" }, word))], lines));
   }
 
   /** What a run writes, the three pronouns, and its right pronouns and sentences. */
@@ -334,10 +334,10 @@ function mount(root, page) {
     const { target, pronoun } = pairOf(source) ?? {};
     const marked = spelled(written).map(([before, text], i) => {
       const german = h("span", { class: target && written[i] !== target[i] ? "wrong" : null }, text);
-      return [before, h("span", { class: "word" }, german, h("small", { lang: "en" }, englishOf(written[i])))];
+      return [before, h("span", { class: "glossed" }, german, h("small", { lang: "en" }, englishOf(written[i])))];
     });
-    const meant = (word) => [...new Set(nounsOf(source, word))].map((noun) => `the ${noun}`).join(", ") || "no noun here";
-    const named = (word) => [h("span", { lang: "de" }, word), h("small", {}, ` ${meant(word)}`)];
+    const meant = (word) => nounsOf(source, word).map((noun) => ` the ${noun}`).join() || " no noun here";
+    const named = (word) => [h("span", { lang: "de" }, word), h("small", {}, meant(word))];
     const line = (label, share, value, isRight = false) => {
       const bar = h("span", { class: "bar" });
       bar.style.setProperty("--share", share.toFixed(4));
