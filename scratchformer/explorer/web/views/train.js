@@ -136,25 +136,14 @@ function mount(root, page) {
   const one = button("One step", () => ((look = null), setRunning(false), send({ step: true })));
   const again = button("Start again", () => (seed++, begin()));
   const timeline = range({
-    label: "Step shown",
-    min: 0,
-    max: LAST_STEP,
-    step: KEPT,
-    value: 0,
+    label: "Step shown", min: 0, max: LAST_STEP, step: KEPT, value: 0,
     show: (i) => (look === null ? String(runs[0]?.step ?? 0) : `${i} of ${runs[0].step}`),
     oninput: (i) => ((look = i < runs[0].step ? i : null), timeline.set(look ?? runs[0].step), send({ look })),
   });
   const rateSlider = range({
-    label: "Learning rate, at most",
-    min: 0,
-    max: RATES.length - 1,
-    value: RATES.indexOf(rate),
+    label: "Learning rate, at most", min: 0, max: RATES.length - 1, value: RATES.indexOf(rate),
     show: (i) => plain(RATES[i]),
-    oninput: (i) => {
-      rate = RATES[i];
-      runs[0].send({ rate });
-      remember();
-    },
+    oninput: (i) => ((rate = RATES[i]), runs[0].send({ rate }), remember()),
   });
   const breaking = choice({
     label: "Break something",
