@@ -30,7 +30,7 @@ VIEWS = {
     "transplant": (".vector", "Enter"),
     "attention": (".map:not([aria-pressed=true])", "Enter"),
     "inside": ("[data-key=next]", "Enter"),
-    "train": ("input[type=range]", "Arrow_Right"),
+    "train": (".controls input[type=range]", "Arrow_Right"),
 }
 
 # A link to a state of each view.

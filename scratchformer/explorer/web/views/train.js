@@ -185,7 +185,7 @@ function mount(root, page) {
     }),
   );
   const source = `a Transformer in this page, trained on ${training.length} sentence pairs of ${known.length} words`;
-  const parts = [[kind, shown, right, reading], [chart, h("div", { class: "train-time" }, timeline), places], [swaps, note], [h("div", { class: "controls" }, rateSlider, breaking, race), now, effect]];
+  const parts = [[kind, shown, right, reading], [chart, h("div", { class: "train-time" }, timeline), places, effect], [swaps, note], [h("div", { class: "controls" }, rateSlider, breaking, race), now]];
   const view = figure(source, h("div", { class: "train" }, parts.map((part) => h("div", {}, part))));
   const field = h("input", { class: "field", type: "text", lang: "en", autocomplete: "off", value: sentence.join(" ") });
   const trouble = h("p", { class: "trouble", role: "alert", hidden: true });
