@@ -318,6 +318,7 @@ function mount(root, page) {
 
 export const trainView = {
   id: "train",
+  ownModel: true, // not that of the page
   title: "Train",
   question: "How does a Transformer learn?",
   lead: "Its 31,360 weights are random, and it writes nonsense. Train it here, in less than a minute, and watch a sentence that it never sees come right.",
