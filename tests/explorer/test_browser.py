@@ -377,6 +377,10 @@ def test_the_views_are_a_walk(browser, explorer):
     assert browser.text("nav [aria-current=page]") == "Transplant"
     browser.go("translate", "s=The+dog+sleeps.&beam=2")  # an old link
     assert browser.js("return location.hash") == "#/transplant?s=The+dog+sleeps.&beam=2&alpha=0.6"
+    footer = "return document.getElementById('about').innerText"
+    assert "BLEU" in browser.js(footer)
+    browser.go("train")  # has a model of its own
+    assert "BLEU" not in browser.js(footer) and "leaves your machine" in browser.js(footer)
 
 
 @slow
