@@ -71,8 +71,8 @@ def describe(
     sentences   examples of the user, which come before ours
 
     The description holds the configuration, the name, shape and offset (in floats) of each parameter, the tokenizer,
-    example sentences, suggestions for some of them, the words of the training text, and the code of
-    lessons/transformer.py.
+    label smoothing and schedule of the training, its words, example sentences, suggestions for some of them, and the
+    code of lessons/transformer.py.
     """
     config = run.require("translation")
     require_engine_for(run, config)
@@ -92,8 +92,20 @@ def describe(
         "examples": list(dict.fromkeys([*sentences, *ours])),
         "trials": [trial for trial in TRIALS if trial[0] in ours],
         "code": lesson_code(),
+        **training_of(config),
     }
     return description, weights
+
+
+def training_of(config: Config) -> dict[str, Any]:
+    """Label smoothing and learning rate of a run, for the page; the rate only of the paper's schedule.
+
+    label_smoothing  eps_ls; right_target: the target probability of the right word
+    """
+    training, n_words = config.training, config.model.vocab_size
+    right = 1 - training.eps_ls + (training.eps_ls / n_words if training.spread == "uniform" else 0)
+    schedule = {"warmup": training.warmup, "lr_factor": training.lr_factor} if training.schedule == "noam" else None
+    return {"label_smoothing": training.eps_ls, "right_target": right, "schedule": schedule}
 
 
 def require_engine_for(run: RunDirectory, config: Config) -> None:

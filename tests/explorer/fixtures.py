@@ -118,6 +118,33 @@ def listening(model):
         del layer.forward, layer.backward
 
 
+def write_roads(path, model_name, model, source_ids, other_ids, place, before):
+    """The distribution after `before` where only some rows of the decoder read another memory: that of the source, with
+    the vector of `other_ids` at a place."""
+    memory, other = (model.encode(np.array([ids]))[0] for ids in (source_ids, other_ids))
+    changed, T, arrays = memory.copy(), len(before), {}
+    changed[0, place] = other[0, place]
+
+    def read_by(rows, forward):
+        def mixed(x, memory, *others, **options):
+            y, cache = forward(x, memory, *others, **options)
+            y[:, rows] = forward(x, changed, *others, **options)[0][:, rows]
+            return y, cache
+
+        return mixed
+
+    attentions = [layer.cross_attention.sublayer for layer in model.decoder.layers]
+    for name, rows in {"none": [], "earlier": [*range(T - 1)], "own": [T - 1], "all": [*range(T)]}.items():
+        for attention in attentions:
+            attention.forward = read_by(rows, attention.forward)
+        logits = model.forward(np.array([source_ids]), np.array([before]))[0][0, -1].astype("float64")
+        arrays[name] = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
+        for attention in attentions:
+            del attention.forward
+    data = {"model": model_name, "sourceIds": source_ids, "otherIds": other_ids, "place": place, "before": before}
+    write(path, data, arrays)
+
+
 def layers_of(layer, path=""):
     for name, value in list(vars(layer).items()):
         for part, item in enumerate_named(path + name, value):
@@ -179,6 +206,7 @@ def write_small_models(folder, n_sources):
         write_model(folder, name, model, [f"word {id_}" for id_ in range(V)])
         source, target = [*rng.integers(EOS + 1, V, 5).tolist(), EOS], [BOS, *rng.integers(EOS + 1, V, 4).tolist()]
         write_pass(folder / f"{name}.pass.json", name, model, source, target, 3, 5)
+        write_roads(folder / f"{name}.roads.json", name, model, source, [*reversed(source[:-1]), EOS], 1, target)
         layer, head = model.config.N - 1, model.config.h - 1
         for kind in ("encoder", "decoder", "cross"):
             path, removed = folder / f"{name} without {kind}.pass.json", [(kind, layer, head)]

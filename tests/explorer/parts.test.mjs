@@ -74,6 +74,8 @@ test("places of two sentences that fit together: the same beginning, the same en
   assert.deepEqual([...b.keys()].map((i) => placeIn(b, a, i)), [0, 1, 2, 5]);
   assert.deepEqual([0, 1].map((i) => placeIn(["a", "b"], ["a", "b"], i)), [0, 1]);
   assert.equal(placeIn(["a", "b"], ["b"], 0), 0);
+  const [cat, dog] = ["Die Katze ging , weil sie müde ist", "Der Hund ging nicht fort , weil er müde ist"].map((text) => text.split(" "));
+  assert.deepEqual([0, 1, 5, 6].map((i) => dog[placeIn(cat, dog, i)]), ["Der", "Hund", "er", "müde"]);
 });
 
 test("the place of the bars: where translations first differ, else that of the last word", () => {

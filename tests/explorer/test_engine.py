@@ -6,7 +6,7 @@ import fixtures
 import pytest
 
 from scratchformer.text.corpora import read_lines
-from scratchformer.text.tokenizer import Tokenizer
+from scratchformer.text.tokenizer import BOS, EOS, Tokenizer
 from scratchformer.training.run import load_run
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,8 @@ CRAFTED = [
     "The animal didn't cross the street, because it was too tired!",
 ]
 ANIMAL = "The animal did not cross the street because it was too tired."
-PAIRS = [(ANIMAL, "Das Tier überquerte die Straße nicht, weil es zu müde war."), ("Hello.", "Hallo.")]
+GERMAN = "Das Tier überquerte die Straße nicht, weil"
+PAIRS = [(ANIMAL, f"{GERMAN} es zu müde war."), ("Hello.", "Hallo.")]
 TINY = "tiny"
 
 
@@ -56,6 +57,9 @@ def folder(translator, tmp_path_factory):
     folder = tmp_path_factory.mktemp("fixtures")
     fixtures.write_small_models(folder, n_sources=3)
     fixtures.write_trained_model(folder, TINY, translator, PAIRS)
+    source, other, before = translator.tokenizer.encode([ANIMAL, ANIMAL.replace("tired", "narrow"), GERMAN])
+    roads, place = folder / f"{TINY}.roads.json", len(source) - 2
+    fixtures.write_roads(roads, TINY, translator.model, [*source, EOS], [*other, EOS], place, [BOS, *before])
     sentences = [ANIMAL, *lines_of("val.en")[:3], " \u3000"]
     fixtures.write_translations(folder, TINY, TINY, translator, sentences, [(1, 0.6), (4, 0.6)])
     fixtures.write_tokenizer(folder, TINY, translator.tokenizer, CRAFTED + lines_of("val.en", "val.de"), 200)

@@ -43,6 +43,8 @@ def test_the_description_is_json_and_says_what_the_run_is(trained, described):
     assert description["config"]["d_model"] == 16 and description["config"]["norm"] == "post"
     assert description["decoding"] == {"beam": 4, "alpha": 0.6, "extra_length": 4}
     assert description["languages"] == {"source": "en", "target": "de"}
+    assert description["label_smoothing"] == 0.1
+    assert description["right_target"] == 0.9 and description["schedule"].keys() == {"warmup", "lr_factor"}
     assert description["caption"].startswith("weights of trained, corpus") and "12 steps" in description["caption"]
 
 

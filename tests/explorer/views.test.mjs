@@ -7,12 +7,14 @@ import fs from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 
-import { Model } from "../../scratchformer/explorer/web/engine/model.js";
-import { matrix, row } from "../../scratchformer/explorer/web/engine/tensor.js";
-import { averageOf, chanceOf, chancesWithout, entropyInBits, meanEntropy, rankedBy, tokenChances, verdictOf } from "../../scratchformer/explorer/web/views/attention.js";
+import { Model, Pass } from "../../scratchformer/explorer/web/engine/model.js";
+import { matrix, row, softmax } from "../../scratchformer/explorer/web/engine/tensor.js";
+import { averageOf, chanceOf, chancesWithout, entropyInBits, meanEntropy, ordinal, rankedBy, togetherOf, tokenChances, verdictOf } from "../../scratchformer/explorer/web/views/attention.js";
 import { boxesOf, placeBoxes } from "../../scratchformer/explorer/web/views/figure.js";
-import { adamStep, checkOf, digitsOfAgreement, lossTexts, productsOf, softmaxByHand } from "../../scratchformer/explorer/web/views/hand.js";
-import { decimal, likeliest, partnerOf, pronounIn, wordOf } from "../../scratchformer/explorer/web/views/sentence.js";
+import { STEPS, explainGradient, explainWeight, scoreGradients } from "../../scratchformer/explorer/web/engine/explain.js";
+import { adamStep, adamWorked, checkOf, digitsOfAgreement, lossTexts, mostAlike, numberOf, productsOf, softmaxBackWorked, softmaxWorked, spreadOf, worked } from "../../scratchformer/explorer/web/views/hand.js";
+import { argmax, decimal, likeliest, partnerOf, pronounIn, wordOf } from "../../scratchformer/explorer/web/views/sentence.js";
+import { chancesAfter, chancesThrough, withMoves } from "../../scratchformer/explorer/web/views/transplant.js";
 import { CODE, backwardStepsOf, codeOf, linesOf, stepsOf, visited } from "../../scratchformer/explorer/web/views/steps.js";
 
 const FOLDER = process.env.SCRATCHFORMER_FIXTURES;
@@ -32,6 +34,8 @@ const PASSES = [...new Map(LOADED.map((data) => [data.model, data])).values()].m
   const model = new Model(read(`${data.model}.model.json`).description, bytes);
   return { name: data.model, model, pass: model.forward(data.sourceIds, data.targetInIds) };
 });
+
+const ROADS = fs.readdirSync(FOLDER).filter((file) => file.endsWith(".roads.json"));
 
 test("there are models of both arrangements", () => {
   assert.deepEqual([...new Set(PASSES.map(({ model }) => model.config.norm))].sort(), ["post", "pre"]);
@@ -53,9 +57,13 @@ test("entropy: four equal weights are 2 bits, one weight is 0 bits", () => {
   );
 });
 
-test("a head that looks at one word need not be the cause", () => {
-  assert.equal(verdictOf(0.911, 0.899, 0.965), "the strongest thread need not be the cause");
+test("what is said about removed heads", () => {
+  assert.equal(verdictOf(0.911, 0.899, 0.965), "the strongest thread need not decide the word");
   assert.equal(verdictOf(0.911, 0.382, 0.994), "this head matters");
+  assert.deepEqual([1, 2, 3, 4, 11, 22, 113].map(ordinal), ["1st", "2nd", "3rd", "4th", "11th", "22nd", "113th"]);
+  assert.equal(togetherOf(0.92, 0.78, 0.9, 0.28), "one stands in for the other");
+  assert.equal(togetherOf(0.91, 0.38, 0.95, 0.8), "what one removal costs, the other brings back");
+  assert.equal(togetherOf(0.91, 0.38, 0.5, 0.2), null); // both cost something alone
 });
 
 test("products: the largest terms, the rest and the sum", () => {
@@ -66,14 +74,17 @@ test("products: the largest terms, the rest and the sum", () => {
     ],
     others: 1,
     rest: 5,
-    sum: -5,
   });
 });
 
 test("softmax by hand: scores 0, ln 2, ln 5 and a masked one give eighths", () => {
-  const { weights, total } = softmaxByHand([0, Math.log(2), Math.log(5), -Infinity]);
-  [1 / 8, 2 / 8, 5 / 8, 0].forEach((weight, i) => close(weights[i], weight, 1e-12));
-  close(total, 8 / 5, 1e-12);
+  const { rows, sum } = softmaxWorked([0, Math.log(2), Math.log(5), -Infinity]);
+  assert.deepEqual(rows.map(([, , weight]) => weight), ["0.1250", "0.2500", "0.6250", "0.0000"]);
+  assert.equal(sum, "1.6000");
+});
+
+test("the vector that is most alike, and its cosine", () => {
+  assert.deepEqual(mostAlike(matrix(3, 2, Float32Array.of(1, 0, 3, 4, -6, 0)), Float32Array.of(2, 0), 0), { i: 1, cosine: 0.6 });
 });
 
 test("the likeliest come first", () => {
@@ -116,6 +127,25 @@ test("each piece of code stands in one line of its function, in the half that th
         assert.deepEqual(lit.map(({ isHalf }) => isHalf), [true], `${way}, ${part}: ${fragment}`);
       }
     }
+});
+
+test("another memory that only some rows of the decoder read: NumPy's distributions; all rows are the full exchange", () => {
+  assert.ok(ROADS.length > 1);
+  for (const file of ROADS) {
+    const { model: name, sourceIds, otherIds, place, before, arrays } = read(file);
+    const { model } = PASSES.find((one) => one.name === name);
+    const numbers = new Float32Array(Uint8Array.from(fs.readFileSync(path.join(FOLDER, file.replace(/json$/, "bin")))).buffer);
+    const expected = arrays.map(({ offset, shape }) => numbers.subarray(offset, offset + shape[0]));
+    const [memory, other] = [sourceIds, otherIds].map((ids) => model.encode(new Pass(model, ids, [])).value);
+    const changed = withMoves(memory, other, [{ place, from: place }]);
+    const last = before.length - 1;
+    const roads = [() => false, (t) => t < last, (t) => t === last, () => true];
+    const found = roads.map((reads) => chancesThrough(model, sourceIds, before, changed, reads));
+    found.forEach((chances, i) => chances.forEach((p, id) => close(p, expected[i][id], 1e-4, `${name}, ${arrays[i].name}`)));
+    const whole = [memory, changed].map((one) => chancesAfter(model, sourceIds, before, one));
+    [0, 3].forEach((i, n) => found[i].forEach((p, id) => close(p, whole[n][id], 1e-6)));
+    assert.ok(found[1].some((p, id) => Math.abs(p - found[2][id]) > 1e-3));
+  }
 });
 
 for (const { name, model, pass } of PASSES) {
@@ -170,15 +200,77 @@ for (const { name, model, pass } of PASSES) {
       assert.ok(place.x >= 0 && place.x + place.width <= 300 && place.y >= 0 && place.y + place.height <= height);
   });
 
-  test(`${name}: the products add up to the number, and the scores become the weights`, () => {
-    for (const stage of pass.stages.values()) {
-      const { left, right, bias = 0, relu, result } = stage.explain(1, stage.value.cols - 1);
-      if (!left) continue;
-      const sum = productsOf(left.values, right.values, 8).sum + bias;
-      close(relu ? Math.max(sum, 0) : sum, result, 1e-4, stage.id);
+  test(`${name}: a calculator finds each number that is shown from those beside it, and it is right`, () => {
+    let seed = 1;
+    const random = (count) => (seed = (seed * 48271) % 2147483647) % count;
+    const sumOf = (numbers) => numbers.reduce((sum, x) => sum + x, 0);
+    /** Whether a text is what a number is when it is rounded as the text is. */
+    const isShown = (text, x, what) => {
+      assert.doesNotMatch(text, /e|NaN|^−0\.?0*$/, what);
+      const unit = 10 ** -(text.split(".")[1]?.length ?? 0);
+      assert.ok(Math.abs(numberOf(text) - x) <= 0.5001 * unit + 1e-13, `${what}: ${text} is not ${x}`);
+    };
+    const isWorked = (one, what) => {
+      const { rows, rest, sum, steps, result } = worked(one);
+      rows.forEach(([, a, b, product]) => isShown(product, numberOf(a) * numberOf(b), what));
+      if (one.left) isShown(sum, sumOf(rows.map((texts) => numberOf(texts[3]))) + numberOf(rest), what);
+      isShown(result, steps.reduce((x, [sign, , text]) => STEPS[sign](x, numberOf(text)), one.left ? numberOf(sum) : 0), what);
+      isShown(result, one.result, `${what}, the number itself`);
+      return steps;
+    };
+    const gradients = model.backward(pass, model.lossOf(pass, 1, 5).dlogits);
+    for (const { id, value, inputs, explain, weights, op } of [...pass.stages.values()].flatMap((one) => [one, one, one])) {
+      const [i, j] = [random(value.rows), random(value.cols)];
+      const steps = isWorked(explain(i, j), id);
+      const { roads, result } = explainGradient(pass, gradients, id, i, j);
+      roads.forEach((road) => isWorked(road, `gradient of ${id}`));
+      if (roads.length > 1) isWorked({ steps: roads.map((road) => ["+", "", road.result]), result }, `gradients of ${id}`);
+      weights.forEach(({ rows, cols }, n) => isWorked(explainWeight(pass.stages.get(id), gradients.get(id), n, random(rows), random(cols)), id));
+      if (op.kind !== "norm") continue;
+      const numbers = row(pass.stages.get(inputs[0]).value, i).map((x, k) => x + (inputs[1] ? row(pass.stages.get(inputs[1]).value, i)[k] : 0));
+      const [mean, deviation] = ["−", "÷"].map((sign) => steps.find(([one]) => one === sign)[2]);
+      const { rows, sums, means } = spreadOf(Array.from(numbers), config.ln_eps, mean, deviation);
+      rows.forEach(([x, square]) => isShown(square, (numberOf(x) - numberOf(mean)) ** 2, id));
+      sums.forEach((text, k) => isShown(text, sumOf(rows.map((texts) => numberOf(texts[k]))), id));
+      means.forEach((text, k) => isShown(text, numberOf(sums[k]) / numbers.length, id));
+      isShown(deviation, Math.sqrt(numberOf(means[1]) + config.ln_eps), id);
     }
-    for (const { scores, heads } of pass.attentions)
-      softmaxByHand(row(scores[0], 1)).weights.forEach((weight, j) => close(weight, row(heads[0], 1)[j], 1e-6));
+    const softmaxes = [[row(pass.logits, 1), likeliest(row(pass.logits, 1), 5).map((one) => one.id)]];
+    for (const { id, scores, heads, explain } of pass.attentions) {
+      const [head, i] = [random(scores.length), random(scores[0].rows)];
+      const line = row(scores[head], i);
+      softmaxes.push([line]);
+      const s = argmax(line);
+      isWorked(explain(head, i, s), id);
+      const stage = [...pass.stages.values()].find(({ op }) => op.weights === heads);
+      const { dweights, dscores } = scoreGradients(stage, gradients.get(stage.id), head);
+      const { rows, sum } = softmaxBackWorked(row(heads[head], i), row(dweights, i), row(dscores, i));
+      rows.forEach(([w, dw, product, ds]) => {
+        isShown(product, numberOf(w) * numberOf(dw), id);
+        isShown(ds, numberOf(w) * (numberOf(dw) - numberOf(sum)), id);
+      });
+      isShown(sum, sumOf(rows.map((texts) => numberOf(texts[2]))), id);
+    }
+    for (const [scores, shown] of softmaxes) {
+      const { rows, rest, sum } = softmaxWorked(scores, shown);
+      const largest = Math.max(...rows.map(([score]) => (score === "masked" ? -Infinity : numberOf(score))));
+      rows.forEach(([score, power, weight], k) => {
+        isShown(power, score === "masked" ? 0 : Math.exp(numberOf(score) - largest), "softmax");
+        isShown(weight, numberOf(power) / numberOf(sum), "softmax");
+        close(numberOf(weight), softmax(scores)[shown?.[k] ?? k], 6e-5, "softmax");
+      });
+      isShown(sum, sumOf(rows.map((texts) => numberOf(texts[1]))) + numberOf(rest[0]), "softmax");
+    }
+    for (const gradient of [0.018745065, -3.2e-7, 0.5]) {
+      const texts = adamWorked({ gradient, old: 0.123456789, rate: 1.1048543e-5 });
+      const { m, v, mean, root, rate, old, now } = Object.fromEntries(Object.entries(texts).map(([key, text]) => [key, numberOf(text)]));
+      isShown(texts.m, 0.1 * numberOf(texts.gradient), "m");
+      isShown(texts.v, 0.02 * numberOf(texts.gradient) ** 2, "v");
+      isShown(texts.mean, m / 0.1, "mean");
+      isShown(texts.root, Math.sqrt(v / 0.02), "root");
+      isShown(texts.now, old - (rate * mean) / (root + 1e-9), "now");
+      assert.notEqual(now, old);
+    }
   });
 
   test(`${name}: a nudge of a number finds its gradient; Adam's step lowers the loss and is taken back`, () => {
@@ -194,7 +286,7 @@ for (const { name, model, pass } of PASSES) {
     }
     const { data } = pass.stages.get("logits").weights[0];
     const before = [...model.forward(pass.sourceIds, pass.targetInIds).logits.data];
-    const { after, before: first, old, now, gradient, rate } = adamStep(model, pass, loss, data, data.length - 1);
+    const { after, before: first, old, now, gradient, rate } = adamStep(model, pass, loss, data, data.length - 1, { warmup: 4000, lr_factor: 1 });
     assert.ok(after < first);
     close(now - old, -Math.sign(gradient) * rate, 1e-7 * Math.max(1, Math.abs(old)));
     assert.deepEqual([...model.forward(pass.sourceIds, pass.targetInIds).logits.data], before);

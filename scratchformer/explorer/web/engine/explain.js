@@ -1,89 +1,69 @@
 /**
- * Where one number of a stage comes from: its operands, and a sentence.
+ * Where one number of a stage comes from, and where its gradient does: a calculation.
  *
- * @typedef {object} Explanation
- * @property {"lookup" | "sum" | "dot" | "norm" | "mix"} kind  how `parts` make `result`: their product (lookup), their
- *   sum (sum, dot, mix), or (x - mean) / deviation · γ + β, where x is the sum of the parts before these four (norm)
- * @property {string} text  one sentence
- * @property {{ label: string, value: number }[]} parts
+ * @typedef {object} Calculation
+ * @property {{ label: string, values: number[] }} [left]  two vectors whose products are added first,
+ * @property {{ label: string, values: number[] }} [right]
+ * @property {"source" | "target"} [over]  whose positions the products are, where they are those of positions
+ * @property {[sign: string, label: string, value: number][]} steps  and what follows one after the other, as on a
+ *   calculator that begins with their sum, or with 0: "+", "−", "×", "÷", or "max" of the number and 0
  * @property {number} result
- * @property {{ label: string, values: Float32Array }} [left]  the two vectors of a dot product or a mix
- * @property {{ label: string, values: Float32Array }} [right]
- * @property {number} [bias]  the last part of a dot product
- * @property {boolean} [relu]  result = max(sum, 0)
- * @property {number} [divisor]  result = sum / divisor
+ * @property {string} [text]  of a gradient: why
  */
 
 import { column, columns, matmulT, matrix, row, softmaxBackward } from "./tensor.js";
 
+export const STEPS = {
+  "+": (x, a) => x + a,
+  "−": (x, a) => x - a,
+  "×": (x, a) => x * a,
+  "÷": (x, a) => x / a,
+  max: (x) => Math.max(x, 0),
+};
+
+/** What a calculation finds. */
+export function calculated({ left, right, steps }) {
+  const sum = left ? Array.from(left.values, (a, i) => a * right.values[i]).reduce((total, x) => total + x, 0) : 0;
+  return steps.reduce((x, [sign, , a]) => STEPS[sign](x, a), sum);
+}
+
+const sumOf = (addends) => addends.map(([label, value]) => ["+", label, value]);
+
 /** √d_model E[id] */
-export function explainLookup(word, entry, scale, j, result) {
-  const parts = [
-    { label: `column ${j} of the table's row for ${word}`, value: entry },
-    { label: "√d_model", value: scale },
-  ];
-  return { kind: "lookup", text: equation(parts, "×", result), parts, result };
+export function explainLookup(entry, scale, j, result) {
+  return { steps: [["+", `number ${j} of its row of E`, entry], ["×", "√d_model", scale]], result };
 }
 
 /** A sum of two numbers: [label, value] each. */
 export function explainSum(addends, result) {
-  const parts = addends.map(([label, value]) => ({ label, value }));
-  return { kind: "sum", text: equation(parts, "+", result), parts, result };
+  return { steps: sumOf(addends), result };
 }
 
-/** LayerNorm of a sum: `addends` and the norm's `constants` (mean, deviation, γ, β), [label, value] each. */
-export function explainNorm(addends, constants, result) {
-  const parts = [...addends, ...constants].map(([label, value]) => ({ label, value }));
-  const x = addends.map(([, value]) => show(value)).join(" + ");
-  const [mean, deviation, gamma, beta] = constants.map(([, value]) => show(value));
-  const text =
-    `${x}, minus the row's mean ${mean}, divided by its standard deviation ${deviation}, ` +
-    `times γ = ${gamma}, plus β = ${beta}, is ${show(result)}.`;
-  return { kind: "norm", text, parts, result };
+/** LayerNorm of a sum: `addends`, [label, value] each. */
+export function explainNorm(addends, mean, deviation, gamma, beta, result) {
+  const norm = [["−", "mean of the row", mean], ["÷", "standard deviation σ", deviation], ["×", "γ, learned", gamma], ["+", "β, learned", beta]];
+  return { steps: [...sumOf(addends), ...norm], result };
 }
 
 /** Column j of x W + b, or of max(x W + b, 0) if `relu`. x is a row of a stage. */
-export function explainLinear(word, title, x, layer, j, sum, relu) {
-  const left = { label: `${word}: ${title}`, values: x };
-  const right = { label: layer.columnName(j), values: column(layer.W, j) };
-  const bias = layer.b ? { bias: layer.b[j] } : {};
-  const parts = [...products(left, right), ...(layer.b ? [{ label: "bias", value: layer.b[j] }] : [])];
-  const result = relu ? Math.max(sum, 0) : sum;
-  const text =
-    `The vector of ${word} · ${right.label}${layer.b ? ` + the bias ${show(layer.b[j])}` : ""} = ${show(sum)}` +
-    `${relu && sum <= 0 ? ", and ReLU makes 0 of it" : ""}.`;
-  return { kind: "dot", text, parts, result, left, right, ...bias, ...(relu && { relu }) };
+export function explainLinear(x, { W, b, table, name }, j, result, relu) {
+  const right = { label: table ? "its row of E" : `column ${j} of ${name}`, values: column(W, j) };
+  const steps = [...(b ? [["+", "bias", b[j]]] : []), ...(relu ? [["max", "ReLU: 0 in the place of a negative number"]] : [])];
+  return { left: { label: "x", values: x }, right, steps, result };
 }
 
 /** Column j of the heads' outputs for query i: the mean of a column of the values, with the weights of its head. */
-export function explainMix(pass, q, v, weights, i, j, result) {
+export function explainMix(v, weights, i, j, result) {
   const head = Math.floor(j / (v.value.cols / weights.length));
-  const left = { label: `weights of ${pass.word(q.side, i)} in head ${head + 1}`, values: row(weights[head], i) };
-  const right = { label: `column ${j} of the values`, values: column(v.value, j) };
-  const parts = products(left, right).map(({ value }, s) => ({ label: pass.word(v.side, s), value }));
-  const most = left.values.indexOf(left.values.reduce((a, b) => Math.max(a, b)));
-  const text =
-    `The mean of ${right.label}, weighted by head ${head + 1}, is ${show(result)}: the largest weight, ` +
-    `${show(left.values[most])}, is that of ${parts[most].label}, where the column has ${show(right.values[most])}.`;
-  return { kind: "mix", text, parts, result, left, right };
+  const left = { label: `weight in head ${head + 1}`, values: row(weights[head], i) };
+  return { left, right: { label: `number ${j} of the value`, values: column(v.value, j) }, over: v.side, steps: [], result };
 }
 
-export function explainRemoved(head) {
-  return { kind: "mix", text: `Head ${head + 1} is removed, so its output is 0.`, parts: [], result: 0 };
-}
-
-/** The score of a query and a key, before softmax; the text says which weight it becomes. */
-export function explainScore(pass, q, k, head, i, s, score, weight, d_k) {
-  const [query, key] = [pass.word(q.side, i), pass.word(k.side, s)];
-  const left = { label: `query of ${query}`, values: row(columns(q.value, head * d_k, d_k), i) };
-  const right = { label: `key of ${key}`, values: row(columns(k.value, head * d_k, d_k), s) };
-  const divisor = Math.sqrt(d_k);
-  const text =
-    score === -Infinity
-      ? `${query} must not look at ${key}, which comes later: the weight is 0.`
-      : `The ${left.label} · the ${right.label} is ${show(score * divisor)}; divided by √${d_k} it is ` +
-        `${show(score)}, and softmax turns this into the weight ${show(weight)}.`;
-  return { kind: "dot", text, parts: products(left, right), result: score, left, right, divisor };
+/** The score of a query and a key, before softmax. */
+export function explainScore(q, k, head, i, s, result, d_k) {
+  const part = ({ value }, at) => row(columns(value, head * d_k, d_k), at);
+  const [left, right] = [{ label: "query", values: part(q, i) }, { label: "key", values: part(k, s) }];
+  return { left, right, steps: [["÷", "√d_k", Math.sqrt(d_k)]], result };
 }
 
 // Backward ------------------------------------------------------------------------------------------------------------
@@ -92,8 +72,7 @@ export function explainScore(pass, q, k, head, i, s, score, weight, d_k) {
  * The gradient of one number of a stage: a share from each stage that reads it, and their sum.
  *
  * @param {Map<string, import("./tensor.js").Matrix>} gradients  what model.backward returned
- * @returns {{ roads: object[], result: number }}  a road has the id of its `reader`, `left` and `right` (as in an
- *   explanation), `divisor`, `result` and `text`; `over`: the side whose positions its terms are
+ * @returns {{ roads: Calculation[], result: number }}  a road has the id of its `reader`, too
  */
 export function explainGradient(pass, gradients, id, i, j) {
   const roads = [];
@@ -101,15 +80,15 @@ export function explainGradient(pass, gradients, id, i, j) {
     reader.inputs.forEach((input, n) => {
       if (input !== id) return;
       const road = THROUGH[reader.op.kind](reader, gradients.get(reader.id), n, i, j);
-      roads.push({ reader: reader.id, ...dotProduct(road) });
+      roads.push({ reader: reader.id, ...withResult(road) });
     });
   }
   return { roads, result: row(gradients.get(id), i)[j] };
 }
 
-/** The share of a stage in the gradient of number [i, j] of its weight `n`, whose value has the gradient dy: a road. */
+/** The share of a stage in the gradient of number [i, j] of its weight `n`, whose value has the gradient dy: a calculation. */
 export function explainWeight(stage, dy, n, i, j) {
-  return { over: stage.side, ...dotProduct(OF_WEIGHTS[stage.op.kind](stage, dy, n, i, j)) };
+  return { over: stage.side, ...withResult(OF_WEIGHTS[stage.op.kind](stage, dy, n, i, j)) };
 }
 
 /** The gradients of a head's weights and of its scores, by the stage `heads` and the gradient of its value. */
@@ -123,31 +102,35 @@ export function scoreGradients({ op }, dy, head) {
   return { dweights, dscores };
 }
 
+const WHERE_OFF = "; where the number was negative, ReLU made it 0, and its gradient is 0";
+
 /** How the gradient of a reader's value becomes that of number [i, j] of its input `n`, for each kind of operation. */
 const THROUGH = {
   sum: (reader, dy, n, i, j) => ({
     text: "It is added to another number, so the gradient of the sum arrives unchanged.",
-    left: { label: "gradient of the sum", values: [row(dy, i)[j]] },
-    right: { label: "1", values: [1] },
+    steps: [["+", "gradient of the sum", row(dy, i)[j]]],
   }),
   linear: ({ op }, dy, n, i, j) => ({
     text: op.layer.table
-      ? "The gradients of all scores · column j of the table of embeddings."
-      : `The gradient of the output · row ${j} of ${op.layer.name}${op.activated ? "; where ReLU made 0, the gradient is 0" : ""}.`,
+      ? `The gradients of all scores · column ${j} of E, the table of embeddings.`
+      : `The gradient of the output · row ${j} of ${op.layer.name}${op.activated ? WHERE_OFF : ""}.`,
     left: { label: "gradient of the output", values: row(op.dsums(dy), i) },
     right: { label: op.layer.table ? `column ${j} of E` : `row ${j} of ${op.layer.name}`, values: row(op.layer.W, j) },
   }),
   norm: ({ op: { saved, layer } }, dy, n, i, j) => {
     const x = row(saved.normalized, i);
     return {
-      text: `Each number of the output depends on this one, also through mean and deviation σ = ${show(saved.deviation[i])}.`,
-      left: { label: "γ × gradient of the output", values: row(dy, i).map((g, k) => g * layer.gamma[k]) },
+      text:
+        "Each number of the output depends on this one, also through mean and deviation: dx_j = sum over i of " +
+        "dn_i ((1 if i = j else 0) − 1/d − n_i n_j / d) / σ. " +
+        `Here j is ${j}, i runs over all d = ${x.length} numbers of the row, n is the row after mean and σ, and dn = γ × its gradient.`,
+      index: "i",
+      left: { label: "dn_i", values: row(dy, i).map((g, k) => g * layer.gamma[k]) },
       right: {
-        label: `(1 if it is ${j}) − 1/d − n n_${j}/d`,
+        label: "(1 if i = j else 0) − 1/d − n_i n_j / d",
         values: Array.from(x, (value, k) => (k === j ? 1 : 0) - (1 + value * x[j]) / x.length),
       },
-      divisor: saved.deviation[i],
-      dividedBy: "σ",
+      steps: [["÷", "σ", saved.deviation[i]]],
     };
   },
   heads: (reader, dy, n, i, j) => {
@@ -171,8 +154,7 @@ const THROUGH = {
       text: `A score is query · key / √d_k, so the gradient of a ${name} is made of the ${other}: head ${head + 1}.`,
       left: named("gradient of the score", n === 0 ? row(dscores, i) : column(dscores, i)),
       right: named(`column ${j} of the ${other}`, column(inputs[1 - n].value, j)),
-      divisor,
-      dividedBy: "√d_k",
+      steps: [["÷", "√d_k", divisor]],
     };
   },
 };
@@ -180,9 +162,10 @@ const THROUGH = {
 /** The gradient of a weight is a sum over positions, for each kind of operation that has weights. */
 const OF_WEIGHTS = {
   linear: ({ op }, dy, n, i, j) => {
-    if (op.layer.table) return overPositions(op.x, j, "last vector", column(dy, i), "gradient of the score");
+    if (op.layer.table) return overPositions(op.x, j, "last vector", column(dy, i), "", "gradient of the score");
     const dsums = column(op.dsums(dy), j);
-    return n === 0 ? overPositions(op.x, i, "input", dsums) : overPositions(null, j, "1", dsums);
+    const off = op.activated && dsums.includes(0) ? WHERE_OFF : "";
+    return n === 0 ? overPositions(op.x, i, "x", dsums, off) : overPositions(null, j, "1", dsums, off);
   },
   norm: ({ op }, dy, n, i, j) => overPositions(n === 0 ? op.saved.normalized : null, j, n === 0 ? "x, normalised" : "1", column(dy, j)),
   lookup: ({ op }, dy, n, i, j) => onlyRow(op.ids, i, op.scale, "√d_model, where this word is read", dy, j),
@@ -190,9 +173,9 @@ const OF_WEIGHTS = {
 };
 
 /** The sum over positions of column j of x, or of 1, times the gradients of one number of the output. */
-function overPositions(x, j, label, values, of = "gradient of the output") {
+function overPositions(x, j, label, values, off = "", of = "gradient of the output") {
   const left = { label: x ? `${label}, number ${j}` : label, values: x ? column(x, j) : values.map(() => 1) };
-  return { text: `The sum over all positions of ${left.label} × ${of}.`, left, right: { label: of, values } };
+  return { text: `The sum over all positions of ${left.label} × ${of}${off}.`, left, right: { label: of, values } };
 }
 
 /** The same for row i of a table, which only some positions read. */
@@ -201,23 +184,9 @@ function onlyRow(ids, i, factor, label, dy, j) {
   return { text: `The sum over all positions of ${label}, × gradient.`, left, right: { label: "gradient", values: column(dy, j) } };
 }
 
-function dotProduct(road) {
-  const parts = products(road.left, road.right);
-  const divisor = road.divisor ?? 1;
-  return { ...road, parts, divisor, result: parts.reduce((sum, { value }) => sum + value, 0) / divisor };
-}
-
-function products(left, right) {
-  return Array.from(left.values, (value, i) => ({ label: String(i), value: value * right.values[i] }));
-}
-
-function equation(parts, sign, result) {
-  return `${parts.map(({ label, value }) => `${show(value)} (${label})`).join(` ${sign} `)} = ${show(result)}.`;
-}
-
-/** Three digits that count, and a true minus sign. */
-function show(x) {
-  return String(Number(x.toPrecision(3))).replaceAll("-", "−");
+function withResult(road) {
+  const found = { steps: [], ...road };
+  return { ...found, result: calculated(found) };
 }
 
 // Titles --------------------------------------------------------------------------------------------------------------

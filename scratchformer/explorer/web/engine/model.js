@@ -16,7 +16,7 @@
  * @property {(dy: Matrix) => Matrix[]} backward  gradient of the value -> its share for each input
  * @property {Weight[]} weights  what was learned in it: W and b, γ and β, or a table
  * @property {(dy: Matrix) => Matrix[]} weightGradients  gradient of the value -> its share for each of the weights
- * @property {(row: number, col: number) => import("./explain.js").Explanation} explain
+ * @property {(row: number, col: number) => import("./explain.js").Calculation} explain
  * @property {{ kind: "lookup" | "sum" | "linear" | "norm" | "heads" }} op  what its backward needs, for explainGradient
  *
  * @typedef {{ name: string, rows: number, cols: number, data: Float32Array }} Weight  the numbers that the model computes with
@@ -27,10 +27,10 @@
  * @property {number} layer
  * @property {Matrix[]} heads  the weights of each head, queries × keys; rows sum to 1
  * @property {Matrix[]} scores  q · k / √d_k, -Infinity where the mask forbids to look
- * @property {(head: number, query: number, key: number) => import("./explain.js").Explanation} explain  of a score
+ * @property {(head: number, query: number, key: number) => import("./explain.js").Calculation} explain  of a score
  */
 
-import { explainLinear, explainLookup, explainMix, explainNorm, explainRemoved, explainScore, explainSum, titleOf } from "./explain.js";
+import { explainLinear, explainLookup, explainMix, explainNorm, explainScore, explainSum, titleOf } from "./explain.js";
 import { Tmatmul, add, addInPlace, attention, attentionBackward, layerNorm, layerNormBackward, layerNormWeightsBackward, linear, linearBackward, linearWeightsBackward, logSumExp, matrix, relu, reluBackward, row, sinusoids, softmax, transpose } from "./tensor.js";
 import { PAD } from "./tokenizer.js";
 import { layersOf } from "./weights.js";
@@ -290,11 +290,6 @@ export class Pass {
     return softmax(row(this.logits, t));
   }
 
-  /** The piece at a position, for a sentence. */
-  word(side, i) {
-    return `“${this.model.pieces[this.ids[side][i]]}”`;
-  }
-
   /**
    * Add a stage. `operation` is its backward and explain, its weights and weightGradients if it has some, and `op`: what
    * explains its backward, with a `kind` (see explain.js).
@@ -315,7 +310,7 @@ export class Pass {
     const scale = Math.sqrt(E.cols);
     const y = matrix(ids.length, E.cols);
     ids.forEach((token, i) => row(E, token).forEach((x, j) => (y.data[i * E.cols + j] = x * scale)));
-    const explain = (i, j) => explainLookup(this.word(side, i), row(E, ids[i])[j], scale, j, row(y, i)[j]);
+    const explain = (i, j) => explainLookup(row(E, ids[i])[j], scale, j, row(y, i)[j]);
     const weights = [{ name: "E", ...E }];
     const weightGradients = (dy) => {
       const dE = matrix(E.rows, E.cols);
@@ -361,8 +356,7 @@ export class Pass {
     };
     const explain = (i, j) => {
       const { mean, deviation, y } = saved;
-      const constants = [["mean", mean[i]], ["deviation", deviation[i]], ["γ", layer.gamma[j]], ["β", layer.beta[j]]];
-      return explainNorm(addends(inputs, i, j), constants, row(y, i)[j]);
+      return explainNorm(addends(inputs, i, j), mean[i], deviation[i], layer.gamma[j], layer.beta[j], row(y, i)[j]);
     };
     const weights = [vector("γ", layer.gamma), vector("β", layer.beta)];
     const weightGradients = (dy) => layerNormWeightsBackward(dy, saved);
@@ -376,8 +370,7 @@ export class Pass {
     const y = activated ? relu(sums) : sums;
     const dsums = (dy) => (activated ? reluBackward(dy, y) : dy);
     const backward = (dy) => [linearBackward(dsums(dy), layer)];
-    const explain = (i, j) =>
-      explainLinear(this.word(x.side, i), x.title, row(x.value, i), layer, j, row(sums, i)[j], activated);
+    const explain = (i, j) => explainLinear(row(x.value, i), layer, j, row(y, i)[j], activated);
     const { W, b, table, name } = layer;
     const weights = table ? [{ name: "E", ...table }] : [{ name, ...W }, ...(b ? [vector(name.replace("W", "b"), b)] : [])];
     const weightGradients = (dy) => (table ? [Tmatmul(dy, x.value)] : linearWeightsBackward(dsums(dy), x.value, layer));
@@ -395,10 +388,9 @@ export class Pass {
     const backward = (dy) => attentionBackward(dy, q.value, k.value, v.value, weights, options);
     const explain = (i, j) => {
       const head = Math.floor(j / d_v);
-      return removed.has(head) ? explainRemoved(head) : explainMix(this, q, v, weights, i, j, row(y, i)[j]);
+      return removed.has(head) ? { steps: [], result: 0 } : explainMix(v, weights, i, j, row(y, i)[j]);
     };
-    const ofScore = (head, i, s) =>
-      explainScore(this, q, k, head, i, s, row(scores[head], i)[s], row(weights[head], i)[s], d_k);
+    const ofScore = (head, i, s) => explainScore(q, k, head, i, s, row(scores[head], i)[s], d_k);
     this.attentions.push({ id: `${kind}.${layer}`, kind, layer, heads: weights, scores, explain: ofScore });
     const op = { kind: "heads", inputs: [q, k, v], weights, removed, divisor };
     return this.record(id, [q, k, v], y, { backward, explain, op });

@@ -18,7 +18,7 @@ const CHOICES = {
  * @param {object} description  config, parameters (names, shapes, offsets in floats) and tokenizer.pieces
  * @param {ArrayBuffer | ((name: string, ...shape: number[]) => Float32Array)} weights  float32, little-endian; or what
  *   makes the weights of each parameter, for a description without parameters
- * @returns the layers, where a sublayer has its `norm`, an affine layer { W, b, name, columnName }, and a table without
+ * @returns the layers, where a sublayer has its `norm`, an affine layer { W, b, name }, and a table without
  *   parameters is null
  */
 export function layersOf(description, weights) {
@@ -39,7 +39,7 @@ export function layersOf(description, weights) {
     return parts.map(([label, width]) => {
       const part = { W: columns(W, start, width), b: b && b.subarray(start, start + width) };
       start += width;
-      return { ...part, name: label, columnName: (j) => `column ${j} of ${label}` };
+      return { ...part, name: label };
     });
   };
   const selfAttention = (name) => {
@@ -83,7 +83,6 @@ export function layersOf(description, weights) {
       W: transpose(output), // (D, V)
       b: null,
       table: output,
-      columnName: (token) => `the embedding of “${tokenizer.pieces[token]}”`,
     },
   };
   takeNoMore();

@@ -10,8 +10,8 @@ const WHAT = {
   decoder: "Words to be written look at those before.",
   cross: "Words to be written look at source words.",
 };
-const SPREAD =
-  "Below each map: over how many words a row spreads its weight. “1.3 words” is as widely as if 1.3 words shared it equally.";
+const SPREAD = "Below each map: its spread. 1.3 means that its rows spread their weight as if 1.3 words shared it equally.";
+const ENDS = { 1: "st", 2: "nd", 3: "rd" };
 
 // What the numbers say ------------------------------------------------------------------------------------------------
 
@@ -68,13 +68,27 @@ export function rankedBy(effects, t = null) {
   return [...effects].sort(([, a], [, b]) => chanceOf(a, t) - chanceOf(b, t));
 }
 
+/** 1st, 2nd, 3rd, 4th, … */
+export function ordinal(n) {
+  return `${n}${(n % 100 > 10 && n % 100 < 14 ? null : ENDS[n % 10]) ?? "th"}`;
+}
+
+/**
+ * What two heads have to do with one another, from a chance with all heads, without the one, without the other, and
+ * without both: null where removing both does little more than removing the first.
+ */
+export function togetherOf(all, first, second, both) {
+  if (both < 0.7 * first && second > 0.9 * all) return "one stands in for the other";
+  return both > 1.3 * first ? "what one removal costs, the other brings back" : null;
+}
+
 /** What it says about a head that looks at one word with the weight `most`: without it p goes from before to after. */
 export function verdictOf(before, after, most) {
   const ratio = after / before;
   if (ratio < 0.5) return "this head matters";
   if (ratio < 0.9) return "this head helps";
   if (ratio > 1.1) return "it is likelier without this head";
-  return most > 0.5 ? "the strongest thread need not be the cause" : "it hardly depends on this head";
+  return most > 0.5 ? "the strongest thread need not decide the word" : "it hardly depends on this head";
 }
 
 /** "goes from 28 % to 4 %", or "stays 28 %" where no digit that is shown changes. */
@@ -124,6 +138,7 @@ function mount(root, page) {
   let reading; // the sentence with the model's own translation, and `chances` of its tokens
   let shown; // the same words, read with some heads removed
   let effects; // the chances of the tokens without each head, as far as they are known
+  let pairs; // and without two
   const state = {
     id: `${given.get("kind") ?? "cross"}.${given.get("layer") - 1}.${given.get("head") === "average" ? "average" : given.get("head") - 1}`,
     side: given.has("k") ? "k" : "q", // the chosen word looks ("q") or is looked at ("k")
@@ -148,6 +163,7 @@ function mount(root, page) {
   function open(found) {
     reading = { ...found, chances: tokenChances(found.pass, found.targetIds) };
     effects = new Map();
+    pairs = new Map();
     const known = new Set(page.model.headIds);
     state.removed = state.removed.filter((id) => known.has(id));
     const asked = headOf(state.id).kind;
@@ -177,12 +193,32 @@ function mount(root, page) {
       if (mine !== reading) return;
       effectOf(id);
     }
-    drawNeeds();
+    draw();
   }
 
   function effectOf(id) {
     if (!effects.has(id)) effects.set(id, chancesWithout(page.model, reading, [id]));
     return effects.get(id);
+  }
+
+  /** [id, chances] of all heads, as rankedBy returns it, once all have been tried; else null. */
+  function ranking() {
+    return effects?.size === page.model.headIds.length ? rankedBy(effects, chosenToken()) : null;
+  }
+
+  /** The head of the same layer for whose removal, too, togetherOf has a text: { id, chance without both, why }, or null. */
+  function partnerOf(first) {
+    const t = chosenToken();
+    const [all, one] = [reading.chances, effectOf(first)].map((chances) => chanceOf(chances, t));
+    const found = page.model.headIds
+      .filter((id) => id !== first && id.startsWith(first.replace(/\d+$/, "")))
+      .map((id) => {
+        const key = `${first} ${id}`;
+        if (!pairs.has(key)) pairs.set(key, chancesWithout(page.model, reading, [first, id]));
+        const chance = chanceOf(pairs.get(key), t);
+        return { id, chance, why: togetherOf(all, one, chanceOf(effectOf(id), t), chance) };
+      });
+    return found.filter(({ why }) => why).sort((a, b) => a.chance - b.chance)[0] ?? null;
   }
 
   function readAgain() {
@@ -262,15 +298,16 @@ function mount(root, page) {
   function mapButton(id) {
     const weights = weightsOf(id);
     const gone = state.removed.includes(id);
-    const words = gone ? "removed" : `${number(2 ** meanEntropy(weights), 2)} words`;
+    const spread = number(2 ** meanEntropy(weights), 2);
+    const isMost = !gone && ranking()?.[0][0] === id;
     const attributes = {
-      ...{ type: "button", class: gone ? "map gone" : "map", "data-key": id, "aria-pressed": String(id === state.id) },
-      "aria-label": `${nameOf(id)}: ${gone ? words : `spread over about ${words}`}`,
+      ...{ type: "button", class: `map${gone ? " gone" : ""}${isMost ? " most" : ""}`, "data-key": id, "aria-pressed": String(id === state.id) },
+      "aria-label": `${nameOf(id)}: ${gone ? "removed" : `spread over about ${spread} words`}${isMost ? "; its removal alone costs most" : ""}`,
       onclick: () => show(id),
     };
     const { head } = headOf(id);
     const name = head === "average" ? head : `head ${head + 1}`;
-    return h("button", attributes, thumbnail(weights), h("span", {}, name), h("span", { class: "label" }, words));
+    return h("button", attributes, thumbnail(weights), h("span", {}, name), h("span", { class: "label" }, gone ? "removed" : isMost ? "costs most" : spread));
   }
 
   function drawHead(kind) {
@@ -367,35 +404,41 @@ function mount(root, page) {
     if (state.id.endsWith("average")) return [];
     const chances = effectOf(state.id);
     const verdict = verdictOf(chanceOf(reading.chances, t), chanceOf(chances, t), t === null ? 0 : Math.max(...sharesOf()));
-    return [" Without this head, ", ...change(chances, t), `: ${verdict}.`];
+    const place = ranking()?.findIndex(([one]) => one === state.id) + 1;
+    const counted = place ? ` By what its removal alone costs, it is ${ordinal(place)} of ${page.model.headIds.length}.` : "";
+    return [" Without this head, ", ...change(chances, t), `: ${verdict}.`, counted];
   }
 
   function drawNeeds() {
-    const isReady = effects.size === page.model.headIds.length;
-    const [[id]] = isReady ? rankedBy(effects, chosenToken()) : [[state.id]];
-    const go = id === state.id ? null : button("Show that head", () => show(id), { "data-key": "needed" });
-    const transplant = h("a", { class: "button", href: "#/transplant" }, "Which vector decides?");
-    needs.replaceChildren(h("p", {}, isReady ? whatIsNeeded() : "…"), h("div", { class: "controls" }, go, transplant));
+    const ranked = ranking();
+    const [id] = ranked?.[0] ?? [state.id];
+    const pair = ranked && !state.removed.length ? partnerOf(id) : null;
+    const go = id === state.id ? null : button("Show it", () => show(id), { "data-key": "needed" });
+    const both = pair && button("Remove both", () => ((state.id = id), remove([id, pair.id])), { "data-key": "both" });
+    const transplant = h("a", { class: "button", href: "#/transplant" }, "Exchange vectors");
+    const said = ranked ? [...whatIsNeeded(ranked), ...(pair ? whatBothDo(pair) : [])] : "…";
+    needs.replaceChildren(h("p", {}, said), h("div", { class: "controls" }, both, go, transplant));
   }
 
-  /** Which head the chosen token, or the translation, needs most. */
-  function whatIsNeeded() {
+  /** Which head's removal alone costs the chosen token, or the translation, most. */
+  function whatIsNeeded(ranked) {
     const t = chosenToken();
-    const ranked = rankedBy(effects, t);
     const [[id, chances]] = ranked;
-    const all = `Of all ${ranked.length} heads, `;
     const p = [...chanceName(t), ` is ${percent(chanceOf(chances, t))}. `];
     if (chanceOf(chances, t) > 0.9 * chanceOf(reading.chances, t))
-      return [all, "none alone is needed: without the one that helps most, ", ...p];
+      return ["No head is needed alone: without the one whose removal costs most, ", ...p];
     const who = t === null ? "the translation" : quoted(reading.written[t], target);
-    const place = ranked.findIndex(([one]) => one === state.id) + 1;
-    if (place === 1) return [all, who, " needs this one most."];
+    if (id === state.id) return ["Of all heads, this one alone costs ", who, " most when it is removed. "];
     const { kind } = headOf(id);
     const [, { names, lang }] = sidesOf(kind);
     const weights = t === null || kind === "encoder" ? [] : row(weightsOf(id, reading), t);
-    const looks = [`it looks ${percent(Math.max(...weights))} at `, quoted(names[argmax(weights)], lang), ", and "];
-    const most = [all, who, ` needs ${nameOf(id)} most: `, ...(weights.length ? looks : []), "without it ", ...p];
-    return [...most, place ? `This head is number ${place}.` : ""];
+    const looks = [`it looks ${percent(Math.max(...weights))} at `, quoted(names[argmax(weights)], lang), ". "];
+    const most = [`Removed alone, ${nameOf(id)} costs `, who, " most", ...(weights.length ? [": ", ...looks] : [". "]), "Without that head ", ...p];
+    return most;
+  }
+
+  function whatBothDo({ id, chance, why }) {
+    return [`Without head ${headOf(id).head + 1} of its layer as well, `, ...chanceName(chosenToken()), ` is ${percent(chance)}: ${why}.`];
   }
 
   /** The translation with all heads, how probable it is, and the one without those that are removed. */

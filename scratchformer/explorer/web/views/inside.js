@@ -1,16 +1,16 @@
 /** The view that walks one sentence through every stage, forward or backward, and shows how each number is made. */
 
-import { button, choice, clear, figure, h, heatmap, largestOf, number, percent, say, strip, table, words } from "../dom.js";
+import { button, choice, figure, fixed, h, heatmap, largestOf, number, percent, say, strip, table, words } from "../dom.js";
 import { scoreGradients } from "../engine/explain.js";
 import { row } from "../engine/tensor.js";
 import { boxesOf, figureOne } from "./figure.js";
-import { SHOWN, adamSentence, adamStep, byHand, lossTexts, strong } from "./hand.js";
+import { SHOWN, adamSentence, adamStep, byHand, lossTexts, mostAlike, scheduleOf, smoothingText, strong } from "./hand.js";
 import { argmax, barOf, currentSentence, decimal, focusOf, lessonLink, likeliest, named, pronounIn, quoted, readingForm, rowName, sentenceParameter } from "./sentence.js";
 import { backwardStepsOf, codeOf, linesOf, stepsOf, visited } from "./steps.js";
 
 const ROLES = { q: "query", k: "key", v: "value" };
 const IN_A_BOX = 24; // numbers of a vector in a box of Figure 1
-const SECONDS_A_STEP = 1.5;
+const MS_A_STEP = 1200; // while it plays
 const NOTHING = 5e-10; // a gradient so small is only rounding
 
 function mount(root, page) {
@@ -29,35 +29,27 @@ function mount(root, page) {
     token: numberOf("token", -1),
     picked: null, // { stage, column } of a vector, { column } of a row of weights or words, { stage, weight, i, j }
     weight: null, // the weight that was opened last, for Adam
-    all: false,
+    all: false, // of a table's lines
+    code: false, // of a function's lines
     check: null,
   };
+  let timer = 0;
+  const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  let follows = !given.has("source"); // backward, the source word is the one with the longest gradient, until one is chosen
   let reading;
   let loss; // { loss, gradients, shares: "reader input" -> what the one sends to the other, adam }
   let walks; // the steps of each way
-  let timer = 0;
 
   const form = readingForm(page, open);
-  const ways = h("div", { class: "controls ways", role: "group", "aria-label": "Direction" });
   const picture = h("div", { class: "inside-picture" });
   const place = h("section");
   const hand = h("section", { class: "by-hand", "aria-label": "By hand" });
-  root.append(form, ways, h("div", { class: "inside" }, picture, h("div", { class: "inside-panel" }, place, hand)));
+  const code = h("section");
+  root.append(form, h("div", { class: "inside" }, picture, h("div", { class: "inside-panel" }, place)));
 
   /** What the functions of "by hand" need. */
-  const view = {
-    page,
-    state,
-    change,
-    rowsOf,
-    positions,
-    attentionOf,
-    opened: (step) => state.picked ?? { stage: step.stages[0], column: shownColumns(step.stages[0])[0] },
-    weightAt,
-    adam: adamHere,
-  };
-  const now = { reading: () => reading, loss: () => loss, steps: () => walks[state.way] };
-  for (const [name, get] of Object.entries(now)) Object.defineProperty(view, name, { get });
+  const view = { page, state, change, rowsOf, positions, attentionOf, opened, whatOf, weightAt, adam: adamHere };
+  Object.defineProperties(view, { reading: { get: () => reading }, loss: { get: () => loss } });
 
   function open(found) {
     const isNew = reading !== undefined;
@@ -76,15 +68,17 @@ function mount(root, page) {
   }
 
   function change(changes) {
+    stop();
+    update(changes);
+  }
+
+  function update(changes) {
     if (changes.step || changes.way) changes = { picked: null, all: false, ...changes };
     if (changes.picked?.weight !== undefined) changes = { weight: changes.picked, ...changes };
     if ("at" in changes || "token" in changes) loss = null;
+    if ("source" in changes) follows = false;
     Object.assign(state, { check: null }, changes);
     draw();
-  }
-
-  function turn(way) {
-    if (way !== state.way) change({ way });
   }
 
   // Steps ---------------------------------------------------------------------------------------------------------------
@@ -96,17 +90,16 @@ function mount(root, page) {
     return steps.find(({ id }) => id === state.step) ?? steps.find(({ id }) => id === near[state.step]) ?? steps[0];
   }
 
-  function walk(by) {
+  function walk(by, go = change) {
     const step = stepHere();
     const steps = visited(walks[state.way], step);
     const next = steps[steps.indexOf(step) + by];
-    if (next) change({ step: next.id });
+    if (next) go({ step: next.id });
     return Boolean(next);
   }
 
   function play() {
-    stop();
-    timer = setInterval(() => walk(1) || (stop(), draw()), 1000 * SECONDS_A_STEP);
+    timer = setInterval(() => walk(1, update) || (stop(), draw()), MS_A_STEP);
     draw();
   }
 
@@ -156,6 +149,9 @@ function mount(root, page) {
     const shares = new Map();
     const gradients = model.backward(reading.pass, dlogits, (reader, input, share) => shares.set(`${reader} ${input}`, share));
     loss = { loss: value, probability, gradients, shares, adam: null };
+    const { data, rows } = gradients.get("source.embedding");
+    const lengths = Array.from({ length: rows }, (_, i) => Math.hypot(...row({ data, cols: data.length / rows }, i)));
+    if (follows) state.source = argmax(lengths);
   }
 
   /** The weight that Adam's step shows: the one opened last, or the one with the largest gradient at the embeddings. */
@@ -168,7 +164,7 @@ function mount(root, page) {
   function adamHere() {
     const { data, index } = weightAt();
     if (loss.adam?.data !== data || loss.adam.index !== index)
-      loss.adam = { data, index, ...adamStep(model, reading.pass, state, data, index) };
+      loss.adam = { data, index, ...adamStep(model, reading.pass, state, data, index, scheduleOf(page)[0]) };
     return loss.adam;
   }
 
@@ -211,23 +207,12 @@ function mount(root, page) {
       word: state.way === "backward" ? state.at : null,
       token: state.way === "backward" && state.token !== reading.targetIds[state.at] ? state.token : null,
     });
-    drawWays();
     drawPicture(step);
     drawStep(step);
-    clear(hand);
-    hand.hidden = step.kind === "text";
-    if (!hand.hidden) hand.append(...byHand(view, step));
+    hand.replaceChildren(...byHand(view, step));
+    code.replaceChildren(codeOfStep(step));
     focus();
     if (hasFocus && !root.contains(document.activeElement)) place.querySelector("h2").focus(); // the control has gone
-  }
-
-  function drawWays() {
-    const one = (way, text) => {
-      const pressed = state.way === way;
-      const look = { class: pressed ? "button main" : "button", "aria-pressed": String(pressed), "data-key": way };
-      return button(text, () => turn(way), look);
-    };
-    ways.replaceChildren(one("forward", "Forward"), one("backward", "Backward"));
   }
 
   function drawPicture(step) {
@@ -248,7 +233,7 @@ function mount(root, page) {
         change({ step: (found ?? steps[0]).id });
         picture.querySelector(".current")?.focus({ preventScroll: true });
       },
-      content: isBack ? gradientOf : contentOf,
+      content: contentOf,
       flow: isBack ? flow() : null,
     });
     const [word, position] = [reading.source[state.source], positions()[state.target]];
@@ -257,6 +242,7 @@ function mount(root, page) {
       h(
         "p",
         { class: "label" },
+        "Choose a box. ",
         isBack ? "An arrow is as thick as the gradient that it carries is long (square root). " : "",
         `Beside each name: the first ${IN_A_BOX} numbers of the ${isBack ? "gradient" : "vector"} of `,
         quoted(word, sourceLang),
@@ -270,19 +256,12 @@ function mount(root, page) {
       picture.scrollTop = Number(current.getAttribute("y")) - picture.clientHeight / 2 + 20;
   }
 
-  /** What stands in a box of the picture: the chosen word's first numbers, or the likeliest next word. */
+  /** What stands in a box of the picture: the chosen word's first numbers; in the last box the likeliest word, or the loss. */
   function contentOf({ id, stages }) {
-    if (id === "softmax") {
-      const [best] = likeliest(reading.pass.probabilities(state.target), 1);
-      return `${reading.nameOf(best.id)} ${percent(best.probability)}`;
-    }
-    if (!stages.length || id === "logits") return null;
-    return rowOfStage(stages.at(-1)).subarray(0, IN_A_BOX);
-  }
-
-  function gradientOf({ id, stages }) {
-    if (id === "softmax") return number(loss.loss);
-    return stages.length && id !== "logits" ? rowOfStage(stages.at(-1)).subarray(0, IN_A_BOX) : null;
+    if (id !== "softmax") return stages.length && id !== "logits" ? rowOfStage(stages.at(-1)).subarray(0, IN_A_BOX) : null;
+    if (state.way === "backward") return number(loss.loss);
+    const [best] = likeliest(reading.pass.probabilities(state.target), 1);
+    return `${reading.nameOf(best.id)} ${percent(best.probability)}`;
   }
 
   /** See figureOne: the length of what one box sends to another, for the chosen rows; the longest has 1. */
@@ -304,54 +283,62 @@ function mount(root, page) {
   function drawStep(step) {
     const steps = visited(walks[state.way], step);
     const at = steps.indexOf(step);
-    clear(place);
-    const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
     const options = walks[state.way].map((one) => {
       const i = steps.indexOf(one);
       return [one.id, i < 0 ? `\u00a0\u00a0\u00a0${one.title}` : `${i + 1}. ${one.title}`];
     });
     const onchange = (id) => change({ step: id });
     const select = keyed("step", { label: `step ${at + 1} of ${steps.length}`, options, value: step.id, onchange });
-    const isLast = at === steps.length - 1;
-    place.append(
+    const way = (id, text) => {
+      const pressed = state.way === id;
+      const look = { class: pressed ? "button main" : "button", "aria-pressed": String(pressed), "data-key": id };
+      return button(text, () => pressed || change({ way: id }), look);
+    };
+    const ways = h("span", { class: "ways", role: "group", "aria-label": "Direction" }, way("forward", "Forward"), way("backward", "Backward"));
+    place.replaceChildren(
       h(
         "div",
         { class: "controls walk" },
-        button("◀ back", () => walk(-1), { disabled: at === 0, "data-key": "back" }),
-        button("next ▶", () => walk(1), { disabled: isLast, class: "button main", "data-key": "next" }),
+        ways,
+        button("◀", () => walk(-1), { disabled: at === 0, "data-key": "back", "aria-label": "back" }),
+        button("▶", () => walk(1), { disabled: at === steps.length - 1, "data-key": "next", "aria-label": "next" }),
         isStill ? "" : button(timer ? "Pause" : "Play", () => (timer ? (stop(), draw()) : play()), { "data-key": "play" }),
         select,
       ),
       h("h2", { tabindex: -1 }, state.way === "backward" && step.kind === "stage" ? `Gradient: ${step.title}` : step.title),
       h("p", {}, step.about, " ", h("span", { class: "label" }, lessonLink(page, step.lesson))),
     );
-    if (state.way === "backward") place.append(step.kind === "loss" ? lossChooser() : lossLine());
+    const other = () => button("another word", () => change({ step: "logits" }), { "data-key": "other loss" });
+    if (state.way === "backward") place.append(step.kind === "loss" ? lossChooser() : h("p", { class: "equation" }, equation(), " ", other()));
     const isCross = step.id.endsWith(".cross.qkv");
-    if (step.kind !== "adam" && step.kind !== "loss")
-      place.append(
-        step.side === "target" ? picker("target", "row of the decoder: has read → must write") : picker("source", "source word"),
-        isCross ? picker("source", "source word") : "",
-      );
+    const choices = h("div", { class: "choices" });
+    if (step.kind !== "adam" && step.kind !== "loss") choices.append(picker(step.side, step.kind !== "weights"), isCross ? picker("source") : "");
     const usesHead = step.kind === "weights" || step.stages.some((id) => /\.(q|k|v|heads)$/.test(id));
     if (usesHead && config.h > 1) {
       const heads = Array.from({ length: config.h }, (_, i) => [i, `head ${i + 1}`]);
       const onhead = (value) => change({ head: Number(value), picked: null });
-      place.append(keyed("head", { label: "head", options: heads, value: state.head, onchange: onhead }));
+      choices.append(keyed("head", { label: "head", options: heads, value: state.head, onchange: onhead }));
     }
     const drawn = figure(page.data.caption);
-    place.append(codeOfStep(step), drawn);
+    place.append(choices, drawn);
+    const drawAdam = () => ({ children: [], sentence: adamSentence(view) });
     const draws = { text: drawText, stage: drawStages, loss: drawStages, weights: drawWeights, softmax: drawSoftmax, adam: drawAdam };
-    const { children, sentence } = draws[step.kind](step);
+    const { children, sentence, weights = "" } = draws[step.kind](step);
     drawn.prepend(...children);
+    drawn.append(...(state.picked?.weight === undefined ? [hand, weights] : [weights, hand]), code);
     say(drawn.sentence, sentence);
   }
 
-  function picker(side, label) {
-    const names = side === "source" ? reading.source : positions();
-    const bar = words(names, { label, selected: state[side], onpick: (i) => change({ [side]: i }) });
-    bar.lang = page.data.languages[side];
+  /** The words of a side to choose from, unless the step has a map whose rows they are; and what a row of the decoder is. */
+  function picker(side, hasWords = true) {
+    const isSource = side === "source";
+    const [names, lang] = [isSource ? reading.source : positions(), page.data.languages[side]];
+    const [row, read, written] = [names, reading.read, reading.written].map((list) => quoted(list[state.target], lang));
+    const label = isSource ? ["source word"] : ["row of the decoder: ", row, " has read ", read, " last and must write ", written];
+    const bar = words(names, { label: label[0], selected: state[side], onpick: (i) => change({ [side]: i }) });
+    bar.lang = lang;
     named(bar.children, side);
-    return h("div", {}, h("p", { class: "label" }, label), bar);
+    return h("div", {}, h("p", { class: "label" }, label), hasWords ? bar : "");
   }
 
   // The loss ------------------------------------------------------------------------------------------------------------
@@ -359,11 +346,6 @@ function mount(root, page) {
   function equation() {
     const texts = lossTexts(loss.loss);
     return ["loss = −ln p(", quoted(reading.nameOf(state.token), targetLang), `) = −ln ${texts.probability} = `, h("strong", {}, texts.loss)];
-  }
-
-  function lossLine() {
-    const other = button("another word", () => change({ step: "logits" }), { "data-key": "other loss" });
-    return h("p", { class: "equation" }, ...equation(), " ", other);
   }
 
   function lossChooser() {
@@ -384,43 +366,38 @@ function mount(root, page) {
       onchange: (id) => change({ token: Number(id), picked: null }),
     });
     const label = h("p", { class: "label" }, "the loss of which word of the translation?");
-    return h("div", {}, label, bar, h("div", { class: "controls" }, select, h("p", { class: "equation" }, equation())));
+    const line = h("div", { class: "controls" }, select, h("p", { class: "equation" }, equation()));
+    return h("div", {}, label, bar, line, h("p", { class: "label" }, smoothingText(view)));
   }
 
   // What a step shows ---------------------------------------------------------------------------------------------------
 
-  function drawText(step) {
-    const { pass, source, read, written } = reading;
-    const isSource = step.side === "source";
-    const ids = isSource ? pass.sourceIds : pass.targetInIds;
-    const list = isSource ? source : read;
-    const at = state[step.side];
-    const { value } = pass.stages.get(`${step.side}.embedding`);
-    const largest = largestOf(value.data);
-    const rows = list.map((word, i) => [
-      String(i),
-      word,
-      String(ids[i]),
-      ...(isSource ? [] : [written[i]]),
-      strip(row(value, i), { label: `Embedding of ${word}`, largest }),
-    ]);
-    if (rows[at]) strong(rows[at]);
-    const heads = ["position", isSource ? "piece" : "has read", "its number", ...(isSource ? [] : ["must write"]), "the vector it becomes"];
-    const lang = page.data.languages[step.side];
-    const word = quoted(list[at], lang);
-    const sentence = isSource
-      ? [`${list.length} pieces; `, word, ` at position ${at} has number ${ids[at]} of ${config.vocab_size}.`]
-      : [`At position ${at} the decoder has read `, word, " last and must write ", quoted(written[at], lang), "."];
-    const drawn = table("Pieces and their numbers", heads, rows);
-    drawn.classList.add("becoming");
-    return { children: [drawn], sentence };
+  function drawText({ side }) {
+    const id = `${side}.embedding`;
+    const ids = reading.pass.ids[side];
+    const token = ids[state[side]];
+    const { i, cosine } = mostAlike(model.embeddings[side], rowOfStage(id), token);
+    const [one, other] = [i, token].map((piece) => quoted(reading.nameOf(piece), page.data.languages[side]));
+    const sentence = likeness(`Of all ${config.vocab_size.toLocaleString("en")} pieces, `, one, other, cosine);
+    return { children: [stripsOf(id, (word, k) => `${word} ${ids[k]}`)], sentence };
+  }
+
+  /** The vectors of all positions as colours. */
+  function stripsOf(id, nameOf = (word) => word) {
+    const { names, at, lang } = rowsOf(id);
+    const largest = largestOf(matrixOf(id).data);
+    const list = names.map((word, i) => {
+      const drawn = openable(id, strip(rowOfStage(id, i), { label: `Vector of ${word}`, largest }), i);
+      return h("li", { class: i === at ? "selected" : null }, h("span", { lang }, nameOf(word, i)), drawn);
+    });
+    return h("ol", { class: "strips" }, list);
   }
 
   function drawStages(step) {
     const [id] = step.stages;
     const isBack = state.way === "backward";
-    const children = [...step.stages.map(drawVector), ...(isBack ? drawWeightsOf(step) : [])];
-    return { children, sentence: (isBack ? gradientSentence : stageSentence)(id) };
+    const weights = isBack ? drawWeightsOf(step) : "";
+    return { children: step.stages.map(drawVector), sentence: (isBack ? gradientSentence : stageSentence)(id), weights };
   }
 
   function stageSentence(id) {
@@ -436,30 +413,52 @@ function mount(root, page) {
       const largest = [number(best.probability), " for ", quoted(reading.nameOf(best.id), lang), "."];
       return ["After ", quoted(reading.read[at], lang), ", the largest score is ", ...largest];
     }
-    const range = ` has ${vector.length} numbers, from ${number(Math.min(...vector))} to ${number(Math.max(...vector))}.`;
-    return [`The ${ROLES[id.split(".")[3]] ?? "vector"} of `, quoted(names[at], lang), range];
+    const name = quoted(names[at], lang);
+    const { stages } = reading.pass;
+    if (id.endsWith(".update")) {
+      const [before] = stages.get(id.replace("update", "out")).inputs;
+      const ratio = Math.hypot(...vector) / Math.hypot(...row(stages.get(before).value, at));
+      return ["The update of ", name, ` is ${number(ratio, 2)} times as long as the vector that it is added to.`];
+    }
+    if (widthOfHead(id)) return whereItLooks(walks.forward.find((step) => step.id === id.replace(/[^.]+$/, "weights")));
+    const [side, part] = id.split(".");
+    if (part === "embedding") {
+      const position = row(stages.get(`${side}.positions`).value, at).map((x, k) => x - vector[k]);
+      const ratio = number(Math.hypot(...vector) / Math.hypot(...position), 2);
+      return ["The vector of ", name, ` is ${ratio} times as long as that of its position, which is added next.`];
+    }
+    if (names.length < 2) return [name, " stands alone."];
+    const { i, cosine } = mostAlike(matrixOf(id), vector, at);
+    const others = side === "source" || side === "encoder" ? "words here" : "rows of the decoder";
+    return likeness(`Of the other ${others}, `, quoted(names[i], lang), name, cosine);
+  }
+
+  function likeness(among, one, other, cosine) {
+    return [among, one, " is most like ", other, `: the cosine of their vectors is ${fixed(cosine, 2)} (at most 1).`];
   }
 
   function gradientSentence(id) {
     const { names, at, lang } = rowsOf(id);
     const vector = rowOfStage(id);
     const word = quoted(reading.nameOf(state.token), targetLang);
-    const largest = argmax(Array.from(vector, Math.abs));
+    const [largest] = shownColumns(id);
     const gradient = vector[largest];
     if (Math.abs(gradient) < NOTHING) return ["No gradient arrives at ", quoted(names[at], lang), ": the loss of ", word, " does not depend on it."];
-    const vectorName = ROLES[id.split(".")[3]] ? `the ${ROLES[id.split(".")[3]]} of ` : "the vector of ";
-    const which =
-      id === "logits"
-        ? ["the score of ", quoted(reading.nameOf(largest), targetLang)]
-        : [`number ${largest} of ${vectorName}`, quoted(names[at], lang)];
     return [
-      "The loss of ",
+      widthOfHead(id) ? `In head ${state.head + 1}, the loss of ` : "The loss of ",
       word,
       " depends most on ",
-      ...which,
+      ...whatOf(id, largest),
       `: its gradient is ${decimal(gradient, 3, 2)}, so when it grows by 0.01, the loss ${gradient < 0 ? "falls" : "grows"} by about ` +
         `${decimal(Math.abs(gradient) / 100, 3, 2)}.`,
     ];
+  }
+
+  /** What a number of the chosen row is called. */
+  function whatOf(id, column) {
+    const { names, at, lang } = rowsOf(id);
+    if (id === "logits") return ["the score of ", quoted(reading.nameOf(column), targetLang)];
+    return [`number ${column} of the ${ROLES[id.split(".")[3]] ?? "vector"} of `, quoted(names[at], lang)];
   }
 
   function rowOfStage(id, at = rowsOf(id).at) {
@@ -469,13 +468,6 @@ function mount(root, page) {
   /** How many numbers of a vector belong to each head, where heads stand side by side. */
   function widthOfHead(id) {
     return { q: config.d_k, k: config.d_k, v: config.d_v, heads: config.d_v }[id.split(".")[3]];
-  }
-
-  function headOf(id) {
-    const { cols } = matrixOf(id);
-    const width = widthOfHead(id);
-    const first = width * state.head;
-    return width && width < cols ? `; ${first} to ${first + width - 1} belong to head ${state.head + 1}` : "";
   }
 
   /** Opens a number of the chosen word's vector; among heads side by side its head is chosen. */
@@ -496,22 +488,26 @@ function mount(root, page) {
     return drawn;
   }
 
+  /** The columns of the largest numbers, among heads side by side those of the chosen head. */
   function shownColumns(id) {
-    if (id === "logits") return likeliest(rowOfStage(id).map(state.way === "forward" ? Number : Math.abs), SHOWN).map((one) => one.id);
-    const first = widthOfHead(id) * state.head || 0; // the chosen head's
-    return Array.from({ length: Math.min(SHOWN, matrixOf(id).cols - first) }, (_, i) => first + i);
+    const width = widthOfHead(id);
+    const vector = rowOfStage(id);
+    const first = width ? width * state.head : 0;
+    const sizes = vector.subarray(first, width ? first + width : undefined).map(id === "logits" && state.way === "forward" ? Number : Math.abs);
+    return likeliest(sizes, SHOWN).map((one) => first + one.id);
+  }
+
+  /** The number that is open: the chosen one, or the largest of the step's first stage. */
+  function opened(step) {
+    const id = step.stages[0] ?? `${step.side}.embedding`;
+    return state.picked ?? { stage: id, column: shownColumns(id)[0] };
   }
 
   /** A number as a button that opens it. */
   function cell(key, name, value, isPicked, role, onclick) {
     const look = `number-cell role-${role}${isPicked ? " selected" : ""}`;
     const attributes = { type: "button", class: look, "data-key": key, "aria-pressed": String(isPicked), onclick };
-    return h("li", {}, h("button", attributes, name, number(value)));
-  }
-
-  function pickedIn(id) {
-    if (state.picked?.stage) return state.picked.stage === id ? (state.picked.column ?? null) : null;
-    return id === stepHere().stages[0] ? shownColumns(id)[0] : null;
+    return h("li", {}, h("button", attributes, name, decimal(value, 3, 3)));
   }
 
   function drawVector(id) {
@@ -520,7 +516,8 @@ function mount(root, page) {
     const isBack = state.way === "backward";
     const role = ROLES[part] ?? (isBack ? "gradient" : "plain");
     const vector = rowOfStage(id, at);
-    const picked = pickedIn(id);
+    const { stage, column: open = null } = opened(stepHere());
+    const picked = stage === id ? open : null;
     const columns = shownColumns(id);
     const more = vector.length - columns.length;
     if (picked !== null && !columns.includes(picked)) columns.push(picked);
@@ -528,20 +525,10 @@ function mount(root, page) {
       const name = h("span", { class: "label", lang: id === "logits" ? lang : null }, id === "logits" ? reading.nameOf(column) : String(column));
       return cell(`${id} ${column}`, name, vector[column], picked === column, role, () => openNumber(id, column));
     });
-    const title = `${isBack ? "gradient of the " : ""}${ROLES[part] ?? (isBack ? "vector" : reading.pass.stages.get(id).title)}`;
+    const first = `${vector.length} numbers, the largest ${widthOfHead(id) ? `of head ${state.head + 1} ` : ""}first`;
+    const title = `${isBack ? "gradient of the " : ""}${ROLES[part] ?? (id === "logits" ? "logits" : "vector")} of `;
     const all = h("details", {}, h("summary", {}, `All ${names.length} positions`));
-    all.addEventListener("toggle", () => {
-      if (all.children.length > 1) return;
-      const list = names.map((word, i) =>
-        h(
-          "li",
-          { class: i === at ? "selected" : null },
-          h("span", { lang }, word),
-          openable(id, strip(rowOfStage(id, i), { label: `Vector of ${word}` }), i),
-        ),
-      );
-      all.append(h("ol", { class: "strips" }, list));
-    });
+    all.addEventListener("toggle", () => all.append(stripsOf(id)), { once: true });
     const field = numberField("Number", vector.length, `this ${ROLES[part] ?? "vector"}`, `${id} field`, null, () => {
       if (field.value !== "" && field.validity.valid) openNumber(id, field.valueAsNumber);
     });
@@ -551,19 +538,11 @@ function mount(root, page) {
       h(
         "div",
         { class: "vector-head" },
-        h(
-          "h3",
-          {},
-          `${title} of `,
-          quoted(names[at], lang),
-          h("span", { class: "label" }, ` ${vector.length} numbers${headOf(id)}`),
-        ),
+        h("h3", {}, title, quoted(names[at], lang), h("span", { class: "label" }, ` ${first}`)),
         more > 0 ? h("label", { class: "label" }, "number ", field) : null,
       ),
-      id === "logits"
-        ? null
-        : openable(id, strip(vector, { label: `The ${vector.length} numbers of this vector as colours` }), at),
-      h("ol", { class: "number-cells" }, cells, more > 0 ? h("li", { class: "label" }, `… ${more} more`) : null),
+      id === "logits" ? null : openable(id, strip(vector, { label: `The ${vector.length} numbers of this vector as colours` }), at),
+      h("ol", { class: "number-cells" }, cells),
       id === "logits" ? null : all,
     );
   }
@@ -571,8 +550,8 @@ function mount(root, page) {
   /** The gradients of the weights of a step's stages, for the weight that is chosen: the largest ones, and any other. */
   function drawWeightsOf(step) {
     const found = step.stages.flatMap((id) => reading.pass.stages.get(id).weights.map((one, weight) => ({ id, weight, ...one })));
-    if (!found.length) return [];
     const { picked } = state;
+    if (!found.length) return "";
     const chosen = found.find(({ id, weight }) => id === picked?.stage && weight === picked.weight) ?? found[0];
     const { id, weight, name, rows, cols } = chosen;
     const openWeight = (i, j, stage = id, n = weight) => change({ picked: { stage, weight: n, i, j }, all: false });
@@ -595,7 +574,7 @@ function mount(root, page) {
     );
     if (rows === 1) fields[0].value = 0;
     const select = keyed("weight", {
-      label: "gradients of the weights",
+      label: "gradients of the weights, the largest first",
       options: found.map((one, k) => [k, `${one.name}, ${one.rows === 1 ? one.cols : `${one.rows} × ${one.cols}`}`]),
       value: found.indexOf(chosen),
       onchange: (k) => {
@@ -604,18 +583,26 @@ function mount(root, page) {
       },
     });
     const inputs = h("span", { class: "label" }, rows === 1 ? "number " : "row and column ", rows === 1 ? fields[1] : fields);
-    return [
-      h(
-        "section",
-        { class: "stage-vector role-gradient" },
-        h("div", { class: "vector-head" }, select, inputs),
-        h("ol", { class: "number-cells" }, cells, h("li", { class: "label" }, `the largest of ${(rows * cols).toLocaleString("en")}`)),
-      ),
-    ];
+    const head = h("div", { class: "vector-head" }, select, inputs);
+    return h("section", { class: "stage-vector role-gradient" }, head, h("ol", { class: "number-cells" }, cells));
+  }
+
+  /** The chosen row of an attention in words. */
+  function whoLooks({ side }, { names, at, lang }) {
+    return side === "source" ? [quoted(names[at], lang)] : rowName(reading, at, lang);
+  }
+
+  /** Where the chosen row looks most in the chosen head. */
+  function whereItLooks(step) {
+    const here = attentionOf(step);
+    const weights = row(here.attention.heads[state.head], here.at);
+    const best = argmax(weights);
+    return [`In head ${state.head + 1}, `, ...whoLooks(step, here), ` looks ${percent(weights[best])} at `, quoted(here.keys[best], here.keyLang), "."];
   }
 
   function drawWeights(step) {
-    const { attention, prefix, names, at, lang, keys, keyLang } = attentionOf(step);
+    const here = attentionOf(step);
+    const { attention, prefix, names, at, keys, keyLang } = here;
     const isBack = state.way === "backward";
     const heads = reading.pass.stages.get(`${prefix}.heads`);
     const map = isBack ? scoreGradients(heads, loss.gradients.get(heads.id), state.head).dscores : attention.heads[state.head];
@@ -632,41 +619,24 @@ function mount(root, page) {
       onpick: (i, j) => change({ [step.side]: i, picked: { column: j }, all: false }),
     });
     named(cells.querySelectorAll("td button"), "cell");
-    const who = step.side === "source" ? [quoted(names[at], lang)] : rowName(reading, at, lang);
-    const word = quoted(keys[best], keyLang);
-    if (!isBack)
-      return { children: [cells], sentence: [`In head ${state.head + 1}, `, ...who, ` looks ${percent(line[best])} at `, word, "."] };
+    const drawn = (sentence) => ({ children: [cells], sentence });
+    if (!isBack) return drawn(whereItLooks(step));
+    const who = whoLooks(step, here);
     const head = `In head ${state.head + 1}, the loss`;
-    if (Math.abs(line[best]) < NOTHING) return { children: [cells], sentence: [`${head} does not depend on where `, ...who, " looks: the gradients are 0."] };
+    if (Math.abs(line[best]) < NOTHING) return drawn([`${head} does not depend on where `, ...who, " looks: the gradients are 0."]);
     const end = `: the gradient of this score is ${decimal(line[best], 3, 2)}, the largest of the row.`;
-    return { children: [cells], sentence: [`${head} would fall if `, ...who, ` looked ${line[best] > 0 ? "less" : "more"} at `, word, end] };
+    return drawn([`${head} would fall if `, ...who, ` looked ${line[best] > 0 ? "less" : "more"} at `, quoted(keys[best], keyLang), end]);
   }
 
   function drawSoftmax() {
     const at = state.target;
     const five = likeliest(reading.pass.probabilities(at), 5);
-    const picked = state.picked?.column ?? five[0].id;
-    const bars = five.map(({ id, probability }) => {
-      const isPicked = id === picked;
-      const look = { type: "button", class: `chip${isPicked ? " selected" : ""}`, lang: targetLang, "data-key": `word ${id}` };
-      const onclick = () => change({ picked: { column: id } });
-      return h(
-        "li",
-        {},
-        h("button", { ...look, "aria-pressed": String(isPicked), onclick }, reading.nameOf(id)),
-        barOf(probability),
-        h("span", { class: "share" }, percent(probability)),
-      );
-    });
+    const bars = five.map(({ id, probability }) =>
+      h("li", {}, h("span", { lang: targetLang }, reading.nameOf(id)), barOf(probability), h("span", { class: "share" }, percent(probability))),
+    );
     const [first, second] = five.map(({ id, probability }) => [quoted(reading.nameOf(id), targetLang), ` (${percent(probability)})`]);
     const sentence = ["After ", quoted(reading.read[at], targetLang), " the likeliest next word is ", ...first, ", then ", ...second, "."];
     return { children: [h("ol", { class: "bars" }, bars)], sentence };
-  }
-
-  function drawAdam() {
-    const { before, after } = adamHere();
-    const fact = (name, value) => h("div", {}, h("dt", {}, name), h("dd", {}, number(value, 6)));
-    return { children: [h("dl", { class: "facts" }, fact("loss before", before), fact("loss after", after))], sentence: adamSentence(view) };
   }
 
   // Code ----------------------------------------------------------------------------------------------------------------
@@ -678,15 +648,15 @@ function mount(root, page) {
     const [name, ...fragments] = codeOf(step, way, weight, config) ?? [];
     const text = page.data.code?.[name];
     if (!text) return "";
-    const lines = linesOf(text, fragments, way).map(({ text: line, isLit, isHalf }) =>
+    const lines = linesOf(text, fragments, way, state.code).map(({ text: line, isLit, isHalf }) =>
       h("span", { class: `code-line${isLit ? " lit" : ""}${isHalf ? "" : " other"}` }, `${line}\n`),
     );
-    const where = way === "forward" ? "the lines above yield run" : "the lines below yield run";
-    const isHalved = /\byield\b/.test(text);
+    const half = way === "forward" ? ": forward runs the lines up to yield" : ": backward runs the lines after yield";
     return h(
-      "details",
-      { class: "code", open: !matchMedia("(max-width: 58rem)").matches },
-      h("summary", {}, `transformer.py, ${name}${isHalved ? `: ${where}` : ""}`),
+      "div",
+      { class: "code" },
+      h("span", { class: "label" }, `lessons/transformer.py, ${name}${/\byield\b/.test(text) ? half : ""} `),
+      button(state.code ? "Show these lines only" : "Show the whole function", () => change({ code: !state.code }), { "data-key": "code" }),
       h("pre", { class: "scroll", tabindex: 0, role: "group", "aria-label": `The function ${name}` }, h("code", {}, lines)),
     );
   }
@@ -719,8 +689,6 @@ export const insideView = {
   id: "inside",
   title: "Inside",
   question: "How is each number made, and each gradient?",
-  lead:
-    "Forward, from the text to the next word; backward, from the loss to the words. Choose a number, a weight or a " +
-    "gradient, and see how it is computed.",
+  lead: "Choose a box, a number or a weight, and see how it is made.",
   mount,
 };

@@ -2,6 +2,7 @@
 
 import { button, choice, h, number } from "../dom.js";
 import { translate } from "../engine/beam.js";
+import { row } from "../engine/tensor.js";
 import { BOS, EOS, UNK } from "../engine/tokenizer.js";
 
 const LONGEST = 40; // pieces, so that the pictures stay readable
@@ -100,6 +101,20 @@ export function neighboursOf(word, list) {
   const most = Math.max(1, word.length / 3);
   const found = near.filter(([, distance]) => distance <= most).sort((a, b) => a[1] - b[1]);
   return found.slice(0, 3).map(([other]) => other);
+}
+
+/** The words of a list whose embeddings point in the most similar directions, the most similar first. */
+export function similarWords(model, tokenizer, list, word, count = 8) {
+  const vectorOf = (text) => {
+    const sum = new Float64Array(model.config.d_model);
+    for (const id of tokenizer.encode(text)) row(model.embeddings.source, id).forEach((x, j) => (sum[j] += x));
+    const length = Math.hypot(...sum);
+    return sum.map((x) => x / length);
+  };
+  const asked = vectorOf(word);
+  const cosines = list.map((other) => [other, vectorOf(other).reduce((total, x, j) => total + x * asked[j], 0)]);
+  const others = cosines.filter(([other]) => other !== word).sort((a, b) => b[1] - a[1]);
+  return others.slice(0, count).map(([other]) => other);
 }
 
 /**
@@ -226,22 +241,27 @@ export function differInOneWord(text, other) {
   return a.length === b.length && a.filter((word, i) => word !== b[i]).length === 1;
 }
 
-/** The words of a text that another text has not in the same order: [[word, is new]…]. A longest common subsequence decides. */
-export function markChanges(text, other) {
-  const [a, b] = [text.split(" "), other.split(" ")];
+/** The places [i, j] of what two lists have in common, in the same order: a longest common subsequence. */
+export function commonPlaces(a, b) {
   const common = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
   for (let i = a.length - 1; i >= 0; i--) {
     for (let j = b.length - 1; j >= 0; j--)
       common[i][j] = a[i] === b[j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
   }
-  const marked = [];
-  for (let i = 0, j = 0; i < a.length; i++) {
-    while (j < b.length && a[i] !== b[j] && common[i][j + 1] === common[i][j]) j++;
-    const same = j < b.length && a[i] === b[j];
-    marked.push([a[i], !same]);
-    if (same) j++;
+  const pairs = [];
+  for (let [i, j] = [0, 0]; i < a.length && j < b.length; ) {
+    if (a[i] === b[j]) pairs.push([i++, j++]);
+    else if (common[i][j + 1] >= common[i + 1][j]) j++;
+    else i++;
   }
-  return marked;
+  return pairs;
+}
+
+/** The words of a text that another text has not in the same order: [[word, is new]…] */
+export function markChanges(text, other) {
+  const words = text.split(" ");
+  const kept = new Set(commonPlaces(words, other.split(" ")).map(([i]) => i));
+  return words.map((word, i) => [word, !kept.has(i)]);
 }
 
 /** The first two neighbours among the examples that differ in one word, or null. */
@@ -250,9 +270,9 @@ export function minimalPair(examples) {
   return first < 0 ? null : examples.slice(first, first + 2);
 }
 
-/** A word in a sentence of the page, in its language. */
+/** A word in a sentence of the page, in its language; a punctuation mark in quotation marks. */
 export function quoted(word, lang = null) {
-  return h("em", { lang }, word);
+  return h("em", { lang }, word?.replace(/^\p{P}$/u, "“$&”"));
 }
 
 /** What the views call a row of the decoder: the row that has read “weil” and must write “es”. */

@@ -56,7 +56,7 @@ export function stepsOf(ids, config) {
 /** The end of a stage's id -> the steps that it begins, where they are not one of the same name. */
 const PARTS = { embedding: ["text", "embedding"], positions: ["positions"], q: ["qkv", "weights"], k: [], v: [], norm: ["norm"], logits: ["logits", "softmax"] };
 const WORDS = { source: "Source words", target: "Words written so far" };
-const NORMALISED = "its mean becomes 0, its variance 1; then each number is scaled by γ and shifted by β.";
+const NORMALISED = "its mean becomes 0, its variance 1; then each number is scaled by γ and shifted by β, both learned.";
 
 /** What the forward walk says about each part: texts, or functions that make one from { config, side, stack, sublayer }. */
 const WALK = {
@@ -80,7 +80,9 @@ const WALK = {
   positions: {
     lesson: "09_positions",
     title: "Plus position",
-    about: "A vector that depends only on the position is added, because attention alone doesn't know the order of the words.",
+    about: ({ side }) =>
+      "A vector that depends only on the position is added" +
+      (side === "source" ? ", because attention alone doesn't know the order of the words." : ", the same one as in the encoder."),
   },
   qkv: {
     lesson: "04_soft_lookup",
@@ -132,7 +134,7 @@ const WALK = {
     lesson: "13_whole_model",
     title: "Logits",
     about: ({ config: { vocab_size } }) =>
-      `Every one of the ${vocab_size} pieces gets a score: the dot product of the decoder's last vector with the piece's row ` +
+      `Every one of the ${vocab_size} pieces gets a score, its logit: the dot product of the decoder's last vector with the piece's row ` +
       "of the output table.",
   },
   softmax: {
@@ -255,14 +257,17 @@ export function codeOf(step, way, weight, config) {
 
 /**
  * The lines of a function: [{ text, isLit, isHalf }]. `fragments` light the line that contains one; `isHalf` are the
- * lines that the direction runs: those up to yield, or those from yield on.
+ * lines that the direction runs: those up to yield, or those from yield on. Unless `all` are wanted, only the
+ * lit ones and their neighbours; of several lit ones, these only.
  */
-export function linesOf(text, fragments, way) {
+export function linesOf(text, fragments, way, all = true) {
   const lines = text.split("\n");
   const middle = lines.findIndex((line) => /\byield\b/.test(line));
-  return lines.map((line, i) => ({
+  const found = lines.map((line, i) => ({
     text: line,
     isLit: fragments.some((fragment) => line.includes(fragment)),
     isHalf: middle < 0 || (way === "forward" ? i <= middle : i >= middle || i < lines.findIndex((one) => one.startsWith("def ")) + 1),
   }));
+  const beside = fragments.length > 1 ? 0 : 1;
+  return all ? found : found.filter((_, i) => found.slice(Math.max(0, i - beside), i + beside + 1).some(({ isLit }) => isLit));
 }

@@ -1,30 +1,29 @@
 /**
- * Transplant: the encoder's vectors of two sentences. A vector moves into the other sentence, the search runs again with
- * the changed memory, and the translation shows what this vector decides.
+ * Transplant: the encoder's vectors of two sentences. A vector moves into the other sentence, and the search runs again
+ * with the changed memory. A control, the other vectors at the same place, says whether this vector is the cause.
  */
 
-import { button, choice, clear, figure, h, percent, reach, roving, s, say } from "../dom.js";
+import { button, choice, clear, figure, h, percent, reach, roving, s, say, table } from "../dom.js";
 import { translate } from "../engine/beam.js";
 import { Pass } from "../engine/model.js";
-import { matrix, row } from "../engine/tensor.js";
+import { attention, linear, matrix, row } from "../engine/tensor.js";
 import { BOS, EOS } from "../engine/tokenizer.js";
-import { argmax, barOf, currentSentence, focusOf, idsOf, lessonLink, likeliest, markChanges, partnerOf, quoted, sentenceParameter, sourceIdsOf, wordField, wordOf } from "./sentence.js";
+import { argmax, barOf, commonPlaces, currentSentence, focusOf, idsOf, lessonLink, likeliest, markChanges, partnerOf, quoted, sentenceParameter, similarWords, sourceIdsOf, wordField, wordOf } from "./sentence.js";
 import { beamFold } from "./tree.js";
 
 const PRONOUNS = ["es", "sie", "er"];
+const NOUNS = { animal: ["es", "das Tier"], street: ["sie", "die Straße"], suitcase: ["er", "der Koffer"], car: ["es", "das Auto"] };
 const NAMES = ["first", "second"];
 const PAUSE_MS = 200; // in the typing, before the page translates
 
 // What is computed ----------------------------------------------------------------------------------------------------
 
-/** The place in another sentence that fits place i of these words: equal beginnings and equal ends fit together. */
-export function placeIn(words, other, i) {
-  let [start, end] = [0, 0];
-  while (start < Math.min(words.length, other.length) && words[start] === other[start]) start++;
-  while (end < Math.min(words.length, other.length) - start && words.at(-1 - end) === other.at(-1 - end)) end++;
-  if (i < start) return i;
-  if (i >= words.length - end) return i - words.length + other.length;
-  return Math.min(i, Math.max(start, other.length - end - 1), other.length - 1);
+/** The place in another list that fits place i of this one: what both have fits together, and what stands after it. */
+export function placeIn(list, other, i) {
+  const pairs = [[-1, -1], ...commonPlaces(list, other)];
+  const [k, j] = pairs.findLast(([k]) => k <= i);
+  const last = (pairs.find(([k]) => k > i)?.[1] ?? other.length) - 1;
+  return Math.max(0, Math.min(j + i - k, last));
 }
 
 /** The first place where two translations differ; where they are equal, that of the last word. `ids` end with EOS. */
@@ -40,24 +39,29 @@ export function withMoves(memory, other, moves) {
   return changed;
 }
 
-/** The distribution of the word after `before` (ids, BOS first), for a decoder that looks at this memory. */
-export function chancesAfter(model, sourceIds, before, memory) {
-  const changes = { [model.memoryId]: (value) => value.data.set(memory.data) };
-  return model.forward(sourceIds, before, { changes }).probabilities(before.length - 1);
+/** The pass of a decoder that has read `before` (ids, BOS first) and looks at this memory. */
+function passWith(model, sourceIds, before, memory) {
+  return model.forward(sourceIds, before, { changes: { [model.memoryId]: (value) => value.data.set(memory.data) } });
 }
 
-/** The words of a list whose embeddings point in the most similar directions, the most similar first. */
-export function similarWords(model, tokenizer, list, word, count = 8) {
-  const vectorOf = (text) => {
-    const sum = new Float64Array(model.config.d_model);
-    for (const id of tokenizer.encode(text)) row(model.embeddings.source, id).forEach((x, j) => (sum[j] += x));
-    const length = Math.hypot(...sum);
-    return sum.map((x) => x / length);
-  };
-  const asked = vectorOf(word);
-  const cosines = list.map((other) => [other, vectorOf(other).reduce((total, x, j) => total + x * asked[j], 0)]);
-  const others = cosines.filter(([other]) => other !== word).sort((a, b) => b[1] - a[1]);
-  return others.slice(0, count).map(([other]) => other);
+/** The distribution of the word after `before`, for a decoder that looks at this memory. */
+export function chancesAfter(model, sourceIds, before, memory) {
+  return passWith(model, sourceIds, before, memory).probabilities(before.length - 1);
+}
+
+/** The same where only some rows of the decoder look at this memory: those for which `reads(t)` is true. */
+export function chancesThrough(model, sourceIds, before, memory, reads) {
+  const changes = {};
+  const pass = new Pass(model, sourceIds, before, { changes });
+  model.decoder.forEach(({ cross }, n) => {
+    changes[`decoder.${n}.cross.heads`] = (value) => {
+      const { value: q } = pass.stages.get(`decoder.${n}.cross.q`);
+      const [k, v] = [cross.k, cross.v].map((layer) => linear(memory, layer));
+      const { heads } = attention(q, k, v, model.config.h, { divisor: model.divisor });
+      for (let t = 0; t < value.rows; t++) if (reads(t)) row(value, t).set(row(heads, t));
+    };
+  });
+  return model.run(pass).probabilities(before.length - 1);
 }
 
 // Pictures ------------------------------------------------------------------------------------------------------------
@@ -75,19 +79,6 @@ function mosaic(vector) {
   return s("svg", { viewBox: `0 0 ${width} 8`, preserveAspectRatio: "none", "aria-hidden": "true" }, [...shades].map(path));
 }
 
-/** The threads of all heads from one word at the left to the words at the right. `heads` are their weights. */
-function threadsOf(heads, n) {
-  const paths = heads.flatMap((weights, k) =>
-    Array.from(weights, (weight, j) => {
-      if (weight < 0.02) return null;
-      const start = n / 2 + (k - (heads.length - 1) / 2) * 0.2;
-      const d = `M0 ${start}C45 ${start} 55 ${j + 0.5} 100 ${j + 0.5}`;
-      return s("path", { d, "stroke-width": (0.5 + 7 * weight).toFixed(2), "vector-effect": "non-scaling-stroke" });
-    }),
-  );
-  return s("svg", { class: "looking", viewBox: `0 0 100 ${n}`, preserveAspectRatio: "none", "aria-hidden": "true" }, paths);
-}
-
 // The view ------------------------------------------------------------------------------------------------------------
 
 function mount(root, page) {
@@ -96,11 +87,12 @@ function mount(root, page) {
   const settings = { beam: data.decoding.beam, alpha: data.decoding.alpha, extraLength: data.decoding.extra_length };
   const nameOf = (id) => wordOf(tokenizer.pieces([id])[0]);
   const em = (word) => quoted(word, target);
-  const rows = []; // what the arrow keys move among
+  const rows = Array.from({ length: 6 }, () => []); // what the arrow keys move among: vectors, words, German words; twice
   let turn = 0;
   let timer = 0;
   let moves = []; // [{ to, place, from }], the last one last: the vector of place `from` of the other sentence
-  let place = null; // where the bars are: { at, before, differ, tokens }
+  let asked = null; // [at, t]: the word that was tapped, t is its place in translation `at`
+  let tokens = null; // the words that have bars
   let trial = null; // the exchange of each vector, while it runs and after it
   let wasDragged = false;
 
@@ -118,12 +110,8 @@ function mount(root, page) {
     const copy = button(`Copy it to the ${NAMES[1 - at]} sentence`, () => read(1 - at, words.field.value));
     const editor = h("div", { class: "editor", hidden: true }, words, menu, copy);
     const edit = button("Edit", () => open(at, editor.hidden), { "aria-expanded": "false", "aria-label": `Edit the ${name} sentence` });
-    const card = h(
-      "section",
-      { class: `side side-${at}`, "aria-label": `The ${name} sentence` },
-      h("div", {}, vectors, editor, trouble, h("div", { class: "line" }, german, edit)),
-      chances,
-    );
+    const left = h("div", {}, vectors, editor, trouble, h("div", { class: "line" }, german, edit));
+    const card = h("section", { class: `side side-${at}`, "aria-label": `The ${name} sentence` }, left, chances);
     return { card, vectors, german, chances, menu, trouble, words, edit, editor, text: "" };
   });
   const prompt = h("p", { class: "prompt" });
@@ -166,7 +154,7 @@ function mount(root, page) {
     const mine = ++turn;
     [shared.sentence, shared.other] = sides.map(({ text }) => text);
     moves = [];
-    place = trial = null;
+    asked = tokens = trial = null;
     const focus = focusOf(root);
     sides.forEach((side, at) => {
       side.after = [];
@@ -179,33 +167,48 @@ function mount(root, page) {
       if (mine !== turn) return;
       side.german.textContent = tokenizer.decode(side.own) || "(nothing)";
     }
-    const [a, b] = sides.map(({ own }) => own);
-    const at = placeOfBars(a, b, (id) => /^\p{L}/u.test(nameOf(id)));
-    place = { at, before: [BOS, ...a.slice(0, at)], differ: a[at] !== b[at] };
-    for (const side of sides) side.base = chancesAfter(model, side.ids, place.before, side.memory);
-    place.tokens = tokensOfBars();
-    drawPrompt();
+    const [at, t] = (page.parameters.get("word") ?? "").split(".").map(Number);
+    setPlace(sides[at]?.own[t] === undefined ? null : [at, t]);
     change(readMoves(page.parameters.get("moves") ?? ""));
-    page.parameters.delete("moves");
+    for (const name of ["moves", "word"]) page.parameters.delete(name);
+  }
+
+  /** Puts the bars at the word asked about and at the one that fits it; without one, where the translations first differ. */
+  function setPlace(next) {
+    asked = next;
+    trial = null;
+    const owns = sides.map(({ own }) => own);
+    const first = placeOfBars(...owns, (id) => /^\p{L}/u.test(nameOf(id)));
+    sides.forEach((side, at) => {
+      side.at = !asked ? first : at === asked[0] ? asked[1] : placeIn(owns[1 - at], side.own, asked[1]);
+      side.token = side.own[side.at] ?? EOS;
+      side.before = [BOS, ...side.own.slice(0, side.at)];
+      side.base = chancesAfter(model, side.ids, side.before, side.memory);
+      side.after = [];
+    });
+    const ids = PRONOUNS.map((word) => model.pieces.indexOf(`▁${word}`)).filter((id) => id >= 0);
+    const two = sides.map(({ token }) => token);
+    const more = doDiffer() ? [] : likeliest(sides[0].base, 3).map(({ id }) => id);
+    tokens = [...new Set([...two, ...(target === "de" && two.some((id) => ids.includes(id)) ? ids : more)])].slice(0, 4);
+    drawPrompt();
     drawLooked();
   }
 
   /** Moves as they stand in the address: "0.11.11" is to, place and from. */
   function readMoves(text) {
     const numbers = text.split(",").map((part) => part.split(".").map(Number));
-    const all = numbers.map(([to, at, from]) => ({ to, place: at, from }));
+    const all = numbers.map(([to, place, from]) => ({ to, place, from }));
     return all.filter(({ to, place, from }) => sides[to]?.pieces[place] && sides[1 - to].pieces[from]);
   }
 
   /** Draws chances and translations of both sentences with these moves. */
   async function change(next) {
-    if (!place) return;
+    if (!tokens) return;
     const mine = ++turn;
     moves = next;
     const focus = focusOf(root);
-    const memories = sides.map(({ memory }, at) => withMoves(memory, sides[1 - at].memory, changesOf(at)));
     sides.forEach((side, at) => {
-      side.now = changesOf(at).length ? chancesAfter(model, side.ids, place.before, memories[at]) : side.base;
+      side.now = chancesWith(at, changesOf(at));
       drawVectors(at);
       drawChances(at);
     });
@@ -214,25 +217,19 @@ function mount(root, page) {
     focus();
     write();
     for (const [at, side] of sides.entries()) {
-      side.written = tokenizer.decode(side.own);
-      if (changesOf(at).length) side.written = (await translate(model, tokenizer, side.text, { ...settings, memory: memories[at] })).text;
+      const memory = withMoves(side.memory, sides[1 - at].memory, changesOf(at));
+      const found = changesOf(at).length ? await translate(model, tokenizer, side.text, { ...settings, memory }) : null;
       if (mine !== turn) return;
+      side.written = found?.text ?? tokenizer.decode(side.own);
       drawGerman(at);
     }
-    say(picture.sentence, moves.length ? sentenceOfMove() : sentenceOfPair());
+    const sentence = moves.length ? await sentenceOfMove(() => mine === turn) : sentenceOfPair();
+    if (sentence) say(picture.sentence, sentence);
   }
 
-  /** The words that have bars: those in which the translations differ, and the pronouns if they are among them. */
-  function tokensOfBars() {
-    if (!place.differ) return likeliest(sides[0].base, 3).map(({ id }) => id);
-    const two = sides.map(({ own }) => own[place.at] ?? EOS);
-    const pronouns = target === "de" ? PRONOUNS.map((word) => model.pieces.indexOf(`▁${word}`)).filter((id) => id >= 0) : [];
-    const three = two.some((id) => pronouns.includes(id)) ? pronouns : [];
-    return [...new Set([...two, ...three])];
-  }
-
-  const wordAt = (at) => nameOf(tokenOf(at));
-  const isPronoun = () => PRONOUNS.includes(wordAt(0)) && PRONOUNS.includes(wordAt(1));
+  const wordAt = (at) => nameOf(sides[at].token);
+  const doDiffer = () => sides[0].token !== sides[1].token;
+  const isPronoun = () => sides.every((_, at) => PRONOUNS.includes(wordAt(at)));
 
   /** Puts a vector into the other sentence. A vector that is there comes back, and so does the own one of a place. */
   function tap(at, i) {
@@ -244,16 +241,28 @@ function mount(root, page) {
   function put(at, from, there) {
     const others = moves.filter(({ to, place }) => to === at || place !== there);
     change([...others, { to: 1 - at, place: there, from }]);
+    const behavior = matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth";
+    sides[1 - at].chances.scrollIntoView({ block: "nearest", behavior });
   }
 
   // What is drawn -----------------------------------------------------------------------------------------------------
 
+  /** What the pronouns stand for, for readers without German. */
+  function genders() {
+    const found = Object.entries(NOUNS).filter(([noun]) => sides[0].text.includes(noun));
+    if (!isPronoun()) return [];
+    const each = found.map(([noun, [pronoun, german]], i) => [i ? ", " : ": ", em(pronoun), ` is the ${noun} (`, em(german), ")"]);
+    return ["The German word for ", quoted("it", source), " depends on the noun that is meant", each, ". "];
+  }
+
   function drawPrompt() {
-    const what = place.differ ? (isPronoun() ? "the pronoun" : "the translation") : "a word";
+    const what = () => (isPronoun() ? "the pronoun" : [em(wordAt(0)), doDiffer() ? [" or ", em(wordAt(1))] : ""]);
+    root.parentElement.querySelector("h1")?.replaceChildren(...["Which vector decides ", what(), "?"].flat(2));
     prompt.replaceChildren(
-      "The encoder makes a vector of each word, and the decoder reads nothing else. ",
-      h("strong", {}, `Which one vector, moved into the other sentence, changes ${what}?`),
-      " Guess first: drag it there, or tap it.",
+      ...genders().flat(2),
+      `The encoder makes of each word a vector of ${model.config.d_model} numbers: the cells, blue for positive, orange for negative. Of the English sentence, the decoder reads nothing else. `,
+      h("strong", {}, "Which one vector, moved into the other sentence, changes ", what(), "?"),
+      " Guess first: drag it there, or tap it. Tap a German word to ask about that one.",
     );
   }
 
@@ -268,44 +277,55 @@ function mount(root, page) {
         ? `${piece}: now the vector of ${other.pieces[move.from]}; take it back`
         : `${piece}: ${isAway ? "take its vector back" : `move its vector into the ${NAMES[1 - at]} sentence`}`;
       const effect = i in side.after ? barOf(effectOf(side, i)) : null;
-      const strip = h(
-        "button",
-        {
-          type: "button",
-          class: `vector${move ? " strange" : ""}${isAway ? " away" : ""}`,
-          "data-key": `v ${at} ${i}`,
-          "aria-pressed": String(Boolean(move) || isAway),
-          "aria-label": label + (effect ? `; exchanged, it moves p by ${points(effectOf(side, i))}` : ""),
-          onclick: () => wasDragged || tap(at, i),
-          onpointerdown: (event) => drag(event, at, i),
-        },
-        mosaic(vector),
-      );
+      const said = effect ? `; exchanged, p(${wordAt(at)}) goes from ${percent(side.base[side.token])} to ${percent(side.after[i])}` : "";
+      const look = { class: `vector${move ? " strange" : ""}${isAway ? " away" : ""}`, "aria-pressed": String(Boolean(move) || isAway) };
+      const on = { onclick: () => wasDragged || tap(at, i), onpointerdown: (event) => drag(event, at, i) };
+      const strip = h("button", { type: "button", "data-key": `v ${at} ${i}`, "aria-label": label + said, ...look, ...on }, mosaic(vector));
       const word = h("button", { type: "button", class: "word", lang: source, "data-key": `w ${at} ${i}`, onclick: () => open(at, true, i) }, piece);
       const from = move ? h("span", { class: "from", lang: source }, other.pieces[move.from]) : null;
       return h("div", { class: piece.length > 9 ? "slot long" : "slot", "data-side": at, "data-place": i }, strip, from, word, effect);
     });
     side.vectors.replaceChildren(...slots);
-    rows[2 * at] = slots.map((slot) => slot.querySelector(".vector"));
-    rows[2 * at + 1] = slots.map((slot) => slot.querySelector(".word"));
+    rows[3 * at] = slots.map((slot) => slot.querySelector(".vector"));
+    rows[3 * at + 1] = slots.map((slot) => slot.querySelector(".word"));
     if (at === 1) reach(rows, [0, 0]);
   }
 
-  /** The translation, with what the moves have changed in it; if that is nothing, with the first word that differs. */
+  /** The translation as buttons; marked is what the moves have changed, and without moves the first word that differs. */
   function drawGerman(at) {
-    const { own, written, german } = sides[at];
-    const isChanged = written !== tokenizer.decode(own);
-    const marked = markChanges(written, tokenizer.decode(isChanged ? own : sides[1 - at].own));
+    const { own, written, german, at: t } = sides[at];
+    const before = tokenizer.decode(own);
+    const isChanged = written !== before;
+    const marked = markChanges(written, isChanged ? before : tokenizer.decode(sides[1 - at].own));
     const first = marked.findIndex(([, isNew]) => isNew);
-    const mark = ([word, isNew], i) => [i ? " " : "", isNew && (isChanged || i === first) ? h("mark", {}, word) : word];
-    german.replaceChildren(...(written ? marked.flatMap(mark) : ["(nothing)"]));
+    const starts = own.flatMap((id, i) => (i && !model.pieces[id].startsWith("▁") ? [] : [i]));
+    const asks = ([word, isNew], i) => {
+      const start = starts[placeIn(written.split(" "), before.split(" "), i)] ?? 0;
+      const attributes = { "data-key": `g ${at} ${i}`, tabindex: -1, "aria-pressed": String(starts.findLast((one) => one <= t) === start) };
+      const content = isNew && (isChanged || (!moves.length && i === first)) ? h("mark", {}, word) : word;
+      return h("button", { type: "button", class: "ask", ...attributes, onclick: () => ask(at, start) }, content);
+    };
+    const stop = rows[3 * at + 2].findIndex(({ tabIndex }) => tabIndex === 0);
+    const buttons = (rows[3 * at + 2] = written ? marked.map(asks) : []);
+    if (stop >= 0) (buttons[stop] ?? rows[0][0]).tabIndex = 0;
+    const focus = focusOf(root);
+    german.replaceChildren(...(written ? buttons.flatMap((one, i) => (i ? [" ", one] : [one])) : ["(nothing)"]));
+    focus();
+  }
+
+  /** Asks about another German word: the bars and the sentences are about it from now on. */
+  function ask(at, t) {
+    setPlace([at, t]);
+    change(moves);
   }
 
   function drawChances(at) {
-    const { now, chances } = sides[at];
-    const last = place.before.length > 1 ? [" after ", em(`…\u00a0${nameOf(place.before.at(-1))}`)] : ", the first";
-    const bars = place.tokens.map((id) => [h("dt", { lang: target }, nameOf(id)), h("dd", {}, barOf(now[id]), h("span", {}, percent(now[id])))]);
-    chances.replaceChildren(h("p", { class: "label" }, "The next word", last), h("dl", {}, bars));
+    const { now, chances, before } = sides[at];
+    const words = tokenizer.decode(before.slice(1)).split(" ");
+    const start = words.length > 4 ? [...words.slice(0, 2), "…", words.at(-1)] : words;
+    const label = before.length > 1 ? ["The word after ", em(start.join(" "))] : "The first word";
+    const bars = tokens.map((id) => [h("dt", { lang: target }, nameOf(id)), h("dd", {}, barOf(now[id]), h("span", {}, percent(now[id])))]);
+    chances.replaceChildren(h("p", { class: "label" }, label), h("dl", {}, bars));
   }
 
   /** The last move, and a list of the places to which the vector can go instead. */
@@ -322,46 +342,88 @@ function mount(root, page) {
     where.append(select);
   }
 
-  /** The word whose probability counts in a sentence, and how far an exchange of vector i moves it. */
-  const tokenOf = (at) => place.tokens[place.differ ? at : 0];
-  const effectOf = (side, i) => Math.abs(side.after[i] - side.base[tokenOf(sides.indexOf(side))]);
-  const points = (share) => (share < 0.0005 ? "less than 0.1 points" : `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} points`);
+  // What is said ------------------------------------------------------------------------------------------------------
 
-  function sentenceOfPair() {
-    const of = (at) => [em(wordAt(at)), ` ${percent(sides[at].base[tokenOf(at)])} in the ${NAMES[at]} sentence`];
-    const what = place.differ ? "Where the two translations first differ" : "The two translations are the same. At their last word";
-    return [`${what}, the model gives `, of(0), " and ", of(1), "."].flat();
+  const effectOf = (side, i) => Math.abs(side.after[i] - side.base[side.token]);
+  const likeliestOf = (chances) => likeliest(chances, 1)[0].id; // of all words, not only of those with bars
+
+  /** "p(es) goes from 91 % to 0.2 %" */
+  function moved(id, was, now) {
+    const [a, b] = [percent(was[id]), percent(now[id])];
+    return ["p(", em(nameOf(id)), a === b ? `) stays at ${a}` : `) goes from ${a} to ${b}`];
   }
 
-  /** What the last move has changed in the sentence into which it went. */
-  function sentenceOfMove() {
-    const { to, place: i, from } = moves.at(-1);
-    const { base, now, own, ids, memory, pieces, written } = sides[to];
-    const other = sides[1 - to];
+  /** "with the vector of narrow in the place of tired" */
+  function exchangeOf({ to, place, from }) {
+    return ["with the vector of ", quoted(sides[1 - to].pieces[from], source), " in the place of ", quoted(sides[to].pieces[place], source)];
+  }
+
+  function spanOf(values) {
+    const [a, b] = [Math.min(...values), Math.max(...values)].map(percent);
+    return a === b ? a : `${a} to ${b}`;
+  }
+
+  function sentenceOfPair() {
+    const of = (at) => [em(wordAt(at)), ` ${percent(sides[at].base[sides[at].token])} in the ${NAMES[at]} sentence`];
+    const first = doDiffer() ? "Where the two translations first differ" : "The two translations are the same. At their last word";
+    const isNear = data.label_smoothing && sides.some(({ base, token }) => base[token] > 0.8);
+    const goal = [` Why not 100\u00a0%? In the training the goal for the right word was about ${percent(1 - data.label_smoothing)} (`, lessonLink(page, "14_label_smoothing"), ")."];
+    return [asked ? "At this word" : first, ", the model gives ", of(0), " and ", of(1), ".", isNear ? goal : ""].flat(2);
+  }
+
+  /** What the last move has changed in the sentence into which it went, and what other vectors change there. */
+  async function sentenceOfMove(isCurrent) {
+    const move = moves.at(-1);
+    const { to } = move;
+    const { now, own, before, token, written } = sides[to];
     const earlier = changesOf(to).slice(0, -1);
-    const was = earlier.length ? chancesAfter(model, ids, place.before, withMoves(memory, other.memory, earlier)) : base;
-    const token = tokenOf(to);
-    const rival = place.tokens.reduce((best, id) => (now[id] > now[best] ? id : best));
-    const moved = (id) => {
-      const [a, b] = [percent(was[id]), percent(now[id])];
-      return ["p(", em(nameOf(id)), a === b ? `) stays at ${a}` : `) goes from ${a} to ${b}`];
-    };
-    const stays = written === tokenizer.decode(own) ? "stays the same. Not this one: try another." : "changes in another place.";
-    const end =
-      rival !== token && was[token] > was[rival]
-        ? [" and ", moved(rival), `: this vector decides ${isPronoun() ? "the pronoun" : "the word"}.`]
-        : rival !== token
-          ? [", and ", em(nameOf(rival)), " stays the likeliest."]
-          : `, and the translation of the ${NAMES[to]} sentence ${stays}`;
-    const vector = ["With the vector of ", quoted(other.pieces[from], source), " in the place of ", quoted(pieces[i], source)];
-    return [vector, ", ", moved(token), end].flat(3);
+    const was = chancesWith(to, earlier);
+    const rival = likeliestOf(now);
+    const start = [`In the ${NAMES[to]} sentence, `, exchangeOf(move), ", ", moved(token, was, now)];
+    if (rival !== likeliestOf(was)) {
+      const control = await controlOf(move, earlier, rival, isCurrent);
+      return control && [start, rival === token ? "." : [" and ", moved(rival, was, now), "."], control].flat(3);
+    }
+    if (rival !== token) return [start, ", and ", em(nameOf(rival)), " stays the likeliest."].flat(3);
+    const isBefore = !written.startsWith(tokenizer.decode(before.slice(1)));
+    const changes = `changes ${isBefore ? "before this word; the bars keep the old words before it." : "in another place."}`;
+    const isSame = written === tokenizer.decode(own);
+    return [start, `, and the translation ${isSame ? "stays the same. Not this one: try another." : changes}`].flat(3);
+  }
+
+  function chancesWith(at, list) {
+    const { ids, before, memory, base } = sides[at];
+    return list.length ? chancesAfter(model, ids, before, withMoves(memory, sides[1 - at].memory, list)) : base;
+  }
+
+  /**
+   * The control for a move that has made `rival` the likeliest word: what each other vector of the other sentence does at
+   * the same place. Only if none of them does it, this vector is the cause. null if the view has gone on meanwhile.
+   */
+  async function controlOf({ to, place, from }, earlier, rival, isCurrent) {
+    const others = [];
+    for (const k of sides[1 - to].pieces.keys()) {
+      if (k !== from) others.push(chancesWith(to, [...earlier, { to, place, from: k }]));
+      await new Promise((done) => setTimeout(done));
+      if (!isCurrent()) return null;
+    }
+    const same = others.filter((chances) => likeliestOf(chances) === rival).length;
+    const [n, word] = [others.length, em(nameOf(rival))];
+    if (same === n) {
+      const span = spanOf(others.map((chances) => chances[rival]));
+      return [" Any vector here gives ", word, `, the ${n} others with ${span}: what counts is that `, quoted(sides[to].pieces[place], source), " is gone."];
+    }
+    const isHome = placeIn(sides[1 - to].pieces, sides[to].pieces, from) === place;
+    const all = `of the ${n} other vectors of the ${NAMES[1 - to]} sentence`;
+    if (same) return [` ${same} ${all} ${same === 1 ? "does" : "do"} the same here.`];
+    return [` None ${all} gives `, word, isHome ? ` here: this vector decides ${isPronoun() ? "the pronoun" : "the word"}.` : " here: only this one does."];
   }
 
   // Dragging ----------------------------------------------------------------------------------------------------------
 
   /** A vector follows the pointer until it is dropped on a place of the other sentence; a short way is a tap. */
   function drag(down, at, i) {
-    if (down.button || !place) return;
+    if (down.button || !tokens) return;
     const strip = down.currentTarget;
     const ending = new AbortController();
     const on = (type, listener) => strip.addEventListener(type, listener, { signal: ending.signal });
@@ -417,113 +479,118 @@ function mount(root, page) {
     const { value, selectionStart } = words.field;
     const found = [...value.matchAll(/[\p{L}\p{N}_-]+/gu)].find(({ 0: word, index }) => index + word.length >= selectionStart);
     if (!data.words?.includes(found?.[0])) return;
-    const offer = (word) =>
-      button(
-        word,
-        () => {
-          words.set(value.slice(0, found.index) + word + value.slice(found.index + found[0].length));
-          words.field.focus();
-          words.field.setSelectionRange(found.index, found.index + word.length);
-          drawMenu(at);
-          read(at, words.field.value);
-        },
-        { lang: source },
-      );
+    const put = (word) => {
+      words.set(value.slice(0, found.index) + word + value.slice(found.index + found[0].length));
+      words.field.focus();
+      words.field.setSelectionRange(found.index, found.index + word.length);
+      drawMenu(at);
+      read(at, words.field.value);
+    };
+    const offer = (word) => button(word, () => put(word), { lang: source });
     const list = similarWords(model, tokenizer, data.words, found[0]);
     menu.append("Instead of ", quoted(found[0], source), ": ", ...list.map(offer));
   }
 
   // All of them -------------------------------------------------------------------------------------------------------
 
-  /** The probability of each sentence's word after the exchange of one vector, for each of them: a bar below each. */
-  async function exchangeAll(mine) {
-    for (const [at, side] of sides.entries()) {
-      for (const i of side.pieces.keys()) {
-        const move = { place: i, from: placeIn(side.pieces, sides[1 - at].pieces, i) };
-        const memory = withMoves(side.memory, sides[1 - at].memory, [move]);
-        side.after[i] = chancesAfter(model, side.ids, place.before, memory)[tokenOf(at)];
-        side.vectors.children[i].append(barOf(effectOf(side, i)));
-        await new Promise((done) => setTimeout(done));
-        if (mine !== trial) return false;
-      }
-    }
-    return true;
-  }
-
-  /** Tries all vectors, once for each pair of sentences. -> whether these are still shown at the end */
+  /** Exchanges each vector, once for each word asked about, with a bar below it. -> whether they are still shown at the end */
   function tried() {
-    if (!place) return false;
-    if (!trial) {
-      const mine = (trial = {});
-      mine.done = exchangeAll(mine);
-    }
-    return trial.done;
+    const exchangeAll = async (mine) => {
+      for (const [at, side] of sides.entries()) {
+        for (const i of side.pieces.keys()) {
+          side.after[i] = chancesWith(at, [{ place: i, from: placeIn(side.pieces, sides[1 - at].pieces, i) }])[side.token];
+          side.vectors.children[i].append(barOf(effectOf(side, i)));
+          await new Promise((done) => setTimeout(done));
+          if (mine !== trial) return false;
+        }
+      }
+      return true;
+    };
+    if (tokens && !trial) trial = { done: null };
+    if (tokens) return (trial.done ??= exchangeAll(trial));
   }
 
   async function tryAll() {
     if (!(await tried())) return;
-    const of = (side, at) => {
-      const effects = side.pieces.map((_, i) => effectOf(side, i));
-      const best = argmax(effects);
-      const rest = Math.max(...effects.filter((_, i) => i !== best));
-      const start = at ? ["; in the second, that of "] : ["In the first sentence, exchanging the vector of "];
-      const what = at ? " by " : [" moves p(", em(wordAt(0)), ") by "];
-      return [start, quoted(side.pieces[best], source), what, `${points(effects[best])}, any other by ${points(rest)} at most`];
-    };
-    say(picture.sentence, [...sides.map(of), "."].flat(3));
+    const [mine, then] = [trial, turn];
+    const said = [];
+    for (const [at, { base, after, token }] of sides.entries()) {
+      const move = strongestOf(at);
+      const now = chancesWith(at, [move]);
+      const [all, rest] = [after, after.filter((_, i) => i !== move.place)].map(spanOf);
+      said.push(at ? [" ", h("br"), "In the second sentence, "] : "In the first sentence, ");
+      if (all === percent(base[token])) {
+        said.push("no exchange of one vector moves p(", em(wordAt(at)), `): it stays at ${all}.`);
+        continue;
+      }
+      said.push(exchangeOf(move), ", ", moved(token, base, now), `; after any other exchange it is ${rest}.`);
+      const rival = likeliestOf(now);
+      const control = rival === likeliestOf(base) ? [] : await controlOf(move, [], rival, () => mine === trial && then === turn);
+      if (!control) return;
+      said.push(control);
+    }
+    say(picture.sentence, said.flat(3));
+  }
+
+  /** The exchange that changes the word of a sentence most. */
+  function strongestOf(to) {
+    const side = sides[to];
+    const place = argmax(side.pieces.map((_, i) => effectOf(side, i)));
+    return { to, place, from: placeIn(side.pieces, sides[1 - to].pieces, place) };
   }
 
   // Attention ---------------------------------------------------------------------------------------------------------
 
   async function drawLooked() {
     if (!looked.open || !(await tried())) return;
-    heads.replaceChildren(
-      h("div", { class: "halves" }, sides.map(lookedFigure)),
-      h(
-        "p",
-        {},
-        "A weight says where a head looks. What it finds there may be the same in both sentences. The ",
-        h("a", { href: `#/attention?${new URLSearchParams({ ...sentenceParameter(page, sides[0].text), kind: "cross", q: place.at })}` }, "Attention view"),
-        " shows every head; ",
-        lessonLink(page, "00_whole_game"),
-        " tells the whole story.",
-      ),
-    );
+    const query = new URLSearchParams({ ...sentenceParameter(page, sides[0].text), kind: "cross", q: sides[0].at });
+    const about = "The decoder has a row for each German word; it reads the vectors by attention, in all layers and heads. An exchanged vector can change a word through its own row, or through the rows before it. ";
+    const more = [h("a", { href: `#/attention?${query}` }, "Attention"), " shows every head; ", lessonLink(page, "00_whole_game"), " tells the whole story."];
+    heads.replaceChildren(h("p", {}, about, more), h("div", { class: "halves" }, sides.map(lookedFigure)));
   }
 
+  /** For the strongest exchange: which rows look at this place before and after it, and p where only some rows see it. */
   function lookedFigure(side, at) {
-    const { pieces, ids, base, after } = side;
-    const effects = pieces.map((_, j) => effectOf(side, j));
-    const { attentions } = model.forward(ids, place.before);
-    const weights = attentions.filter(({ kind }) => kind === "cross").flatMap(({ heads }) => heads.map((head) => row(head, place.at)));
-    const mean = pieces.map((_, j) => weights.reduce((sum, head) => sum + head[j], 0) / weights.length);
-    const [seen, decisive] = [argmax(mean), argmax(effects)];
-    const most = weights.filter((head) => argmax([...head]) === seen).length;
-    const items = pieces.map((piece, j) =>
-      h(
-        "li",
-        {},
-        h("span", { class: j === seen ? "share most" : "share" }, percent(mean[j])),
-        h("span", { class: "piece", lang: source }, piece),
-        barOf(effects[j]),
-        h("span", { class: j === decisive ? "share most" : "share" }, points(effects[j]).replace("less than", "<")),
-      ),
-    );
-    const word = em(wordAt(at));
+    const { ids, before, memory, pieces, own, token } = side;
+    const { place, from } = strongestOf(at);
+    const changed = withMoves(memory, sides[1 - at].memory, [{ place, from }]);
+    const last = before.length - 1;
+    const [old, fresh] = [memory, changed].map((one) => {
+      const { attentions } = passWith(model, ids, before, one);
+      return attentions.filter(({ kind }) => kind === "cross").flatMap(({ heads }) => heads);
+    });
+    const largest = [old, fresh].map((all) => before.map((_, t) => Math.max(...all.map((head) => row(head, t)[place]))));
+    const readers = [() => false, (t) => t < last, (t) => t === last, () => true];
+    const roads = readers.map((reads) => chancesThrough(model, ids, before, changed, reads)[token]);
+    const words = { word: em(nameOf(token)), out: quoted(pieces[place], source), in: quoted(sides[1 - at].pieces[from], source) };
+    const name = (key) => words[key].cloneNode(true); // each stands in several places
+    const bar = (share) => h("span", { class: "share-bar" }, barOf(share), percent(share));
+    const lineOf = (_, t) => [h("span", { lang: target }, nameOf(own[t] ?? EOS)), ...largest.map((list) => bar(list[t]))];
+    const lines = before.map(lineOf);
+    lines[last].strong = true;
+    const who = ["none", "only the rows before", ["only the row of ", name("word")], "all"];
     const picture = figure(
       data.caption,
-      h("p", { class: "label heads" }, h("span", {}, "where the heads look, and their mean"), h("span", {}, "exchanged, it moves p(", word.cloneNode(true), ") by")),
-      h("div", { class: "look" }, h("span", { class: "chip", lang: target }, wordAt(at)), threadsOf(weights, pieces.length), h("ol", {}, items)),
+      h("h2", {}, name("in"), " in the place of ", name("out")),
+      table("How much each row looks at the exchanged vector", ["row that writes", ["looks at ", name("out")], ["then at ", name("in")]], lines),
+      h("p", { class: "note" }, "The largest weight among all heads."),
+      table("The probability where only some rows read the new vector", [["rows that read ", name("in")], ["p(", name("word"), ")"]], roads.map((p, i) => [who[i], bar(p)])),
     );
-    const name = (j) => quoted(pieces[j], source);
-    const intro = ["To write ", word, `, ${most} of ${weights.length} heads look most at `, name(seen), `, on average ${percent(mean[seen])}`];
-    const end =
-      effects[decisive] < 0.1
-        ? [". No single vector decides: the one that matters most moves p by ", points(effects[decisive]), "."]
-        : seen === decisive
-          ? [". Here the vector that is looked at most is also the one that decides: it moves p by ", points(effects[decisive]), "."]
-          : [`; yet exchanging its vector moves p by ${points(effects[seen])}. `, name(decisive), ` gets ${percent(mean[decisive])} of the weight, and its vector decides: exchanged, it takes p from ${percent(base[tokenOf(at)])} to ${percent(after[decisive])}.`];
-    picture.sentence.append(...intro, ...end);
+
+    const mean = pieces.map((_, j) => old.reduce((sum, head) => sum + row(head, last)[j], 0) / old.length);
+    const seen = argmax(mean);
+    const most = old.filter((head) => argmax([...row(head, last)]) === seen).length;
+    const rowOf = (t) => (t === last ? "this row itself" : ["the row that must write ", em(nameOf(own[t]))]);
+    const [t0, t1] = largest.map(argmax);
+    const said = [
+      ["In the row that must write ", name("word"), `, ${most} of ${old.length} heads look most at `, quoted(pieces[seen], source), `; the mean of all ${old.length} is ${percent(mean[seen])}`],
+      seen === place ? "." : [", and ", name("out"), ` gets ${percent(mean[place])}.`],
+      [" Of all rows, ", rowOf(t0), " looks at ", name("out"), ` most: ${percent(largest[0][t0])} in one head`],
+      t0 === t1 ? "." : [". With ", name("in"), " in its place it is ", rowOf(t1), `, ${percent(largest[1][t1])}.`],
+      [" p(", name("word"), `) is ${percent(roads[0])}; it becomes ${percent(roads[1])} where only the rows before read `, name("in"), `, ${percent(roads[2])} where only this row does, and ${percent(roads[3])} where all do.`],
+    ];
+    picture.sentence.append(...said.flat(3));
+    picture.classList.add(`side-${at}`);
     return picture;
   }
 
@@ -534,6 +601,7 @@ function mount(root, page) {
     page.go("transplant", {
       s: first === data.examples[0] ? null : first,
       t: second === partnerOf(data.examples, first) ? null : second,
+      word: asked?.join(".") ?? null,
       moves: moves.length ? moves.map(({ to, place, from }) => [to, place, from].join(".")).join(",") : null,
       ...shared.search,
     });
@@ -543,10 +611,7 @@ function mount(root, page) {
   read(0, first);
   const other = page.parameters.get("t") ?? (page.parameters.has("s") ? null : shared.other) ?? partnerOf(data.examples, first);
   read(1, other);
-  return () => {
-    turn++;
-    clearTimeout(timer);
-  };
+  return () => (turn++, clearTimeout(timer));
 }
 
 export const transplantView = {

@@ -297,7 +297,8 @@ export function beamFold(page, sentence, write) {
       if (mine !== turn) return;
       const n = found.ids.length;
       output.textContent = found.text || "(nothing)";
-      hint.textContent = hints.has(text) ? `Now ${hints.get(text)}` : "";
+      const why = text === sentence() ? "" : "Another sentence than above, one whose translation depends on these settings. ";
+      hint.textContent = hints.has(text) ? `${why}Now ${hints.get(text)}` : "";
       drawn.show(found);
       const penalty = lengthPenalty(n + 1, setting.alpha);
       say(
