@@ -38,7 +38,7 @@ LINKS = {
     "transplant": "s=The+dog+sleeps.&t=The+cow+sleeps.&moves=0.1.1&beam=2&alpha=1",
     "attention": "kind=encoder&layer=1&head=3&q=4&removed=encoder.0.2",
     "inside": "step=encoder.0.ff.hidden&source=2&target=5&head=2",
-    "train": "break=mask&rate=0.01&race=1&s=the+dog+did+not+like+the+raft+because+it+was+too+light",
+    "train": "break=mask&rate=0.01&race=1&s=the+dog+did+not+like+the+boat+because+it+was+too+light",
 }
 
 # A link to the gradients inside.
@@ -53,11 +53,11 @@ WIDGETS = {
     "scaling": ("of animal, is 0.9993 without the division and 5/8 with it", "input[type=range]", "Arrow_Left"),
     "masks": ("its weight on slept is exactly 0", "[role=toolbar] [tabindex='0']", "Arrow_Left", "Enter"),
     "positions": ("cos 270° + cos 135° = −0.707", "input[type=range]", "Arrow_Right"),
-    "norm": ("its 4th number, 5, becomes n = 1", "input[type=range]", "Arrow_Right"),
-    "ravine": ("gradient descent at a = 0.00, b = 0.47", "input[type=range]", "Arrow_Left"),
-    "merges": ("joins n and d, which stand side by side 16 times", ".widget-body .button", "Enter"),
-    "beam": ("schlafen die Kühe </s> (0.288)", "[role=toolbar] [tabindex='0']", "Arrow_Left", "Enter"),
-    "rope": ("so the score is 15 + 15 = 30", "input[type=range]", "Arrow_Right"),
+    "norm": ("its 4th number, 100, becomes n = 1.73", "input[type=range]", "Arrow_Right"),
+    "ravine": ("all three start with the loss 50.5", ".button.main", "Enter"),
+    "merges": ("n and d, which stand side by side 16 times", ".merging button", "Arrow_Right", "Enter"),
+    "beam": ("each step will keep the 2 likeliest", ".button.main", "Enter"),
+    "rope": ("the score 11.94 + 15.40 = 27.34", "input[type=range]", "Arrow_Right"),
 }
 
 pytestmark = pytest.mark.browser
@@ -667,7 +667,7 @@ def train_until(browser, step):
 def test_a_worker_trains_without_a_mouse(browser, explorer, served):
     open_train(browser, explorer[served])
     first = browser.text(".train-written")
-    assert browser.texts(".train-scores li")[-1] == "Right sentences0 of 30"
+    assert browser.texts(".train .bars li")[-1] == "Right sentences0 of 30"
     step = train_until(browser, 120)
     time.sleep(0.5)
     assert step_of(browser) == step, "it pauses"
@@ -675,9 +675,9 @@ def test_a_worker_trains_without_a_mouse(browser, explorer, served):
     browser.wait(f"return document.querySelector('figure .sentence').textContent.startsWith('At step {step + 1} ')")
     assert browser.js("return window.workers === 1 && window.messages > 3")
     assert browser.text(".train-written") != first
-    assert browser.texts(".train-scores li")[-1] != "Right sentences0 of 30"
     shown = browser.texts(".train .bars li")
-    assert [text.split(")")[0] for text in shown] == ["p(er", "p(sie", "p(es"] and ", right" in shown[1]
+    assert [text.split(")")[0] for text in shown[:3]] == ["p(er", "p(sie", "p(es"] and browser.texts(".train .right")
+    assert shown[-1] != "Right sentences0 of 30"
     browser.go("attention")
     browser.go("train")
     assert step_of(browser) == 0 and browser.js("return window.workers") == 2
@@ -699,11 +699,15 @@ def test_a_broken_model_races_a_whole_one(browser, explorer):
     train_button(browser, "Race against a whole model")
     browser.wait("return location.hash === '#/train?break=mask&race=1'")
     train_until(browser, 190)
-    assert browser.texts(".legend li") == ["no mask", "whole"]
+    assert browser.texts(".legend li") == ["No mask", "Whole"]
     assert browser.js("return [...document.querySelectorAll('.plot path')].every((one) => one.outerHTML.length > 999)")
-    scores = dict(re.fullmatch(r"(.*?)(\d+) of 30", text).groups() for text in browser.texts(".train-scores li"))
-    assert int(scores["Right sentences, no mask"]) == 0 < int(scores["Right sentences, whole"])
-    browser.wait("return document.querySelector('figure .sentence').textContent.includes('copies it')")
+    labels = browser.texts(".train-reading .label")
+    assert [text.split(",")[0] for text in labels] == ["No mask", "Whole"]
+    broken, whole = [
+        int(text[15:-6]) for text in browser.texts(".train .bars li") if text.startswith("Right sentences")
+    ]
+    assert broken == 0 < whole
+    browser.wait("return document.querySelector('figure .sentence').textContent.includes('it sees the word')")
     browser.size(390, 844)
     assert browser.too_wide() == [] and browser.axe() == []
 
@@ -714,12 +718,18 @@ def test_typed_words_at_any_step(browser, explorer):
     browser.type_over("form input", "The dog saw a zebra.", "Enter")
     trouble = "return document.querySelector('form .trouble:not([hidden])')?.textContent"
     assert browser.wait(trouble) == "It does not know “saw”, “a”, “zebra”; its words are listed below."
-    browser.type_over("form input", "The dog did not like the raft because it was too old.", "Enter")
-    browser.wait("return location.hash.endsWith('s=the+dog+did+not+like+the+raft+because+it+was+too+old')")
-    browser.wait("return document.querySelector('.train .label').textContent === 'Your sentence'")
-    assert browser.texts(".train-looked .chip > .label") != [] and browser.js(trouble) is None
+    browser.type_over("form input", "The dog did not like the boat because it was too old.", "Enter")
+    browser.wait("return location.hash.endsWith('s=the+dog+did+not+like+the+boat+because+it+was+too+old')")
+    said = "return document.querySelector('.train .label').textContent"
+    browser.wait(f"{said} !== 'A held-out sentence, which no step trains on'")
+    assert browser.js(trouble) is None
+    browser.js("document.querySelector('.train-swaps .button:not(:disabled, [aria-pressed=true])').focus()")
+    browser.press("Enter")
+    browser.wait("return document.activeElement.getAttribute('aria-pressed') === 'true'")
+    verb, _ = browser.texts(".train-swaps [aria-pressed=true]")
+    assert browser.text(".train-source").startswith(f"The dog did not {verb} the boat")
     browser.type_over("form input", "tired", "Enter")
-    browser.wait("return document.querySelectorAll('.train-looked .chip').length === 1")
+    browser.wait("return document.querySelector('.train-source').textContent === 'Tired.'")
     assert browser.js("return document.activeElement === document.querySelector('form input')")
 
 

@@ -1,69 +1,75 @@
 /**
- * A world of 64 words for a model that is trained in the page: English sentences about an animal and a thing, with their
- * German translations. "The horse did not push the boat because it was too old."
+ * A world of 64 words for a model that is trained in the page: English sentences about an animal and another animal or a
+ * thing, with their German translations. "The horse did not push the boat because it was too old."
  *
  * German has er, sie or es for "it", by the gender of the noun that is meant, and the two nouns of a sentence differ in
- * gender. Verb and adjective together decide which noun it is: an animal may be too old to push a thing, but whoever does
- * not enter or like a thing finds the thing too old. Only "tired" and "heavy" need no verb.
+ * gender. Verb and adjective together decide which noun it is: with pull or push the first, with enter or like the second,
+ * but "tired" always speaks of the first, and "heavy" of the second. Of two animals only the order says which is first.
  */
 
 /** The special words; their ids are those of tokenizer.js. */
 const SPECIAL = ["<pad>", "</s>", "<s>", "<unk>"];
-const ANIMALS = [["dog", "Hund", "er"], ["fox", "Fuchs", "er"], ["cat", "Katze", "sie"], ["goat", "Ziege", "sie"], ["horse", "Pferd", "es"], ["pig", "Schwein", "es"]];
-const THINGS = [["wagon", "Wagen", "er"], ["cage", "Käfig", "er"], ["carriage", "Kutsche", "sie"], ["gondola", "Gondel", "sie"], ["boat", "Boot", "es"], ["raft", "Floß", "es"]];
+const ANIMALS = [["dog", "Hund", "er"], ["fox", "Fuchs", "er"], ["donkey", "Esel", "er"], ["cat", "Katze", "sie"], ["goat", "Ziege", "sie"], ["cow", "Kuh", "sie"], ["horse", "Pferd", "es"], ["pig", "Schwein", "es"], ["sheep", "Schaf", "es"]];
+const THINGS = [["wagon", "Wagen", "er"], ["carriage", "Kutsche", "sie"], ["boat", "Boot", "es"]];
 const ADJECTIVES = { small: "klein", old: "alt", light: "leicht", heavy: "schwer", tired: "müde" };
 
-/** A verb, its German past tense, and the adjectives with which "it" is the animal, and the thing. */
+/** A verb, its German past tense, the adjectives with which "it" is the first noun, and the second, and what can be second. */
 const VERBS = [
-  ["pull", "zog", ["small", "old", "light", "tired"], ["heavy"]],
-  ["push", "schob", ["small", "old", "light", "tired"], ["heavy"]],
-  ["enter", "betrat", ["tired"], ["small", "old", "light"]],
-  ["like", "mochte", [], ["small", "old", "light", "heavy"]],
+  ["pull", "zog", ["small", "old", "light", "tired"], ["heavy"], [...ANIMALS, ...THINGS]],
+  ["push", "schob", ["small", "old", "light", "tired"], ["heavy"], [...ANIMALS, ...THINGS]],
+  ["enter", "betrat", ["tired"], ["small", "old", "light"], THINGS],
+  ["like", "mochte", [], ["small", "old", "light", "heavy"], [...ANIMALS, ...THINGS]],
 ];
 const NOMINATIVE = { er: "der", sie: "die", es: "das" };
 const ACCUSATIVE = { er: "den", sie: "die", es: "das" };
 
 /**
- * All sentences of this world. `of`: the noun that "it" stands for; `genders`: the pronoun for either noun.
+ * All sentences of this world. `of`: the noun that "it" stands for, 0 or 1; `isThing`: whether the second one is a thing.
  *
- * @typedef {{ source: string[], target: string[], adjective: string, of: "animal" | "thing", genders: object, pronoun: string }} Pair
+ * @typedef {{ source: string[], target: string[], adjective: string, of: 0 | 1, isThing: boolean, pronoun: string }} Pair
  * @returns {Pair[]}
  */
-export function allPairs() {
+function makePairs() {
   const pairs = [];
-  for (const [verb, past, ofAnimal, ofThing] of VERBS)
-    for (const [animal, subject, gender] of ANIMALS)
-      for (const [thing, object, other] of THINGS.filter(([, , other]) => other !== gender))
-        for (const adjective of [...ofAnimal, ...ofThing]) {
-          const genders = { animal: gender, thing: other };
-          const of = ofAnimal.includes(adjective) ? "animal" : "thing";
-          const source = `the ${animal} did not ${verb} the ${thing} because it was too ${adjective}`.split(" ");
+  for (const [verb, past, ofFirst, ofSecond, seconds] of VERBS)
+    for (const [first, subject, gender] of ANIMALS)
+      for (const [second, object, other] of seconds.filter(([, , other]) => other !== gender))
+        for (const adjective of [...ofFirst, ...ofSecond]) {
+          const of = ofFirst.includes(adjective) ? 0 : 1;
+          const pronoun = [gender, other][of];
+          const source = `the ${first} did not ${verb} the ${second} because it was too ${adjective}`.split(" ");
           const clause = `${NOMINATIVE[gender]} ${subject} ${past} ${ACCUSATIVE[other]} ${object} nicht`;
-          const target = `${clause} weil ${genders[of]} zu ${ADJECTIVES[adjective]} war`.split(" ");
-          pairs.push({ source, target, adjective, of, genders, pronoun: genders[of] });
+          const target = `${clause} weil ${pronoun} zu ${ADJECTIVES[adjective]} war`.split(" ");
+          pairs.push({ source, target, adjective, of, isThing: THINGS.some(([thing]) => thing === second), pronoun });
         }
   return pairs;
 }
+
+const PAIRS = new Map(makePairs().map((pair) => [pair.source.join(" "), pair]));
+export const allPairs = () => [...PAIRS.values()];
+
+/** The pair of an English sentence (a list of words), or undefined where this world does not have it. */
+export const pairOf = (source) => PAIRS.get(source.join(" "));
 
 /** The words, the special ones first. */
 export function vocabulary() {
   return [...new Set([...SPECIAL, ...allPairs().flatMap(({ source, target }) => [...source, ...target])])];
 }
 
-/** 30 pairs that no model is trained on, always the same, and the others. */
-export function splitPairs() {
-  const pairs = shuffled(allPairs(), randomNumbers(2017));
-  return { heldOut: pairs.slice(0, 30), training: pairs.slice(30) };
+/** 30 pairs that no model is trained on, with adjectives that need the verb, the same for the same seed; and the others. */
+export function splitPairs(seed = 1706) {
+  const pairs = shuffled(allPairs(), randomNumbers(seed));
+  const heldOut = pairs.filter(({ adjective }) => !["heavy", "tired"].includes(adjective)).slice(0, 30);
+  return { heldOut, training: pairs.filter((pair) => !heldOut.includes(pair)) };
 }
 
 /**
- * How many pronouns of the held-out pairs come out right for a reader who knows what each adjective mostly speaks of in
- * the training pairs, animals or things, but does not look at the verb.
+ * How many pronouns of the held-out pairs come out right for a reader who knows which noun each adjective mostly speaks of
+ * in the training pairs, but does not look at the verb.
  */
 export function rightWithoutVerb({ heldOut, training } = splitPairs()) {
-  const animals = (adjective) => training.filter((pair) => pair.adjective === adjective).map(({ of }) => (of === "animal" ? 1 : -1));
-  const guess = (adjective) => (animals(adjective).reduce((a, b) => a + b, 0) > 0 ? "animal" : "thing");
-  return heldOut.filter(({ adjective, of }) => guess(adjective) === of).length;
+  const meanSame = ({ adjective, of }) => training.filter((pair) => pair.adjective === adjective && pair.of === of).length;
+  return heldOut.filter((pair) => meanSame(pair) > meanSame({ ...pair, of: 1 - pair.of })).length;
 }
 
 /** Numbers from 0 to 1, the same for the same seed (mulberry32). */

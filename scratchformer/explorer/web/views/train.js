@@ -1,27 +1,32 @@
 /** Train: a small Transformer with random weights learns 64 words in the page, while the reader watches and meddles. */
 
-import { button, choice, figure, fitted, h, number, percent, plot, range, say, words } from "../dom.js";
+import { button, choice, figure, fitted, h, percent, plot, range, say } from "../dom.js";
 import { LAST_STEP, RATE, WARMUP, serveTraining } from "../engine/trainer.js";
-import { rightWithoutVerb, splitPairs, vocabulary } from "../engine/world.js";
+import { pairOf, rightWithoutVerb, splitPairs, vocabulary } from "../engine/world.js";
 
 const RATES = [0.0005, 0.001, 0.002, 0.004, RATE, 0.01, 0.02, 0.05];
-const PARTS = { mask: "no mask", scale: "no √d_k", positions: "no positions", warmup: "no warm-up" };
+const PARTS = { mask: "No mask", scale: "No √d_k", positions: "No positions", warmup: "No warm-up" };
+const RULE =
+  "with pull or push, “it” is the first noun (too old to pull); with enter or like, the second (too old to be liked). But “tired” always speaks of the first, and “heavy” of the second.";
 const PRONOUNS = ["er", "sie", "es"];
+const [VERBS, ADJECTIVES] = [["pull", "push", "enter", "like"], ["small", "old", "light", "heavy", "tired"]];
 const [DRAW_MS, CALM_MS, SAY_MS] = [120, 500, 5000]; // between two drawings; with reduced motion; between two spoken sentences
 const MOST_WORDS = 20;
 
 // What is said --------------------------------------------------------------------------------------------------------
 
-/** A learning rate with two digits that count, without a power of ten. */
-export function rateText(rate) {
-  return String(Number(rate.toFixed(1 - Math.floor(Math.log10(rate)))));
+/** A positive number with two digits that count, without a power of ten. */
+export function plain(x) {
+  return String(Number(x.toFixed(Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(x)))))));
 }
 
-/** Words as a sentence: with a capital, a comma before "weil" and a full stop, which the model neither reads nor writes. */
+/** Words as in a sentence, each after what separates it from the last one; the model neither reads nor writes punctuation. */
+function spelled(list) {
+  return list.map((word, i) => (i ? [word === "weil" ? ", " : " ", word] : ["", word[0].toUpperCase() + word.slice(1)]));
+}
+
 export function asSentence(list) {
-  if (!list.length) return "(nothing)";
-  const text = list.join(" ").replaceAll(" weil", ", weil");
-  return `${text[0].toUpperCase()}${text.slice(1)}.`;
+  return list.length ? `${spelled(list).flat().join("")}.` : "(nothing)";
 }
 
 /** The words of a typed sentence, and those among them that are not in the vocabulary. */
@@ -32,27 +37,29 @@ export function readWords(text, known) {
 }
 
 /**
- * A run in a sentence or two. `scores` has a test of the held-out sentences every few steps: { step, sentences, others,
- * pronouns }, the numbers of right sentences, of sentences that are right but for the pronoun, and of right pronouns.
+ * A run in a sentence or two. `scores` has a test of the held-out sentences every few steps: its step, and what
+ * Trainer.test() counts.
  */
 export function saidOf({ step, loss, scores, without = [] }, n = 30) {
   const last = scores.at(-1);
   if (!last) return "The model is being made.";
   if (step === 0) return `Before the first step all weights are random, and it writes ${last.sentences} of ${n} held-out sentences right.`;
   if (!Number.isFinite(loss)) return `At step ${step} the loss is not a number any more: the learning rate was too large. Start again.`;
-  const now = `At step ${step} the loss is ${number(loss, 2)} nats a word.`;
-  const tested = `${step === last.step ? "It writes" : `At step ${last.step} it wrote`} ${last.sentences} of ${n} held-out sentences right`;
+  const score = `${last.sentences} of ${n} held-out sentences`;
+  const tested = step === last.step ? `, and ${score} are right` : `; at step ${last.step}, ${score} were right`;
   const firstOf = (name) => scores.find((score) => score[name] === n)?.step;
   const [others, all] = [firstOf("others"), firstOf("sentences")];
   const wrong = n - last.sentences;
   const onlyPronoun = last.others - last.sentences;
   let why = ".";
   if (without.includes("mask") && loss < 0.1 && last.sentences <= n / 10)
-    why = ". In training it sees the word that it has to predict, and copies it; when it writes, that word is not there yet.";
+    why = ". In training it sees the word that it has to predict; when it writes, that word is not there yet.";
   else if (all !== undefined && others < all)
-    why = `. All other words were right at step ${others}, the pronouns only at step ${all}: they were learned last.`;
+    why = `. The pronouns came last, at step ${all}; all else was right at step ${others}.`;
+  else if (without.includes("positions") && last.wrongAnimals > 0.9 * wrong)
+    why = `. Of the ${wrong} others, ${last.wrongAnimals === wrong ? "all" : last.wrongAnimals} have two animals, where only the word order says which one acts.`;
   else if (onlyPronoun > 0) why = `. In ${onlyPronoun === wrong ? `all ${wrong}` : `${onlyPronoun} of the ${wrong}`} others, the pronoun is the only mistake.`;
-  return `${now} ${tested}${why}${step >= LAST_STEP ? ` Training ends at step ${LAST_STEP}.` : ""}`;
+  return `At step ${step} the loss is ${plain(loss)} nats a word${tested}${why}${step >= LAST_STEP ? ` Training ends at step ${LAST_STEP}.` : ""}`;
 }
 
 // Where it trains -----------------------------------------------------------------------------------------------------
@@ -98,7 +105,7 @@ function startTraining(message, onreport) {
 
 function mount(root, page) {
   const { heldOut, training } = splitPairs();
-  const first = heldOut.find(({ adjective }) => adjective === "old").source; // an adjective that needs the verb
+  const first = heldOut.find(({ adjective, isThing }) => adjective === "old" && !isThing).source; // needs verb and order
   const known = vocabulary().slice(4);
   const shortcut = rightWithoutVerb();
   const asked = page.parameters;
@@ -123,7 +130,7 @@ function mount(root, page) {
     min: 0,
     max: RATES.length - 1,
     value: RATES.indexOf(rate),
-    show: (i) => String(RATES[i]),
+    show: (i) => plain(RATES[i]),
     oninput: (i) => {
       rate = RATES[i];
       runs[0].send({ rate });
@@ -132,35 +139,44 @@ function mount(root, page) {
   });
   const breaking = choice({
     label: "Break something",
-    options: [["", "nothing is broken"], ...Object.entries(PARTS)],
+    options: [["", "Nothing is broken"], ...Object.entries(PARTS)],
     value: broken,
     onchange: (part) => ((broken = part), begin(), remember()),
   });
   const race = button("Race against a whole model", () => ((racing = !racing), begin(), remember()));
 
   // What is shown
-  const now = h("p", { class: "note wide" });
+  const now = h("p", { class: "note" });
   const reading = h("div", { class: "train-reading" });
-  const scoreList = h("ul", { class: "train-scores" });
+  const shown = h("p", { class: "train-source" });
+  const right = h("p", { class: "note" });
+  const label = h("span", { class: "label" });
+  const put = (place) => (word) => [word, () => sentence.map((old, i) => (i === place ? word : old))];
+  const turn = () => sentence.map((_, i) => sentence[{ 1: 6, 6: 1 }[i] ?? i]);
+  const chips = new Map(); // a button -> the sentence that it makes of this one
+  const group = (name, list) =>
+    h("div", { role: "group", "aria-label": name }, list.map(([text, change]) => {
+      const chip = button(text, () => submit(change().join(" ")));
+      chips.set(chip, change);
+      return chip;
+    }));
+  const groups = [group("Verb", VERBS.map(put(4))), group("Adjective", ADJECTIVES.map(put(11))), group("Order", [["exchange the nouns", turn]])];
+  const swaps = h("div", { class: "train-swaps" }, h("p", { class: "label" }, "Exchange a word, and predict “it”"), groups);
+  const dashed = `, after the right words. Dashed: ${shortcut} of ${heldOut.length}, the right pronouns of a reader who ignores the verb.`;
+  const note = h("p", { class: "note" }, "p: the probability of the word after ", h("em", { lang: "de" }, "weil"), dashed);
   const chart = fitted((width) =>
     plot({
       label: "The loss of each step, on a logarithmic scale",
       width,
-      x: { label: "step", from: 0, to: Math.max(400, ...runs.map(({ step }) => step)) },
-      y: { label: "loss in nats a word", from: -3, to: 1, show: (power) => String(10 ** power) },
+      height: 230,
+      x: { label: "step", from: 0, to: LAST_STEP },
+      y: { label: "loss in nats a word", from: Math.floor(Math.min(-2, ...runs.flatMap(({ points }) => points.map(([, y]) => y)))), to: 1, show: (power) => String(10 ** power) },
       series: runs.map(({ name, points }, i) => ({ name, role: i ? "value" : "forward", dashed: i > 0, points })),
     }),
   );
   const source = `a Transformer in this page, trained on ${training.length} sentence pairs of ${known.length + 4} words`;
-  const view = figure(
-    source,
-    h(
-      "div",
-      { class: "train" },
-      reading,
-      h("div", {}, chart, scoreList, h("p", { class: "note" }, `Dashed: who knows nouns and adjectives and ignores the verb gets ${shortcut} pronouns right.`)),
-    ),
-  );
+  const left = h("div", {}, label, shown, right, reading, swaps, note);
+  const view = figure(source, h("div", { class: "train" }, left, h("div", {}, chart, now, h("div", { class: "controls" }, rateSlider, breaking, race))));
   const field = h("input", { class: "field", type: "text", lang: "en", autocomplete: "off", value: sentence.join(" ") });
   const trouble = h("p", { class: "trouble", role: "alert", hidden: true });
   const examples = choice({
@@ -178,16 +194,11 @@ function mount(root, page) {
     trouble,
   );
   root.append(
-    h("div", { class: "controls" }, play, one, again, rateSlider, breaking, race),
-    now,
+    h("div", { class: "controls" }, play, one, again),
+    h("p", { class: "note wide" }, h("strong", {}, "The rule: "), RULE),
     view,
     form,
     h("details", {}, h("summary", {}, `The ${known.length} words`), h("p", {}, known.join(" "))),
-    h(
-      "p",
-      { class: "note" },
-      "What “it” stands for takes the verb and the adjective: an animal can be too small, old or light to pull or push a thing, but whoever does not enter or like a thing finds the thing too small, old or light. Only “tired” and “heavy” need no verb.",
-    ),
   );
 
   function submit(text) {
@@ -226,7 +237,7 @@ function mount(root, page) {
     const whole = { seed, rate: RATE, without: [] };
     const mine = { seed, rate, without: broken ? [broken] : [] };
     if (racing && !broken && rate === RATE) whole.seed = seed + 1000;
-    const named = [[PARTS[broken] ?? "this model", mine], ...(racing ? [["whole", whole]] : [])];
+    const named = [[PARTS[broken] ?? "This model", mine], ...(racing ? [["Whole", whole]] : [])];
     runs = named.map(([name, settings]) => {
       const run = { name, without: settings.without, step: 0, points: [], scores: [], losses: [], reading: null };
       return Object.assign(run, startTraining({ start: settings, sentence }, (report) => take(run, report)));
@@ -258,54 +269,40 @@ function mount(root, page) {
       spoken = performance.now();
     }
     const shape = run.without.includes("warmup") ? "without warm-up it begins highest" : `it grows to ${rate} in ${WARMUP} steps, then falls`;
-    now.textContent = `Learning rate of the next step: ${rateText(run.rate)}; ${shape}.`;
-    reading.replaceChildren(...readingOf(run.reading));
-    scoreList.replaceChildren(...runs.flatMap(scoresOf));
+    now.textContent = `Learning rate of the next step: ${plain(run.rate)}; ${shape}.`;
+    const pair = pairOf(run.reading.source);
+    label.textContent = heldOut.includes(pair) ? "A held-out sentence, which no step trains on" : pair ? "A sentence of the training" : "Your sentence";
+    shown.textContent = asSentence(run.reading.source);
+    right.replaceChildren(...(pair ? ["Right: ", h("span", { lang: "de" }, asSentence(pair.target))] : []));
+    swaps.hidden = !pairOf(sentence);
+    for (const [chip, change] of chips) {
+      chip.disabled = !pairOf(change());
+      if (change !== turn) chip.setAttribute("aria-pressed", String(change().join() === sentence.join()));
+    }
+    reading.replaceChildren(...runs.filter((run) => run.reading).map(readingOf));
     chart.redraw();
   }
 
-  /** The sentence with its attention, what should be written and what is, and the three pronouns. */
-  function readingOf({ source, target, written, weights, chances, pronoun }) {
-    const chips = words(source, { label: "The sentence" });
-    chips.classList.add("train-looked");
-    if (weights)
-      [...chips.children].forEach((chip, i) => {
-        chip.style.setProperty("--shade", weights[i].toFixed(3));
-        chip.append(h("span", { class: "label" }, percent(weights[i])));
-      });
-    const isNew = heldOut.some((pair) => pair.source.join(" ") === source.join(" "));
-    const marked = written.map((word, i) => [i ? " " : "", target && word !== target[i] ? h("span", { class: "wrong" }, word) : word]);
-    return [
-      h("p", { class: "label" }, isNew ? "A held-out sentence, which no step trains on" : "Your sentence"),
-      chips,
-      weights ? h("p", { class: "note" }, "Shaded: where the heads look for the word after ", h("em", { lang: "de" }, "weil"), ", on average.") : null,
-      h("p", { class: "label" }, "It writes"),
-      h("p", { class: "train-written", lang: "de" }, written.length ? marked : "(nothing)"),
-      target ? h("p", { class: "note" }, "Right: ", h("span", { lang: "de" }, asSentence(target))) : null,
-      chances ? h("p", { class: "label" }, "The word after ", h("em", { lang: "de" }, "weil"), target ? ", with the right words before it" : "") : null,
-      chances
-        ? h(
-            "ul",
-            { class: "bars" },
-            PRONOUNS.map((word, i) => {
-              const bar = h("span", { class: "bar" });
-              bar.style.setProperty("--share", chances[i].toFixed(4));
-              return h("li", { class: word === pronoun ? "right" : null }, h("span", {}, "p(", h("span", { lang: "de" }, word), ")", word === pronoun ? ", right" : ""), bar, percent(chances[i]));
-            }),
-          )
-        : null,
-    ].filter(Boolean);
-  }
-
-  /** Right pronouns and right sentences of a run, as bars. */
-  function scoresOf({ name, scores }, i) {
-    const score = scores.at(-1) ?? { pronouns: 0, sentences: 0 };
-    return ["pronouns", "sentences"].map((what) => {
-      const bar = h("span", { class: `bar${what === "pronouns" ? " with-mark" : ""}${i ? " rival" : ""}` });
-      bar.style.setProperty("--share", (score[what] / heldOut.length).toFixed(4));
-      bar.style.setProperty("--mark", (shortcut / heldOut.length).toFixed(4));
-      return h("li", {}, h("span", {}, `Right ${what}${racing ? `, ${name}` : ""}`), bar, `${score[what]} of ${heldOut.length}`);
-    });
+  /** What a run writes, the three pronouns, and its right pronouns and sentences. */
+  function readingOf({ name, step, scores, reading: { source, written, chances } }) {
+    const { target, pronoun } = pairOf(source) ?? {};
+    const marked = spelled(written).map(([before, text], i) => [before, target && written[i] !== target[i] ? h("span", { class: "wrong" }, text) : text]);
+    const line = (label, share, value, isRight = false) => {
+      const bar = h("span", { class: "bar" });
+      bar.style.setProperty("--share", share.toFixed(4));
+      return h("li", { class: isRight ? "right" : null }, h("span", {}, label), bar, value);
+    };
+    const score = (what) => line(`Right ${what}`, (scores.at(-1)?.[what] ?? 0) / heldOut.length, `${scores.at(-1)?.[what] ?? 0} of ${heldOut.length}`);
+    const pronouns = score("pronouns");
+    pronouns.children[1].classList.add("with-mark");
+    pronouns.children[1].style.setProperty("--mark", (shortcut / heldOut.length).toFixed(4));
+    return h(
+      "section",
+      {},
+      h("p", { class: "label" }, racing ? `${name}, at step ${step}` : "It writes"),
+      h("p", { class: "train-written", lang: "de" }, marked.length ? [marked, "."] : "(nothing)"),
+      h("ul", { class: "bars" }, chances && PRONOUNS.map((word, i) => line(["p(", h("span", { lang: "de" }, word), ")"], chances[i], percent(chances[i]), word === pronoun)), pronouns, score("sentences")),
+    );
   }
 
   begin();
@@ -321,6 +318,6 @@ export const trainView = {
   ownModel: true, // not that of the page
   title: "Train",
   question: "How does a Transformer learn?",
-  lead: "Its 31,360 weights are random, and it writes nonsense. Train it here, in less than a minute, and watch a sentence that it never sees come right.",
+  lead: "Its 23,040 weights are random. Train them, and a sentence that it never sees comes right.",
   mount,
 };

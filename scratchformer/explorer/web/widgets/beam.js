@@ -1,6 +1,6 @@
 /** Lesson 20: beam search on a small tree, step by step. */
-import { button, fitted } from "../dom.js";
-import { controls, note, pickOne, picture, rectangle, segment, short, text } from "./parts.js";
+import { fitted } from "../dom.js";
+import { controls, note, pickOne, picture, rectangle, segment, short, stepper, text } from "./parts.js";
 
 const END = "</s>";
 /** A beginning, its pieces joined by "/" -> the probability of each piece to come next. */
@@ -53,19 +53,17 @@ function beginnings() {
 
 function mount(root, tell) {
   let beam = 2;
-  let step = STEPS;
+  let step = 0;
   const tree = beginnings();
   const [best] = tree.filter(({ step }) => step === STEPS).sort(byProbability);
   const drawing = fitted((width) => draw(width, tree, beamSteps(beam).slice(0, step)));
   const options = ["1 (greedy)", "2", "3"];
   const beamChips = pickOne({ label: "Beam size K", options, selected: 1, onpick: (i) => ((beam = i + 1), update()) });
-  const back = button("Step back", () => ((step = Math.max(0, step - 1)), update()));
-  const forth = button("Next step", () => ((step = step === STEPS ? 0 : step + 1), update()));
-  root.append(controls(beamChips, back, forth), drawing);
+  const steps = stepper((by) => ((step += by), update()));
+  root.append(controls(beamChips, steps), drawing);
 
   function update() {
-    forth.textContent = step === STEPS ? "From the start" : "Next step";
-    back.disabled = step === 0;
+    steps.set(step, STEPS);
     drawing.redraw();
     tell(sentence());
   }
@@ -73,8 +71,10 @@ function mount(root, tell) {
   function sentence() {
     const named = ({ pieces, probability }) => `*${pieces.join(" ")}* (${short(probability)})`;
     const steps = beamSteps(beam);
-    if (step === 0) return `The search begins with the start sign and keeps at most ${beam}.`;
-    if (step < STEPS) return `Step ${step} keeps ${steps[step - 1].alive.map(named).join(", ")}.`;
+    const most = beam === 1 ? "likeliest" : `${beam} likeliest`;
+    if (step === 0) return `The search begins with the start sign. Each step will keep the ${most}.`;
+    const kept = steps[step - 1].alive.map((one, row) => `${named(one)} in row ${row}`).join(", ");
+    if (step < STEPS) return `Step ${step} keeps ${kept}: the likeliest has row 0.`;
     const [found] = steps.flatMap(({ finished }) => finished).sort(byProbability);
     const fates = [1, 2, 3].map((t) => fatesOf(tree, steps).get(nameOf(best.pieces.slice(0, t))));
     const lost = 1 + fates.indexOf("dropped");

@@ -1,8 +1,8 @@
 /** Lesson 06: four words by hand, with the causal mask and without it. */
-import { button, fitted, h } from "../dom.js";
+import { fitted, h } from "../dom.js";
 import { softmax } from "../engine/tensor.js";
 import { bar, cells, controls, controlsOf, dot, note, outline, pickable, picture } from "./parts.js";
-import { rectangle, segment, short, sum, text } from "./parts.js";
+import { rectangle, segment, short, stepper, sum, text } from "./parts.js";
 
 const READS = ["<s>", "the", "animal", "slept"];
 const WRITES = ["the", "animal", "slept", "</s>"];
@@ -25,8 +25,8 @@ function mount(root, tell) {
   const byHand = h("p", { class: "by-hand" });
   const { pick } = controlsOf(state, update);
   const rows = pick("row", "Row", READS, "query");
-  const next = button("Next row", () => choose((state.row + 1) % READS.length));
-  root.append(controls(rows, next, pick("isOff", "Mask", ["on", "off"])), drawing, byHand);
+  const steps = stepper((by) => choose(state.row + by));
+  root.append(controls(rows, steps, pick("isOff", "Mask", ["on", "off"])), drawing, byHand);
 
   function choose(t) {
     state.row = t;
@@ -37,6 +37,7 @@ function mount(root, tell) {
   function update() {
     drawing.redraw();
     const { row, isOff } = state;
+    steps.set(row, READS.length - 1);
     const { exponentials, total, weights, result } = attentionRow(row, !isOff);
     const terms = VALUES.flatMap((value, s) => (exponentials[s] ? `${fraction(exponentials[s], total)} · ${value}` : []));
     byHand.textContent = `Row “${READS[row]}”: ${terms.join(" + ")} = ${short(result)}`;

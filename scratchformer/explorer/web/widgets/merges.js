@@ -1,6 +1,6 @@
 /** Lesson 17: byte-pair encoding of four words, one merge at a time, and a word of the reader's. */
-import { button, h, words } from "../dom.js";
-import { controls, sum } from "./parts.js";
+import { h, words } from "../dom.js";
+import { controls, stepper, sum } from "./parts.js";
 
 /** The text of the lesson: how often each word occurs. */
 const TEXT = { "▁Hund": 5, "▁hundert": 3, "▁und": 6, "▁rund": 2 };
@@ -42,62 +42,69 @@ export function encode(word, merges) {
   return merges.reduce(merge, [...word]);
 }
 
-/** All merges of a text, the most frequent pair each time, until no pair is left. */
-export function learnMerges(text = TEXT) {
-  const merges = [];
-  for (let cut = Object.keys(text).map((word) => [...word]); ; cut = cut.map((pieces) => merge(pieces, merges.at(-1)))) {
-    const [best] = countPairs(cut, Object.values(text));
-    if (!best) return merges;
-    merges.push(best.pair);
-  }
-}
+const cutBy = (merges) => Object.keys(TEXT).map((word) => encode(word, merges));
+const size = (merges) => sum(cutBy(merges).map((pieces, i) => pieces.length * COUNTS[i]));
+const named = (pair) => `*${pair.join("* and *")}*`;
+/** The pairs in the text after these merges. */
+export const pairsAfter = (merges) => countPairs(cutBy(merges), COUNTS);
 
 function mount(root, tell) {
-  const all = learnMerges();
-  let step = 1;
-  const back = button("One back", () => ((step -= 1), update()));
-  const next = button("Merge the next pair", () => ((step += 1), update()));
+  const merges = [];
+  const steps = stepper((by) => (by < 0 ? merges.pop() : merges.push(pairsAfter(merges)[0].pair), update()));
   const field = h("input", { class: "field", value: YOURS, maxlength: 24, lang: "de", spellcheck: "false", oninput: update });
   const yours = h("label", { class: "choice" }, h("span", { class: "label" }, "A word of yours"), field);
   const shown = h("div", { class: "merging" });
-  root.append(controls(next, back), shown, controls(yours));
+  root.append(controls(steps), shown, controls(yours));
 
   function update() {
-    const merges = all.slice(0, step);
-    const cutBy = (merges) => Object.keys(TEXT).map((word) => encode(word, merges));
     const cut = cutBy(merges);
-    const newest = step ? joined(merges.at(-1)) : null;
+    const newest = merges.length ? joined(merges.at(-1)) : null;
     const typed = field.value.trim().replace(/\s+/g, "▁");
     const own = encode(`▁${typed}`, merges).map((piece) => (isKnown(piece) ? piece : "<unk>"));
     const vocabulary = [...CHARACTERS, ...merges.map(joined)];
-    const pairs = countPairs(cut, COUNTS);
-    const frequent = pairs.slice(0, 4).map(({ pair, count }) => `${pair.join(" + ")}: ${count}`);
-    const row = (label, list, selected = list.indexOf(newest)) => {
-      const chips = words(list, { label, selected: selected < 0 ? null : selected });
-      return [h("span", { class: "label" }, label), h("div", { lang: "de" }, chips)];
+    const pairs = pairsAfter(merges);
+    const row = (label, chips) => [h("span", { class: "label" }, label), h("div", { lang: "de" }, chips)];
+    /** A row of pieces: the newest is dark, and a line below the pair that comes next. */
+    const pieces = (label, list, isText = true) => {
+      const element = words(list, { label });
+      const isNext = (i) => joined(list.slice(i, i + 2)) === joined(pairs[0]?.pair ?? []) && list[i] === pairs[0].pair[0];
+      list.forEach((piece, i) => {
+        element.children[i].classList.toggle("selected", piece === newest);
+        element.children[i].classList.toggle("coming", isText && (isNext(i) || (i > 0 && isNext(i - 1))));
+      });
+      return row(label, element);
     };
-    back.disabled = step === 0;
-    next.disabled = step === all.length;
+    const choose = (i) => {
+      merges.push(pairs[i].pair);
+      update();
+      (shown.querySelector("button") ?? steps.querySelector("button")).focus();
+    };
+    const counted = pairs.map(({ pair, count }) => `${pair.join(" + ")}: ${count}`);
     shown.replaceChildren(
-      ...cut.flatMap((pieces, i) => row(`${COUNTS[i]} times`, pieces)),
-      ...row("Pairs now", pairs.length ? frequent : ["none"], 0),
-      ...row(`List, ${vocabulary.length}`, vocabulary),
-      ...row("Yours", own),
+      ...cut.flatMap((list, i) => pieces(`${COUNTS[i]} × in the text`, list)),
+      ...(pairs.length ? row("Merge a pair", words(counted, { label: "Merge a pair", onpick: choose })) : []),
+      ...pieces(`List, ${vocabulary.length}`, vocabulary, false),
+      ...pieces("Yours", own),
     );
-    const size = (cut) => sum(cut.map((pieces, i) => pieces.length * COUNTS[i]));
+    for (const chip of shown.querySelectorAll("button")) chip.removeAttribute("aria-pressed");
+    shown.querySelector("button")?.classList.add("coming");
+    steps.set(merges.length, pairs.length ? null : merges.length);
     const ending = ` Your word has ${own.length} ${own.length === 1 ? "piece" : "pieces"} now.`;
-    const ended = pairs.length ? "" : " No pair is left.";
-    const single = `each is one of ${CHARACTERS.length} characters`;
-    if (step === 0) return tell(`Without merges the text has ${size(cut)} pieces, and ${single}.${ending}`);
-    const before = cutBy(all.slice(0, step - 1));
-    const [first, second] = countPairs(before, COUNTS);
-    const named = ({ pair }) => `*${pair.join("* and *")}*`;
-    const rival = second?.count === first.count && `; so do ${named(second)}, but in a tie the shorter piece wins, then Unicode order`;
-    const change = `The text has ${size(cut)} pieces, not ${size(before)}, and the list ${vocabulary.length}, not ${vocabulary.length - 1}`;
-    tell(`Merge ${step} joins ${named(first)}, which stand side by side ${first.count} times${rival || ""}. ${change}.${ended}${ending}`);
+    const [before, n] = [merges.slice(0, -1), vocabulary.length];
+    const change = `the text has ${size(merges)} pieces, not ${size(before)}, and the list ${n}, not ${n - 1}`;
+    const beginning = `Without merges the text has ${size([])} pieces, and each is one of ${n} characters.`;
+    const last = merges.length ? `Merge ${merges.length} joined ${named(merges.at(-1))}: ${change}.` : beginning;
+    tell(`${last} ${pairs.length ? coming(pairs) : "No pair is left."}${ending}`);
   }
 
   update();
+}
+
+/** Which pair comes next, and why. */
+function coming([first, second]) {
+  const rival = `; so do ${named(second?.pair ?? [])}, but in a tie the shorter piece wins, then Unicode order`;
+  const isTie = second?.count === first.count;
+  return `Next come ${named(first.pair)}, which stand side by side ${first.count} times${isTie ? rival : ""}.`;
 }
 
 /** Whether all characters of a piece are in the text. */

@@ -4,7 +4,8 @@ import { softmax } from "../engine/tensor.js";
 import { arrow, bar, cells, controls, controlsOf, hundredths, note, pickable, picture } from "./parts.js";
 import { rectangle, share, short, staying, sum, text } from "./parts.js";
 
-const Z = [1, 1, 5, 5];
+/** The vector of the lesson, with its last number gone far out. */
+const Z = [1, 1, 5, 100];
 const ORDINALS = ["1st", "2nd", "3rd", "4th"];
 const EPSILON = 1e-6;
 
@@ -28,7 +29,7 @@ function mount(root, tell) {
   let j = state.j;
   const { pick, slide } = controlsOf(state, update);
   const number = pick("j", "Number", ORDINALS);
-  const sliders = [slide("z", "Its z", -100, 100), slide("gamma", "Its γ", -3, 3, 0.1), slide("beta", "Its β", -3, 3, 0.1)];
+  const sliders = [slide("z", "Its z", -200, 200), slide("gamma", "Its γ", -3, 3, 0.1), slide("beta", "Its β", -3, 3, 0.1)];
   const drawing = fitted((width) => draw(width, { j, z, gamma, beta }, (i) => (number.set(i), (state.j = i), update())));
   root.append(controls(number), staying(sliders), drawing);
 
@@ -45,13 +46,9 @@ function mount(root, tell) {
     const weights = `Its weight in a softmax of z is ${plain}, and in a softmax of y ${normal}`;
     const bound = "However far one of four numbers goes out, its n stays between −√3 and √3 = 1.732";
     const isPlain = gamma.every((x) => x === 1) && beta.every((x) => x === 0);
-    const again = layerNorm(y);
-    const scaled = `γ and β give y the mean ${rounded(again.mean)} and the standard deviation ${rounded(again.s)}`;
-    tell(
-      `z has mean ${rounded(middle)} and standard deviation ${rounded(s)}, ${becomes}. ${weights}.` +
-        (Math.abs(n[j]) > 1.6 ? ` ${bound}.` : "") +
-        (isPlain ? "" : ` ${scaled}, as training wants them.`),
-    );
+    const scaled = isPlain ? "" : ` and, with γ and β, y = ${rounded(y[j])}`;
+    const first = `z has mean ${rounded(middle)} and standard deviation ${rounded(s)}, ${becomes}${scaled}`;
+    tell(`${first}. ${weights}.${Math.abs(n[j]) > 1.6 ? ` ${bound}.` : ""}`);
   }
 
   update();

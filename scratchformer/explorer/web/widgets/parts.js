@@ -5,7 +5,7 @@
  * Positions are in pixels, x to the right and y down; a shape is placed by its centre. A role is "ink", "soft", "line",
  * "plain", "forward", "query", "key", "value" or "gradient".
  */
-import { fixed, h, range, s, words } from "../dom.js";
+import { button, fixed, h, range, s, words } from "../dom.js";
 
 /** A row of chips, one of them picked. `onpick(i)` is called when another one is; `set(i)` picks without calling it. */
 export function pickOne({ label, options, selected = 0, role, onpick }) {
@@ -25,15 +25,27 @@ export function controlsOf(state, update) {
   };
 }
 
+/** Back and Next. `go` is called with −1 or 1; `set(step, last)` disables the one that leads no further. */
+export function stepper(go) {
+  const [back, next] = [button("Back", () => go(-1)), button("Next", () => go(1), { class: "button main" })];
+  const element = h("div", { class: "named" }, back, next);
+  element.set = (step, last) => {
+    const focused = element.querySelector(":focus");
+    [back.disabled, next.disabled] = [step === 0, step === last];
+    if (focused?.disabled) (focused === back ? next : back).focus();
+  };
+  return element;
+}
+
 /** A row of controls. */
 export const controls = (...parts) => h("div", { class: "controls" }, parts);
 
 /** A row of sliders, which stays on a phone's screen while the picture is there. */
 export const staying = (...parts) => h("div", { class: "controls staying" }, parts);
 
-/** A number with at most three decimals and a true minus sign; `sign` adds a plus. */
-export function short(x, sign = false) {
-  const rounded = Math.round(1000 * x) / 1000;
+/** A number with at most three decimals (or `places`) and a true minus sign; `sign` adds a plus. */
+export function short(x, sign = false, places = 3) {
+  const rounded = Number(x.toFixed(places));
   return (sign && rounded > 0 ? "+" : "") + String(rounded === 0 ? 0 : rounded).replace("-", "−");
 }
 

@@ -1,7 +1,6 @@
 /** Lesson 23: RoPE turns a query and a key by their positions; their score depends only on the distance. */
-import { fitted, h } from "../dom.js";
-import { arc, around, cells, circle, controlsOf, dial, dot, hundredths, line, mover, note } from "./parts.js";
-import { picture, segment, short, staying, text } from "./parts.js";
+import { fitted, h, plot } from "../dom.js";
+import { arc, around, cells, controlsOf, dial, dot, hundredths, mover, note, picture, staying, text } from "./parts.js";
 
 /** Both pairs of the query and both pairs of the key, before they are turned. */
 const [QUERY, KEY] = [[5, 0], [3, 4]];
@@ -24,14 +23,14 @@ export function products(query, key) {
 const angleOf = ([a, b]) => Math.atan2(b, a);
 
 function mount(root, tell) {
-  const state = { key: 1, distance: 0 };
+  const state = { key: 1, distance: 2 };
   const shown = { ...state };
   const drawing = fitted((width) => draw(width, state, shown));
   const move = mover(state, shown, drawing.redraw);
   const { slide } = controlsOf(state, update);
-  const distance = slide("distance", "Distance: the query is further right by", 0, FURTHEST);
+  const distance = slide("distance", "Query further right by", 0, FURTHEST);
   const given = `Both pairs of the query are (${QUERY.join(", ")}), and both of the key (${KEY.join(", ")}), before they are turned.`;
-  const key = slide("key", "Move both: position of the key", 0, FURTHEST);
+  const key = slide("key", "Key at position", 0, FURTHEST);
   root.append(h("p", { class: "label" }, given), staying(key, distance), drawing);
 
   function update() {
@@ -81,30 +80,17 @@ function draw(width, state, shown) {
       text(x, y.product, `${cosine} = ${hundredths(dot(query, key))}`, { size: width < 400 ? 12 : 14 }),
     ];
   });
-  return picture(width, y.product + 180, said(state), pairs, drawProducts(width, y.product + 30, state));
+  const { key, distance } = state;
+  const said = products(key + distance, key).map((product, i) => `${PAIRS[i].name}: dot product ${hundredths(product)}.`).join(" ");
+  return h("div", {}, picture(width, y.product + 20, said, pairs), drawProducts(width, state));
 }
 
-function said({ key, distance }) {
-  return products(key + distance, key).map((product, i) => `${PAIRS[i].name}: dot product ${hundredths(product)}.`).join(" ");
-}
-
-/** The product of each pair at all distances, with dots at the chosen one. */
-function drawProducts(width, top, { distance }) {
-  const [left, right, high] = [28, width - 8, 104];
-  const x = (at) => left + (at / FURTHEST) * (right - left);
-  const y = (product) => top + high / 2 - (product / 25) * (high / 2);
+/** The product of each pair at all distances, and where we are. */
+function drawProducts(width, { distance }) {
   const steps = Array.from({ length: 5 * FURTHEST + 1 }, (_, i) => i / 5);
-  return [
-    [-25, 0, 25].map((product) => [
-      segment([left, y(product)], [right, y(product)], "line", 1),
-      note(left - 5, y(product), short(product), "end", 12),
-    ]),
-    PAIRS.map(({ role }, i) => line(steps.map((at) => [x(at).toFixed(1), y(products(at, 0)[i]).toFixed(1)]), role, i ? 2.5 : 1.2)),
-    segment([x(distance), top - 4], [x(distance), top + high + 4], "ink", 1.2),
-    products(distance, 0).map((product, i) => circle(x(distance), y(product), 5, PAIRS[i].role)),
-    [0, 25, 50, 75, 100].map((at) => note(x(at), top + high + 16, at, at === 100 ? "end" : "middle", 12)),
-    note((left + right) / 2, top + high + 32, "products by distance: blue fast, orange slow", "middle", 12),
-  ];
+  const series = PAIRS.map(({ name, role }, i) => ({ name, role, points: steps.map((at) => [at, products(at, 0)[i]]) }));
+  series.push({ name: `distance ${distance}`, role: "ink", points: [-25, 25].map((product) => [distance, product]) });
+  return plot({ label: "Products by distance", width, height: 180, x: { label: "distance" }, y: { label: "product" }, series });
 }
 
 export const ropeWidget = { id: "rope", title: "Turned queries and keys", mount };

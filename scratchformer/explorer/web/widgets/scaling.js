@@ -68,7 +68,7 @@ function mount(root, tell) {
   const again = button("New random keys", () => ((walks = randomWalks(WALKS, LONGEST, ++seed)), update()));
   const { pick, slide } = controlsOf(state, update);
   const kinds = pick("isRandom", "Dot products", ["of figure 2", "random"]);
-  const ways = pick("isBackward", "Show", ["forward", "backward"]);
+  const ways = pick("isBackward", "Show", ["Forward", "Backward"]);
   root.append(controls(kinds, again, ways), staying(slide("d_k", "Numbers in a query, d_k", 1, LONGEST)), sides, spread);
 
   function update() {
@@ -84,8 +84,7 @@ function mount(root, tell) {
       return !isRandom && (divisor > 1 || d_k === 1) ? "5/8" : share(Math.max(...weights));
     });
     const what = isBackward ? `the push on the dot product of *${WORDS[WANTED]}*` : `the largest weight, of *${best}*,`;
-    const growth = "For each d_k the three dot products are √d_k times 0, ln 2 and ln 5, so that they grow as typical ones do";
-    const end = isRandom ? "" : ` ${growth}; the division takes this growth away.`;
+    const end = isRandom ? "" : " The dot products are √d_k times 0, ln 2 and ln 5: they grow as typical ones do.";
     tell(`With d_k = ${d_k}, ${what} is ${first} without the division and ${second} with it.${end}`);
   }
 
@@ -94,7 +93,7 @@ function mount(root, tell) {
 
 /** Random walks up to d_k, the curves ±√n, the three dot products as dots, and how often each dot product comes up. */
 function drawSpread(width, { d_k, isRandom }, dots, walks) {
-  const [left, right, top, bottom] = [34, Math.round(width * 0.7), 30, 206];
+  const [left, right, top, bottom] = [34, Math.round(width * 0.7), 30, width < 560 ? 170 : 206];
   const x = (n) => left + (n / LONGEST) * (right - left);
   const y = (height) => (top + bottom) / 2 - (height / HIGHEST) * ((bottom - top) / 2);
   const isInside = (height) => Math.abs(height) <= HIGHEST;
@@ -114,7 +113,7 @@ function drawSpread(width, { d_k, isRandom }, dots, walks) {
   const lines = [-32, -16, 0, 16, 32];
   return picture(
     width,
-    230,
+    bottom + 24,
     `${WALKS} random dot products of ${d_k} numbers: their typical size is ${short(size)}, and √${d_k} is ${short(Math.sqrt(d_k))}.`,
     circle(left, 10, 4.5, "forward"),
     note(left + 10, 10, "the three words", "start"),
@@ -138,10 +137,11 @@ function drawSides(width, { d_k, isRandom, isBackward }, dots) {
   const names = isWide ? 70 : 54;
   const across = isWide ? (width - names) / 2 : width - names;
   const step = (across - 12) / 3;
-  const high = isWide ? 90 : 56;
-  const push = isBackward ? 22 : 0;
-  const y = { word: 42, dot: 66, push: 88, arrow: 90 + push, score: 114 + push, e: 138 + push, weight: 152 + push + high / 2 };
-  const tall = y.weight + high / 2 + 32;
+  const [high, row] = isWide ? [90, 24] : [44, 20];
+  const below = (rows, gap = 0) => 18 + row * (rows + (rows > 2 && isBackward)) + gap;
+  const y = { word: 18 + row, dot: below(2), push: below(3) - (isBackward ? row : 0), arrow: below(3), score: below(4), e: below(5) };
+  y.weight = below(5, high / 2 + 14);
+  const tall = y.weight + high / 2 + 30;
   const root = Math.sqrt(d_k);
   const isRound = !isRandom && Number.isInteger(root);
   const logarithm = (i, factor) => (i === 0 ? "0" : `${factor === 1 ? "" : `${factor} `}ln ${EXPONENTIALS[i]}`);

@@ -56,6 +56,16 @@ function written(scores, weights) {
   };
 }
 
+/** The gradient of a score, from numbers with so many decimals that a calculator agrees. */
+export function gradientByHand(weight, offer, average, fraction) {
+  const slope = weight * (offer - average);
+  const rounded = (places) => [weight, offer, average].map((x) => Number(x.toFixed(places)));
+  const agrees = ([a, b, c]) => Math.abs(a * (b - c) - slope) < 5e-5 && short(a * (b - c)) === short(slope);
+  const places = [3, 4, 5].find((places) => agrees(rounded(places))) ?? 6;
+  const factor = fraction.includes("/") ? fraction : short(weight, false, places);
+  return `${factor} · (${short(offer, false, places)} − ${short(average, false, places)}) = ${short(slope, true)}`;
+}
+
 const pair = (vector, sign = false) => `(${vector.map((x) => short(x, sign)).join(", ")})`;
 
 function mount(root, tell) {
@@ -74,7 +84,7 @@ function mount(root, tell) {
   const drawing = fitted((width) => draw(width, { ...found, pick: (i) => (word.set(i), (state.word = i), update()) }));
   const byHand = h("p", { class: "by-hand" });
   const query = pick("asking", "Query of", QUERIES.map(([name]) => name), "query");
-  const top = controls(query, word, pick("isBackward", "Show", ["forward", "backward"]));
+  const top = controls(query, word, pick("isBackward", "Show", ["Forward", "Backward"]));
   root.append(top, staying(Object.values(sliders)), drawing, byHand);
 
   /** Takes over what a slider says; or, when another query or word was picked, sets the sliders to it. */
@@ -98,20 +108,19 @@ function mount(root, tell) {
     drawing.redraw();
     const products = query.map((x, j) => `${short(x)} · ${short(keys[i][j])}`).join(" + ");
     const e = short(Math.exp(scores[i]));
-    const surplus = `(${short(back.offers[i])} − ${short(back.average)}) = ${short(back.dscores[i], true)}`;
     const rule = `the score is (${products}) / √2 = ${short(scores[i])}, its exponential ${e}`;
     byHand.textContent = state.isBackward
-      ? `${WORDS[i]}: weight × (offer − average) = ${shown.weights[i]} · ${surplus}`
+      ? `${WORDS[i]}: weight × (offer − average) = ${gradientByHand(weights[i], back.offers[i], back.average, shown.weights[i])}`
       : `${WORDS[i]}: ${rule}, and the weight ${e} / ${shown.total} = ${short(weights[i])}`;
     const largest = Math.max(...weights);
     const best = WORDS.filter((_, j) => weights[j] > largest - 1e-6).join(" and ");
     const rising = WORDS.filter((_, j) => back.dscores[j] > 5e-4);
-    const these = rising.length === 1 ? "this word offers" : "these words offer";
-    const because = `makes it grow, because only ${these} more than the average, ${short(back.average)}`;
-    const cause = `a larger score of *${rising.join(" or ")}* ${because}: an offer is the first number of a value`;
-    const first = `The first number of the answer is ${short(answer[0])}`;
+    const begins = rising.map((word) => short(values[WORDS.indexOf(word)][0])).join(" and ");
+    const why = rising.length === 1 ? `its value begins with ${begins}` : `their values begin with ${begins}`;
+    const cause = rising.length ? `A larger score of *${rising.join(" or ")}* makes it grow: ${why}` : "No score can make it grow";
+    const first = `The first number of the answer, ${short(answer[0])}, is the average of the values’ first numbers`;
     const most = `The largest weight of “${name}” is ${shown.weights[weights.indexOf(largest)]}, on *${best}*`;
-    if (state.isBackward) tell(`${first}: ${rising.length ? cause : "no score can make it grow"}.`);
+    if (state.isBackward) tell(`${first}. ${cause}.`);
     else tell(`${most}, and the answer is ${pair(answer)}.`);
   }
 
@@ -126,15 +135,16 @@ function draw(width, { query, name, keys, values, scores, weights, answer, back,
   const column = (i) => left + (i + 0.5) * step;
   const cell = Math.min(54, (step - 10) / 2);
   const look = { cell, size: cell < 46 ? 13 : 15 };
+  const high = isWide ? 80 : 44;
   const y = isWide
     ? { ask: 66, word: 16, key: 66, score: 138, weight: 226, value: 348, answer: 460, height: 500 }
-    : { ask: 34, word: 78, key: 112, score: 184, weight: 292, value: 408, answer: 496, height: 530 };
+    : { ask: 34, word: 72, key: 104, score: 174, weight: 264, value: 364, answer: 436, height: 474 };
   const ask = isWide ? 64 : width / 2 - 24;
 
   const steps = [
     [isWide ? y.score : y.score - 24, "1  compare", "score = q · k / √2"],
-    [isWide ? y.weight : y.weight - 62, "2  softmax", `weight = e^{score} / ${shown.total}`],
-    [isWide ? y.value : y.value - 46, "3  blend", "weights × values"],
+    [isWide ? y.weight : y.weight - 50, "2  softmax", `weight = e^{score} / ${shown.total}`],
+    [isWide ? y.value : y.value - 44, "3  blend", "weights × values"],
   ].map(([at, title, rule]) => [
     text(0, at, title, { bold: true, anchor: "start" }),
     isWide ? note(16, at + 20, rule, "start") : note(width, at, rule, "end"),
@@ -152,14 +162,14 @@ function draw(width, { query, name, keys, values, scores, weights, answer, back,
       line([[ask, y.ask + 17], [ask, turn], [end[0], turn], end], "query"),
       cells(x, y.key, keys[i], "key", look),
       text(x, y.score, shown.scores[i], { size: look.size }),
-      bar(x, y.weight, weights[i], { width: Math.min(48, step / 2), height: isWide ? 80 : 64 }),
-      note(x, y.weight + (isWide ? 53 : 43), shown.weights[i]),
+      bar(x, y.weight, weights[i], { width: Math.min(48, step / 2), height: high }),
+      note(x, y.weight + high / 2 + 12, shown.weights[i]),
       cells(x, y.value, values[i], "value", look),
       thread([x, y.value + 17], [column(1), y.answer - 17], weights[i]),
       isBackward && [
         gradient(x - 14, y.score + 20, back.dscores[i], { largest: 0.4 }),
         slope(isWide ? x + 8 : x, y.key + 28, pair(back.dkeys[i], true), isWide ? "start" : "middle"),
-        slope(x + (isWide ? 30 : 0), y.weight - (isWide ? 0 : 43), `offer ${short(back.offers[i])}`, isWide ? "start" : "middle"),
+        slope(x + (isWide ? 30 : 0), y.weight - (isWide ? 0 : high / 2 + 10), `offer ${short(back.offers[i])}`, isWide ? "start" : "middle"),
         slope(x, y.value - 25, pair(back.dvalues[i], true)),
       ],
     );
