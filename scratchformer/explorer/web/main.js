@@ -140,7 +140,7 @@ function start({ data, model, tokenizer }) {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (step) links[links.indexOf(event.target) + step]?.focus();
   });
-  document.getElementById("about").append(h("p", {}, origin, "It runs in this page; nothing that you type leaves your machine."));
+  document.getElementById("about").append(h("p", {}, origin, "Everything runs in this page; nothing that you type leaves your machine."));
   document.querySelector(".skip").addEventListener("click", (event) => {
     event.preventDefault(); // the address names a view, not a place in the page
     root.focus();

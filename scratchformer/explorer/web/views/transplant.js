@@ -12,7 +12,7 @@ import { argmax, barOf, commonPlaces, currentSentence, focusOf, idsOf, lessonLin
 import { beamFold } from "./tree.js";
 
 const PRONOUNS = ["es", "sie", "er"];
-const NOUNS = { animal: ["es", "das Tier"], street: ["sie", "die Straße"], suitcase: ["er", "der Koffer"], car: ["es", "das Auto"] };
+const NOUNS = { animal: ["es", "das Tier"], horse: ["es", "das Pferd"], street: ["sie", "die Straße"], suitcase: ["er", "der Koffer"], car: ["es", "das Auto"] };
 const NAMES = ["first", "second"];
 const PAUSE_MS = 200; // in the typing, before the page translates
 
