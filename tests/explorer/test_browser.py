@@ -109,8 +109,8 @@ def reading(translator):
 def exchanged(translator):
     """NumPy's distributions of the word after "weil": without a move, and with the other sentence's vector at a place.
 
-    exchanged[side] is without a move, exchanged[side, place] with one, and exchanged[side, TIRED, place] with the vector
-    of a place at the adjective's -> {"es": p, "sie": p, "er": p}
+    exchanged[side] is without a move, exchanged[side, place] with one, and exchanged[side, TIRED, place] with the
+    vector of a place at the adjective's -> {"es": p, "sie": p, "er": p}
     """
     model, [prefix] = translator.model, translator.tokenizer.encode(["Das Tier überquerte die Straße nicht, weil"])
     sources = [np.array([[*ids, EOS]]) for ids in translator.tokenizer.encode(PAIR)]
@@ -192,9 +192,8 @@ def test_all_are_tried_and_attention_looks_elsewhere(browser, explorer, exchange
         "return document.querySelector('.sentence').textContent.includes('what counts is that narrow is gone')"
     )
     said = browser.text(".sentence")
-    assert (
-        "with the vector of narrow in the place of tired, p(es) goes from 91\xa0% to 0.2\xa0%; after any other exchange it is 91" in said
-    )
+    first = "with the vector of narrow in the place of tired, p(es) goes from 91\xa0% to 0.2\xa0%"
+    assert f"{first}; after any other exchange it is 91" in said
     browser.js("document.querySelector('.looked').open = true")
     first, second = browser.wait(
         "const said = [...document.querySelectorAll('.looked .sentence')]; return said.map((one) => one.textContent)"
