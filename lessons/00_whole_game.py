@@ -43,8 +43,11 @@ assert not {TIRED, NARROW} & trained_on and len(trained_on) > 19_000
 # (the horse) is neuter, so a tired horse is *es*. *Die Straße* (the street) is feminine, so a narrow street is *sie*.
 # Neither sentence was in the training text.
 #
-# Try your own: in the project's folder, `scratchformer explore data/tiny_model` writes a page that runs this model in
-# your browser.
+# Try your own in the explorer, a page that runs this model in your browser: `scratchformer explore data/tiny_model`
+# writes it.
+#
+# <!-- see: transplant?s=The+horse+leaves+the+street+because+it+is+too+tired.
+# &t=The+horse+leaves+the+street+because+it+is+too+narrow. | these two sentences; change them -->
 #
 # It looks as if the model knew which noun is meant. But nobody wrote a rule into it. It can only calculate. How?
 #
@@ -297,8 +300,12 @@ assert [greedy(each) for each in (TIRED, NARROW)] == translator.translate(
 # ## So how does it know?
 #
 # The German so far is the same for both sentences. So the difference between *es* and *sie* comes from the encoder's
-# vectors. From which one? The decoder gets the vectors of the *tired* sentence, but some are replaced by those of the
-# *narrow* sentence, or left out.
+# vectors. From which one? The decoder gets the vectors of the *tired* sentence, but one is replaced by that of the
+# *narrow* sentence. Will the vector of *it* turn *es*, the horse, into *sie*, the street? If not, which one will?
+#
+# <!-- explorer: transplant?s=The+horse+leaves+the+street+because+it+is+too+tired.
+# &t=The+horse+leaves+the+street+because+it+is+too+narrow.
+# | The explorer: move a vector from one of the two sentences into the other -->
 
 # %% The drawing of the exchange
 texts = []
@@ -318,12 +325,6 @@ show(
 )
 
 # %% [markdown]
-# Will the vector of *it* turn *es* into *sie*? And what if the adjective's vector is left out?
-#
-# <!-- explorer: transplant?s=The+horse+leaves+the+street+because+it+is+too+tired.
-# &t=The+horse+leaves+the+street+because+it+is+too+narrow.
-# | The explorer: move a vector from one of the two sentences into the other -->
-#
 # <details><summary>Make a guess, then unfold: vectors exchanged</summary>
 
 # %% Exchanging vectors

@@ -29,7 +29,7 @@ from scratchformer.explorer.page import WEB, bundle, write_explorer
 from scratchformer.training.run import RunDirectory
 
 ROOT = Path(__file__).resolve().parents[1]
-PICTURES = {0: "01_forward", 2: "04_lookup", 8: "09_one_hand", 14: "15_ravine", 22: "23_rotation"}
+PICTURES = {0: "00_loop", 2: "04_queries", 8: "09_one_hand", 14: "15_ravine", 22: "23_rotation"}
 """The number of a part's first lesson -> the figure that stands for the part."""
 
 LESSON = re.compile(r"lessons/\d\d_\w+")

@@ -82,6 +82,7 @@ function start({ data, model, tokenizer }) {
   const links = views.map((view) => h("a", { href: writeHash(view.id) }, view.title));
   const shared = { sentence: data.examples[0] };
   const questionOf = ({ question }) => (typeof question === "function" ? question(data) : question);
+  const origin = h("span", {}, `The model: ${data.caption}. `);
   const isEmbedded = readHash(location.hash).parameters.has("embed");
   let current = null;
   let written = null;
@@ -110,6 +111,7 @@ function start({ data, model, tokenizer }) {
     leave = null;
     document.title = `${view.title} · scratchformer explorer`;
     links.forEach((link, i) => (i === index ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current")));
+    origin.hidden = Boolean(view.ownModel);
     const heading = h("h1", { tabindex: -1 }, questionOf(view));
     const place = h("div", { class: `view view-${view.id}` });
     const next = views[index + 1];
@@ -131,16 +133,14 @@ function start({ data, model, tokenizer }) {
   }
 
   if (isEmbedded) embed(() => location.hash.replace(/[?&]embed=[^&]*/, ""));
-  if (data.lessons) document.querySelector(".brand").append(" ", h("a", { href: `${data.lessons}../index.html` }, "The course"));
   const navigation = document.getElementById("views");
   navigation.append(...links);
+  if (data.lessons) navigation.after(h("a", { class: "course", href: `${data.lessons}../index.html` }, "The course"));
   navigation.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (step) links[links.indexOf(event.target) + step]?.focus();
   });
-  document
-    .getElementById("about")
-    .append(h("p", {}, `The model: ${data.caption}. It runs in this page; nothing that you type leaves your machine.`));
+  document.getElementById("about").append(h("p", {}, origin, "Everything runs in this page; nothing that you type leaves your machine."));
   document.querySelector(".skip").addEventListener("click", (event) => {
     event.preventDefault(); // the address names a view, not a place in the page
     root.focus();

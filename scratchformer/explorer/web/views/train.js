@@ -355,6 +355,7 @@ function mount(root, page) {
 
 export const trainView = {
   id: "train",
+  ownModel: true, // not that of the page
   title: "Train",
   question: "How does a Transformer learn?",
   lead: "Its 23,040 weights are random. Train them, and a sentence that it never sees comes right.",

@@ -12,7 +12,7 @@ import { argmax, barOf, commonPlaces, currentSentence, focusOf, idsOf, lessonLin
 import { beamFold } from "./tree.js";
 
 const PRONOUNS = ["es", "sie", "er"];
-const NOUNS = { animal: ["es", "das Tier"], street: ["sie", "die Straße"], suitcase: ["er", "der Koffer"], car: ["es", "das Auto"] };
+const NOUNS = { animal: ["es", "das Tier"], horse: ["es", "das Pferd"], street: ["sie", "die Straße"], suitcase: ["er", "der Koffer"], car: ["es", "das Auto"] };
 const NAMES = ["first", "second"];
 const PAUSE_MS = 200; // in the typing, before the page translates
 
@@ -120,7 +120,13 @@ function mount(root, page) {
   const controls = h("div", { class: "controls" }, button("Try all", tryAll, { "data-key": "try" }), undo, where);
   const cards = h("div", { class: "sides" }, sides.map(({ card }) => card));
   roving(cards, rows);
-  const picture = figure(data.caption, prompt, cards, controls);
+  const note = h(
+    "p",
+    { class: "note" },
+    `A coloured field is the vector that the encoder makes of a word: ${model.config.d_model} numbers, blue for positive, orange for negative. `,
+    "Of the English sentence, the decoder reads nothing else. Tap a German word to ask about that one.",
+  );
+  const picture = figure(data.caption, prompt, cards, controls, note);
   const heads = h("div");
   const looked = h("details", { class: "looked", ontoggle: drawLooked }, h("summary", {}, "Where did attention look?"), heads);
   root.append(picture, looked, beamFold(page, () => sides[0].text, write));
@@ -251,18 +257,17 @@ function mount(root, page) {
   function genders() {
     const found = Object.entries(NOUNS).filter(([noun]) => sides[0].text.includes(noun));
     if (!isPronoun()) return [];
-    const each = found.map(([noun, [pronoun, german]], i) => [i ? ", " : ": ", em(pronoun), ` is the ${noun} (`, em(german), ")"]);
-    return ["The German word for ", quoted("it", source), " depends on the noun that is meant", each, ". "];
+    const each = found.map(([noun, [pronoun, german]], i) => [i ? ", " : "", em(pronoun), ` is the ${noun} (`, em(german), ")"]);
+    return found.length ? [each, "."] : [];
   }
 
   function drawPrompt() {
     const what = () => (isPronoun() ? "the pronoun" : [em(wordAt(0)), doDiffer() ? [" or ", em(wordAt(1))] : ""]);
     root.parentElement.querySelector("h1")?.replaceChildren(...["Which vector decides ", what(), "?"].flat(2));
     prompt.replaceChildren(
-      ...genders().flat(2),
-      `The encoder makes of each word a vector of ${model.config.d_model} numbers: the cells, blue for positive, orange for negative. Of the English sentence, the decoder reads nothing else. `,
       h("strong", {}, "Which one vector, moved into the other sentence, changes ", what(), "?"),
-      " Guess first: drag it there, or tap it. Tap a German word to ask about that one.",
+      " Guess first: drag it there, or tap it. ",
+      ...genders().flat(2),
     );
   }
 
