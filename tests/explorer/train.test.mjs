@@ -105,7 +105,7 @@ test("a past step's reading is the one of that step, and the model stays as it i
   const then = trainer.read(source);
   for (let i = 0; i < 7; i++) trainer.train();
   const now = trainer.read(source);
-  assert.deepEqual(trainer.readAt(source, 25), then);
+  assert.deepEqual(trainer.read(source, 25), then);
   assert.deepEqual([trainer.read(source), now.step], [now, 32]);
   assert.notDeepEqual(now.chances, then.chances);
 });
@@ -123,7 +123,8 @@ test("the learning rate warms up, then falls as one over the root of the step", 
   const trainer = new Trainer({ rate: 0.01 });
   const rates = [1, 25, 50, 200].map((step) => Object.assign(trainer, { step: step - 1 }).learningRate);
   assert.deepEqual(rates.map(plain), ["0.0002", "0.005", "0.01", "0.005"]);
-  assert.equal(new Trainer({ rate: 0.01, without: ["warmup"] }).learningRate, 0.01);
+  const cold = new Trainer({ rate: 0.01, without: ["warmup"] });
+  assert.deepEqual([1, 50, 200].map((step) => plain(Object.assign(cold, { step: step - 1 }).learningRate)), ["0.01", "0.01", "0.005"]);
 });
 
 test("a page's messages: sentence, one step, run and pause, another rate", async () => {
@@ -133,8 +134,8 @@ test("a page's messages: sentence, one step, run and pause, another rate", async
   const ask = (data) => scope.onmessage({ data });
   const [{ source }] = splitPairs().training;
   ask({ start: { seed: 1, rate: 0.006, without: [] }, sentence: source });
-  assert.deepEqual([reports[0].step, reports[0].reading.source, reports[0].running], [0, source, false]);
-  assert.deepEqual(reports[0].score, { sentences: 0, others: 0, pronouns: 0, wrongAnimals: 21 });
+  assert.deepEqual([reports[0].step, reports[0].reading.source, reports[0].hasEnded], [0, source, false]);
+  assert.deepEqual(reports[0].score, { sentences: 0, others: 0, pronouns: 0, exchanged: 0 });
   ask({ step: true });
   assert.deepEqual([reports[1].step, reports[1].losses.length, reports[1].score], [1, 1, null]);
   ask({ rate: 0.05 });
@@ -146,8 +147,7 @@ test("a page's messages: sentence, one step, run and pause, another rate", async
   await new Promise((resolve) => setTimeout(resolve, 100));
   assert.equal(reports.length, count, "it pauses");
   assert.deepEqual(reports.filter(({ score }) => score).map(({ step }) => step), [0, 25], "tested every 25 steps");
-  const steps = reports.flatMap(({ losses }) => losses.map(([step]) => step));
-  assert.deepEqual(steps, steps.map((_, i) => i + 1), "every loss is reported once");
+  assert.equal(reports.flatMap(({ losses }) => losses).length, reports.at(-1).step, "every loss is reported once");
   assert.ok(reports.at(-1).reading.chances.every((p) => p > 0 && p < 1));
   ask({ look: 20 });
   assert.deepEqual([reports.at(-1).reading.step, reports.at(-1).step], [20, reports.at(-2).step]);
@@ -157,25 +157,27 @@ test("a page's messages: sentence, one step, run and pause, another rate", async
 });
 
 test("what the view says of a run comes from its numbers", () => {
-  const scores = [0, 0, 0].map((sentences, i) => ({ step: 25 * i, sentences, others: 0, pronouns: 0 }));
+  const scores = [0, 0, 0].map((sentences, i) => ({ step: 25 * i, sentences, others: 0, exchanged: 0 }));
   assert.match(saidOf({ step: 0, loss: NaN, scores: scores.slice(0, 1) }), /writes 0 of 30 held-out sentences right\.$/);
-  const early = [...scores, { step: 75, sentences: 9, others: 25, pronouns: 12 }];
-  assert.match(saidOf({ step: 80, loss: 0.1234, scores: early }), /At step 80 the loss is 0\.12 .*; at step 75, 9 of 30 .* In 16 of the 21 others, the pronoun is the only mistake\.$/);
-  const late = [...early, { step: 100, sentences: 24, others: 30, pronouns: 24 }, { step: 125, sentences: 30, others: 30, pronouns: 30 }];
+  const early = [...scores, { step: 75, sentences: 9, others: 25, exchanged: 2 }];
+  assert.match(saidOf({ step: 80, loss: 0.1234, scores: early }), /At step 80 the loss is 0\.12 .*; at step 75, 9 of 30 .* In 16 of the 21 wrong ones, the pronoun was the only mistake\.$/);
+  const late = [...early, { step: 100, sentences: 24, others: 30, exchanged: 0 }, { step: 125, sentences: 30, others: 30, exchanged: 0 }];
   assert.match(saidOf({ step: 125, loss: 0.01, scores: late }), /, and 30 of 30 .* are right\. The pronouns came last, at step 125; all else was right at step 100\.$/);
-  const together = [...scores, { step: 75, sentences: 30, others: 30, pronouns: 30 }];
+  const worse = [...late, { step: 150, sentences: 28, others: 28, exchanged: 0 }];
+  assert.match(saidOf({ step: 150, loss: 0.01, scores: worse }), /, and 28 of 30 .* are right\. In 2 of the 2 wrong ones, other words are wrong\.$/);
+  const nearly = [...late, { step: 150, sentences: 29, others: 30, exchanged: 0 }];
+  assert.match(saidOf({ step: 150, loss: 0.01, scores: nearly }), /In the wrong one, the pronoun is the only mistake\.$/);
+  const together = [...scores, { step: 75, sentences: 30, others: 30, exchanged: 0 }];
   assert.doesNotMatch(saidOf({ step: 75, loss: 0.01, scores: together }), /last/);
   assert.match(saidOf({ step: 75, loss: 0.05, scores, without: ["mask"] }), /sees the word/);
-  const turned = [...scores, { step: 75, sentences: 18, others: 18, pronouns: 20, wrongAnimals: 12 }];
-  assert.match(saidOf({ step: 75, loss: 0.00042, scores: turned, without: ["positions"] }), /is 0\.00042 nats.* Of the 12 others, all have two animals/);
-  assert.doesNotMatch(saidOf({ step: 75, loss: 0.1, scores: turned.with(3, { ...turned[3], wrongAnimals: 9 }), without: ["positions"] }), /animals/);
+  const turned = [...scores, { step: 75, sentences: 18, others: 21, exchanged: 9 }];
+  assert.match(saidOf({ step: 75, loss: 0.00042, scores: turned, without: ["positions"] }), /is 0\.00042 nats.* In 9 of the 12 wrong ones, the two nouns are exchanged\.$/);
   assert.match(saidOf({ step: 60, loss: NaN, scores }), /not a number any more/);
 });
 
 test("typed words, and words as a sentence", () => {
-  const known = vocabulary().slice(4);
-  assert.deepEqual(readWords("The Dog, zebra hund!", known), { list: ["the", "dog", "zebra", "hund"], unknown: ["zebra", "hund"] });
-  assert.deepEqual(readWords(" ", known).list, []);
+  assert.deepEqual(readWords("The Dog, zebra hund!"), { list: ["the", "dog", "zebra", "hund"], unknown: ["zebra", "hund"] });
+  assert.deepEqual(readWords(" ").list, []);
   assert.equal(asSentence(["das", "Boot", "weil", "es"]), "Das Boot, weil es.");
   assert.deepEqual([0.00012, 123.4, 0.0561].map(plain), ["0.00012", "123", "0.056"]);
 });

@@ -25,14 +25,22 @@ export class Trainer {
     this.waiting = []; // pairs of this epoch
     const stages = [...this.model.forward([EOS], [BOS]).stages.values()];
     this.weights = [...new Set(stages.flatMap(({ weights }) => weights.map(({ data }) => data)))];
-    this.kept = [this.weights.map((data) => data.slice())]; // the weights at step 0, KEPT, 2 KEPT, …
-    Object.assign(this, splitPairs(), { rate, warmup: without.includes("warmup") ? 1 : WARMUP, step: 0, loss: null });
+    this.kept = [this.copy()]; // the weights at step 0, KEPT, 2 KEPT, …
+    Object.assign(this, splitPairs(), { rate, warmsUp: !without.includes("warmup"), step: 0, loss: 0 });
   }
 
-  /** As in the paper (§5.3), it grows in proportion to the step, then falls as 1 / √step. Without warm-up it begins highest. */
+  get hasEnded() {
+    return this.step >= LAST_STEP || !Number.isFinite(this.loss);
+  }
+
+  copy() {
+    return this.weights.map((data) => data.slice());
+  }
+
+  /** As in the paper (§5.3), it grows in proportion to the step, then falls as 1 / √step. Without warm-up it begins at the highest. */
   get learningRate() {
     const step = this.step + 1;
-    return this.warmup === 1 ? this.rate : this.rate * Math.min(step / this.warmup, Math.sqrt(this.warmup / step));
+    return this.rate * Math.min(this.warmsUp ? step / WARMUP : 1, Math.sqrt(WARMUP / step));
   }
 
   idsOf(words) {
@@ -52,7 +60,7 @@ export class Trainer {
     }
     this.adam.step(total, this.learningRate);
     this.step++;
-    if (this.step % KEPT === 0) this.kept.push(this.weights.map((data) => data.slice()));
+    if (this.step % KEPT === 0) this.kept.push(this.copy());
   }
 
   /** What the model writes, the likeliest word each time. */
@@ -68,35 +76,33 @@ export class Trainer {
     return written;
   }
 
-  /** Read a sentence with the weights of a step before this one, which were kept. */
-  readAt(source, step) {
-    const put = (copies) => (this.weights.forEach((data, i) => data.set(copies[i])), this.model.refresh());
-    const now = this.weights.map((data) => data.slice());
-    put(this.kept[step / KEPT]);
-    const reading = { ...this.read(source), step };
-    put(now);
-    return reading;
-  }
-
   /**
    * What becomes of a sentence: `written`; and, where the pronoun follows "weil" in the right translation, or without one
-   * in what is written, the `chances` of er, sie and es.
+   * in what is written, the `chances` of er, sie and es. At a step before this one, with the weights that were kept.
    */
-  read(source) {
+  read(source, step = this.step) {
+    if (step < this.step) {
+      const put = (copies) => (this.weights.forEach((data, i) => data.set(copies[i])), this.model.refresh());
+      const now = this.copy();
+      put(this.kept[step / KEPT]);
+      const reading = { ...this.read(source), step };
+      put(now);
+      return reading;
+    }
     const written = this.write(source);
     const target = pairOf(source)?.target ?? written;
     const place = target.indexOf("weil") + 1;
-    const reading = { source, written, step: this.step };
+    const reading = { source, written, step };
     if (!place) return reading;
     const pass = this.model.forward(this.idsOf(source), [BOS, ...this.idsOf(target.slice(0, place)).slice(0, -1)]);
     const p = pass.probabilities(place);
     return Number.isFinite(p[EOS]) ? { ...reading, chances: ["er", "sie", "es"].map((word) => p[this.ids.get(word)]) } : reading;
   }
 
-  /** Write the held-out sentences -> how many are right, how many but for the pronoun, how many pronouns; wrong ones with two animals. */
+  /** Write the held-out sentences -> how many are right, how many but for the pronoun, how many pronouns; how many with the nouns exchanged. */
   test() {
-    const score = { sentences: 0, others: 0, pronouns: 0, wrongAnimals: 0 };
-    for (const { source, target, pronoun, isThing } of this.heldOut) {
+    const score = { sentences: 0, others: 0, pronouns: 0, exchanged: 0 };
+    for (const { source, target, pronoun } of this.heldOut) {
       const written = this.write(source);
       const place = written.indexOf("weil") + 1;
       const isRight = place > 0 && written[place] === pronoun;
@@ -104,7 +110,7 @@ export class Trainer {
       score.pronouns += isRight;
       score.others += others;
       score.sentences += isRight && others;
-      score.wrongAnimals += !isThing && !(isRight && others);
+      score.exchanged += written[1] === target[4] && written[4] === target[1];
     }
     return this.model.without.has("mask") ? { ...score, places: this.testPlaces() } : score;
   }
@@ -127,31 +133,30 @@ export class Trainer {
 
 /**
  * Answer a page's messages: { start: settings, sentence: words } first, { sentence }, { rate }, { run: true or false },
- * { step: true }, { look: a kept step to read at, or null for the last one }. Each report says what changed: { step, rate, losses: [[step, loss]…], reading, score }.
+ * { step: true }, { look: a kept step to read at, or null for the last one }. Each report says what changed: { step, rate, hasEnded, losses, reading, score }.
  *
  * @param scope  has postMessage and onmessage: a worker's global object, or a stand-in for it on the page
  */
 export function serveTraining(scope) {
   let trainer = null;
-  let sentence = null;
+  const asked = {};
   let running = false;
   let losses = [];
-  let tested = -1;
-  let look = null;
+  let tested = -Infinity;
   let timer = 0;
 
   const report = () => {
-    const { step, learningRate: rate } = trainer;
-    const isDue = tested < 0 || step - tested >= EVERY;
+    const { step, hasEnded, learningRate: rate } = trainer;
+    const isDue = step - tested >= EVERY;
     if (isDue) tested = step;
-    const reading = look === null || look >= step ? trainer.read(sentence) : trainer.readAt(sentence, look);
-    scope.postMessage({ step, rate, losses, reading, score: isDue ? trainer.test() : null, running });
+    const reading = trainer.read(asked.sentence, asked.look ?? step);
+    scope.postMessage({ step, rate, hasEnded, losses, reading, score: isDue ? trainer.test() : null });
     losses = [];
   };
   const step = () => {
     trainer.train();
-    losses.push([trainer.step, trainer.loss]);
-    if (trainer.step >= LAST_STEP || !Number.isFinite(trainer.loss)) running = false;
+    losses.push(trainer.loss);
+    running &&= !trainer.hasEnded;
   };
   const run = () => {
     const begun = performance.now();
@@ -163,12 +168,11 @@ export function serveTraining(scope) {
   };
   scope.onmessage = ({ data }) => {
     if (data.start) trainer = new Trainer(data.start);
-    if (data.sentence) sentence = data.sentence;
-    if ("look" in data) look = data.look;
     if (data.rate) trainer.rate = data.rate;
-    if (data.step && trainer.step < LAST_STEP) step();
+    Object.assign(asked, data);
+    if (data.step && !trainer.hasEnded) step();
     const wasRunning = running;
-    if ("run" in data) running = data.run && trainer.step < LAST_STEP;
+    if ("run" in data) running = data.run && !trainer.hasEnded;
     if (!running || data.start) report();
     if (!running || wasRunning) return;
     clearTimeout(timer);

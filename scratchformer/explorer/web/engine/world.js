@@ -11,53 +11,49 @@
 const SPECIAL = ["<pad>", "</s>", "<s>", "<unk>"];
 const ANIMALS = [["dog", "Hund", "er"], ["fox", "Fuchs", "er"], ["donkey", "Esel", "er"], ["cat", "Katze", "sie"], ["goat", "Ziege", "sie"], ["cow", "Kuh", "sie"], ["horse", "Pferd", "es"], ["pig", "Schwein", "es"], ["sheep", "Schaf", "es"]];
 const THINGS = [["wagon", "Wagen", "er"], ["carriage", "Kutsche", "sie"], ["boat", "Boot", "es"]];
+const NOUNS = [...ANIMALS, ...THINGS];
 const ADJECTIVES = { small: "klein", old: "alt", light: "leicht", heavy: "schwer", tired: "müde" };
 
 /** A verb, its German past tense, the adjectives with which "it" is the first noun, and the second, and what can be second. */
 const VERBS = [
-  ["pull", "zog", ["small", "old", "light", "tired"], ["heavy"], [...ANIMALS, ...THINGS]],
-  ["push", "schob", ["small", "old", "light", "tired"], ["heavy"], [...ANIMALS, ...THINGS]],
+  ["pull", "zog", ["small", "old", "light", "tired"], ["heavy"], NOUNS],
+  ["push", "schob", ["small", "old", "light", "tired"], ["heavy"], NOUNS],
   ["enter", "betrat", ["tired"], ["small", "old", "light"], THINGS],
-  ["like", "mochte", [], ["small", "old", "light", "heavy"], [...ANIMALS, ...THINGS]],
+  ["like", "mochte", [], ["small", "old", "light", "heavy"], NOUNS],
 ];
 const NOMINATIVE = { er: "der", sie: "die", es: "das" };
 const ACCUSATIVE = { er: "den", sie: "die", es: "das" };
 
 /**
- * All sentences of this world. `of`: the noun that "it" stands for, 0 or 1; `isThing`: whether the second one is a thing.
+ * All sentences of this world, by their English text. `of`: the noun that "it" stands for, 0 or 1; `isThing`: whether the
+ * second one is a thing.
  *
- * @typedef {{ source: string[], target: string[], adjective: string, of: 0 | 1, isThing: boolean, pronoun: string }} Pair
- * @returns {Pair[]}
+ * @type {Map<string, { source: string[], target: string[], adjective: string, of: 0 | 1, isThing: boolean, pronoun: string }>}
  */
-function makePairs() {
-  const pairs = [];
-  for (const [verb, past, ofFirst, ofSecond, seconds] of VERBS)
-    for (const [first, subject, gender] of ANIMALS)
-      for (const [second, object, other] of seconds.filter(([, , other]) => other !== gender))
-        for (const adjective of [...ofFirst, ...ofSecond]) {
-          const of = ofFirst.includes(adjective) ? 0 : 1;
-          const pronoun = [gender, other][of];
-          const source = `the ${first} did not ${verb} the ${second} because it was too ${adjective}`.split(" ");
-          const clause = `${NOMINATIVE[gender]} ${subject} ${past} ${ACCUSATIVE[other]} ${object} nicht`;
-          const target = `${clause} weil ${pronoun} zu ${ADJECTIVES[adjective]} war`.split(" ");
-          pairs.push({ source, target, adjective, of, isThing: THINGS.some(([thing]) => thing === second), pronoun });
-        }
-  return pairs;
-}
+const PAIRS = new Map();
+for (const [verb, past, ofFirst, ofSecond, seconds] of VERBS)
+  for (const [first, subject, gender] of ANIMALS)
+    for (const [second, object, other] of seconds.filter(([, , other]) => other !== gender))
+      for (const adjective of [...ofFirst, ...ofSecond]) {
+        const of = ofFirst.includes(adjective) ? 0 : 1;
+        const pronoun = [gender, other][of];
+        const text = `the ${first} did not ${verb} the ${second} because it was too ${adjective}`;
+        const clause = `${NOMINATIVE[gender]} ${subject} ${past} ${ACCUSATIVE[other]} ${object} nicht`;
+        const target = `${clause} weil ${pronoun} zu ${ADJECTIVES[adjective]} war`.split(" ");
+        PAIRS.set(text, { source: text.split(" "), target, adjective, of, isThing: THINGS.some(([thing]) => thing === second), pronoun });
+      }
 
-const PAIRS = new Map(makePairs().map((pair) => [pair.source.join(" "), pair]));
 export const allPairs = () => [...PAIRS.values()];
 
 /** The pair of an English sentence (a list of words), or undefined where this world does not have it. */
 export const pairOf = (source) => PAIRS.get(source.join(" "));
 
-const NOUNS = [...ANIMALS, ...THINGS];
-const OTHERS = { nicht: "not", weil: "because", zu: "too", war: "was", er: "it", sie: "it", es: "it", der: "the", die: "the", das: "the", den: "the" };
+const SMALL_WORDS = { not: "nicht", because: "weil", too: "zu", was: "war", it: "er sie es", the: "der die das den" };
 const PAST = VERBS.map(([verb, past]) => [verb.replace(/e?$/, "ed"), past]);
-const ENGLISH = new Map([...NOUNS, ...Object.entries(ADJECTIVES), ...PAST].map(([english, german]) => [german, english]));
+const ENGLISH = [...NOUNS, ...Object.entries({ ...ADJECTIVES, ...SMALL_WORDS }), ...PAST];
 
 /** The English of a German word of this world, or undefined. */
-export const englishOf = (word) => ENGLISH.get(word) ?? OTHERS[word];
+export const englishOf = (word) => ENGLISH.find(([, german]) => german.split(" ").includes(word))?.[0];
 
 /** The nouns of an English sentence that "er", "sie" or "es" can stand for. */
 export const nounsOf = (source, pronoun) => NOUNS.filter(([noun, , gender]) => gender === pronoun && source.includes(noun)).map(([noun]) => noun);
@@ -67,9 +63,9 @@ export function vocabulary() {
   return [...new Set([...SPECIAL, ...allPairs().flatMap(({ source, target }) => [...source, ...target])])];
 }
 
-/** 30 pairs that no model is trained on, with adjectives that need the verb, the same for the same seed; and the others. */
-export function splitPairs(seed = 1706) {
-  const pairs = shuffled(allPairs(), randomNumbers(seed));
+/** 30 pairs that no model is trained on, with adjectives that need the verb; and the others. */
+export function splitPairs() {
+  const pairs = shuffled(allPairs(), randomNumbers(1706));
   const heldOut = pairs.filter(({ adjective }) => !["heavy", "tired"].includes(adjective)).slice(0, 30);
   return { heldOut, training: pairs.filter((pair) => !heldOut.includes(pair)) };
 }
@@ -78,7 +74,8 @@ export function splitPairs(seed = 1706) {
  * How many pronouns of the held-out pairs come out right for a reader who knows which noun each adjective mostly speaks of
  * in the training pairs, but does not look at the verb.
  */
-export function rightWithoutVerb({ heldOut, training } = splitPairs()) {
+export function rightWithoutVerb() {
+  const { heldOut, training } = splitPairs();
   const meanSame = ({ adjective, of }) => training.filter((pair) => pair.adjective === adjective && pair.of === of).length;
   return heldOut.filter((pair) => meanSame(pair) > meanSame({ ...pair, of: 1 - pair.of })).length;
 }

@@ -3,16 +3,16 @@
 import { button, choice, figure, fitted, h, percent, plot, range, say, table } from "../dom.js";
 import { KEPT, LAST_STEP, RATE, WARMUP, serveTraining } from "../engine/trainer.js";
 import { englishOf, nounsOf, pairOf, rightWithoutVerb, splitPairs, vocabulary } from "../engine/world.js";
-import { lessonLink } from "./sentence.js";
+import { barOf, lessonLink } from "./sentence.js";
 
 const RATES = [0.0005, 0.001, 0.002, 0.004, RATE, 0.01, 0.02, 0.05];
-const PARTS = { mask: "No mask", scale: "No √d_k", positions: "No positions", warmup: "No warm-up" };
-/** What was measured with seeds 1, 2 and 3 at the rate RATE, with a test every 25 steps; and the lesson about the part. */
-const MEASURED = {
-  mask: ["no sentence was right at step 500", "06_masks"],
-  scale: ["all 30 sentences were right first at step 325, 375 and 300; with √d_k at step 175, 225 and 225", "05_scaling"],
-  positions: ["17, 16 and 14 sentences were right at step 500", "09_positions"],
-  warmup: ["all 30 sentences were right first at step 300, 200 and 225, but at step 500 only 30, 29 and 28; with warm-up first at step 175, 225 and 225", "15_adam_and_warmup"],
+/** What can be missing: its name, the rate then, what was measured with seeds 1, 2 and 3, tested every 25 steps, and its lesson. */
+const PARTS = {
+  "": ["Nothing is broken", RATE],
+  mask: ["No mask", RATE, "no sentence was right at step 500", "06_masks"],
+  scale: ["No √d_k", RATE, "all 30 sentences were right first at step 325, 375 and 300; with √d_k at step 175, 225 and 225", "05_scaling"],
+  positions: ["No positions", RATE, "17, 16 and 14 sentences were right at step 500", "09_positions"],
+  warmup: ["No warm-up", 0.02, "5, 7 and 6 sentences were right at step 500; with warm-up 30, 29 and 26", "15_adam_and_warmup"],
 };
 const RULE =
   "with pull or push, “it” is the first noun (too old to pull); with enter or like, the second (too old to be liked). But “tired” always speaks of the first, and “heavy” of the second.";
@@ -20,8 +20,12 @@ const PRONOUNS = ["er", "sie", "es"];
 const [VERBS, ADJECTIVES] = [["pull", "push", "enter", "like"], ["small", "old", "light", "heavy", "tired"]];
 const [DRAW_MS, CALM_MS, SAY_MS] = [120, 500, 5000]; // between two drawings; with reduced motion; between two spoken sentences
 const MOST_WORDS = 20;
-
-// What is said --------------------------------------------------------------------------------------------------------
+const { heldOut, training } = splitPairs();
+const N = heldOut.length;
+const known = vocabulary().slice(4);
+const shortcut = rightWithoutVerb();
+/** The sentence shown first: it needs the verb and the order, and a pronoun that no broken model writes each time. */
+const first = heldOut.find(({ adjective, isThing, pronoun }) => adjective === "old" && !isThing && pronoun !== "es").source;
 
 /** A positive number with two digits that count, without a power of ten. */
 export function plain(x) {
@@ -38,7 +42,7 @@ export function asSentence(list) {
 }
 
 /** The words of a typed sentence, and those among them that are not in the vocabulary. */
-export function readWords(text, known) {
+export function readWords(text) {
   const typed = text.match(/[\p{L}-]+/gu) ?? [];
   const list = typed.map((word) => [word, word.toLowerCase()].find((spelling) => known.includes(spelling)) ?? word);
   return { list, unknown: list.filter((word) => !known.includes(word)) };
@@ -48,29 +52,31 @@ export function readWords(text, known) {
  * A run in a sentence or two. `scores` has a test of the held-out sentences every few steps: its step, and what
  * Trainer.test() counts.
  */
-export function saidOf({ step, loss, scores, without = [] }, n = 30) {
+export function saidOf({ step, loss, scores, without = [] }) {
   const last = scores.at(-1);
   if (!last) return "The model is being made.";
-  if (step === 0) return `Before the first step all weights are random, and it writes ${last.sentences} of ${n} held-out sentences right.`;
+  if (step === 0) return `Before the first step nearly all weights are random, and it writes ${last.sentences} of ${N} held-out sentences right.`;
   if (!Number.isFinite(loss)) return `At step ${step} the loss is not a number any more: the learning rate was too large. Start again.`;
-  const score = `${last.sentences} of ${n} held-out sentences`;
-  const tested = step === last.step ? `, and ${score} are right` : `; at step ${last.step}, ${score} were right`;
-  const firstOf = (name) => scores.find((score) => score[name] === n)?.step;
-  const [others, all] = [firstOf("others"), firstOf("sentences")];
-  const wrong = n - last.sentences;
-  const onlyPronoun = last.others - last.sentences;
-  let why = ".";
-  if (without.includes("mask") && loss < 0.1 && last.sentences <= n / 10)
-    why = ". In training it sees the word that it has to predict; when it writes, that word is not there yet.";
-  else if (all !== undefined && others < all)
-    why = `. The pronouns came last, at step ${all}; all else was right at step ${others}.`;
-  else if (without.includes("positions") && last.wrongAnimals > 0.9 * wrong)
-    why = `. Of the ${wrong} others, ${last.wrongAnimals === wrong ? "all" : last.wrongAnimals} have two animals, where only the word order says which one acts.`;
-  else if (onlyPronoun > 0) why = `. In ${onlyPronoun === wrong ? `all ${wrong}` : `${onlyPronoun} of the ${wrong}`} others, the pronoun is the only mistake.`;
+  const [is, are] = step === last.step ? ["is", "are"] : ["was", "were"];
+  const tested = `${are === "are" ? ", and" : `; at step ${last.step},`} ${last.sentences} of ${N} held-out sentences ${are} right.`;
+  const wrong = N - last.sentences;
+  let why = "";
+  if (without.includes("mask") && loss < 0.1 && last.sentences <= N / 10)
+    why = " In training it sees the word that it has to predict; when it writes, that word is not there yet.";
+  else if (wrong) {
+    const pronoun = [last.others - last.sentences, `the pronoun ${is} the only mistake`];
+    const nouns = [last.exchanged, `the two nouns ${are} exchanged`];
+    const [count, mistake] = [pronoun, nouns, [N - last.others - last.exchanged, `other words ${are} wrong`]].sort(([a], [b]) => b - a)[0];
+    why = ` In ${wrong === 1 ? "the wrong one" : `${count} of the ${wrong} wrong ones`}, ${mistake}.`;
+  } else {
+    const [others, all] = ["others", "sentences"].map((name) => scores.find((score) => score[name] === N).step);
+    if (others < all) why = ` The pronouns came last, at step ${all}; all else was right at step ${others}.`;
+  }
   return `At step ${step} the loss is ${plain(loss)} nats a word${tested}${why}${step >= LAST_STEP ? ` Training ends at step ${LAST_STEP}.` : ""}`;
 }
 
-// Where it trains -----------------------------------------------------------------------------------------------------
+/** The points of a run's curve: step, and the power of ten that is its loss. */
+const powersOf = ({ losses }) => losses.map((loss, i) => [i + 1, Math.log10(loss)]).filter(([, power]) => Number.isFinite(power));
 
 /**
  * Train in a worker that runs this page's own script, or on the page where there are no workers.
@@ -82,7 +88,7 @@ function startTraining(message, onreport) {
   let scope = null;
   const onPage = () => {
     worker = null;
-    scope = { postMessage: (report) => scope && onreport(report) };
+    scope = { postMessage: onreport };
     serveTraining(scope);
     scope.onmessage({ data: message });
   };
@@ -101,37 +107,27 @@ function startTraining(message, onreport) {
   }
   return {
     send: (data) => (worker ? worker.postMessage(data) : scope?.onmessage({ data })),
-    stop() {
-      worker?.terminate();
-      scope?.onmessage({ data: { run: false } });
-      scope = null;
-    },
+    stop: () => (worker ? worker.terminate() : scope?.onmessage({ data: { run: false } })),
   };
 }
 
-// The view ------------------------------------------------------------------------------------------------------------
-
 function mount(root, page) {
-  const { heldOut, training } = splitPairs();
-  const first = heldOut.find(({ adjective, isThing }) => adjective === "old" && !isThing).source; // needs verb and order
-  const known = vocabulary().slice(4);
-  const shortcut = rightWithoutVerb();
   const asked = page.parameters;
   let broken = asked.get("break") in PARTS ? asked.get("break") : "";
-  let rate = RATES.includes(Number(asked.get("rate"))) ? Number(asked.get("rate")) : RATE;
+  let rate = RATES.find((rate) => rate === Number(asked.get("rate"))) ?? PARTS[broken][1];
   let racing = asked.has("race");
-  let sentence = readWords(asked.get("s") ?? "", known);
-  sentence = sentence.list.length && !sentence.unknown.length ? sentence.list : first;
+  const { list, unknown } = readWords(asked.get("s") ?? "");
+  let sentence = list.length && !unknown.length ? list : first;
   let seed = 1;
   let running = false;
   let runs = [];
   let look = null; // the step that is shown, or null for the last one
   let due = 0;
   let spoken = -Infinity;
-  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const pause = matchMedia("(prefers-reduced-motion: reduce)").matches ? CALM_MS : DRAW_MS;
 
   // Controls
-  const hasEnded = () => runs.length > 0 && runs.every(({ step, losses }) => step >= LAST_STEP || (losses.length && !Number.isFinite(losses.at(-1))));
+  const hasEnded = () => runs.every((run) => run.hasEnded);
   const play = button("Train", () => (hasEnded() ? (seed++, begin(true)) : setRunning(!running)), { class: "button main large" });
   const one = button("One step", () => ((look = null), setRunning(false), send({ step: true })));
   const again = button("Start again", () => (seed++, begin()));
@@ -143,36 +139,35 @@ function mount(root, page) {
   const rateSlider = range({
     label: "Learning rate, at most", min: 0, max: RATES.length - 1, value: RATES.indexOf(rate),
     show: (i) => plain(RATES[i]),
-    oninput: (i) => ((rate = RATES[i]), runs[0].send({ rate }), remember()),
+    oninput: (i) => ((rate = RATES[i]), (broken ? runs : [runs[0]]).forEach((run) => run.send({ rate })), remember()),
   });
   const breaking = choice({
     label: "Break something",
-    options: [["", "Nothing is broken"], ...Object.entries(PARTS)],
+    options: Object.entries(PARTS).map(([part, [name]]) => [part, name]),
     value: broken,
-    onchange: (part) => ((broken = part), begin(), remember()),
+    onchange(part) {
+      if (rate === PARTS[broken][1]) rate = PARTS[part][1];
+      rateSlider.set(RATES.indexOf(rate));
+      broken = part;
+      begin();
+      remember();
+    },
   });
   const race = button("Race against a whole model", () => ((racing = !racing), begin(), remember()));
 
   // What is shown
-  const now = h("p", { class: "note" });
+  const [now, right, effect] = [0, 1, 2].map(() => h("p", { class: "note" }));
   const reading = h("div", { class: "train-reading" });
   const shown = h("p", { class: "train-source" });
-  const right = h("p", { class: "note" });
   const kind = h("span", { class: "label" });
   const put = (place) => (word) => [word, () => sentence.map((old, i) => (i === place ? word : old))];
   const turn = () => sentence.map((_, i) => sentence[{ 1: 6, 6: 1 }[i] ?? i]);
-  const chips = new Map(); // a button -> the sentence that it makes of this one
-  const group = (name, list) =>
-    h("div", { role: "group", "aria-label": name }, list.map(([text, change]) => {
-      const chip = button(text, () => submit(change().join(" ")));
-      chips.set(chip, change);
-      return chip;
-    }));
-  const groups = [group("Verb", VERBS.map(put(4))), group("Adjective", ADJECTIVES.map(put(11))), group("Order", [["exchange the nouns", turn]])];
-  const swaps = h("div", { class: "train-swaps" }, h("p", { class: "label" }, "Exchange a word, and predict “it”"), groups);
-  const effect = h("p", { class: "note" });
+  const groups = [["Verb", VERBS.map(put(4))], ["Adjective", ADJECTIVES.map(put(11))], ["Order", [["exchange the nouns", turn]]]];
+  const chip = ([text, change]) => Object.assign(button(text, () => submit(change().join(" "))), { change });
+  const swaps = h("div", { class: "train-swaps" }, h("p", { class: "label" }, "Exchange a word, and predict “it”"),
+    groups.map(([name, list]) => h("div", { role: "group", "aria-label": name }, list.map(chip))));
   const places = h("div", { class: "train-places" });
-  const dashed = `, when the words before it are right. Dashed line: the score of a reader who ignores the verb, ${shortcut} of ${heldOut.length}.`;
+  const dashed = `, when the words before it are right. Dashed line: the score of a reader who ignores the verb, ${shortcut} of ${N}.`;
   const note = h("p", { class: "note" }, "Percentages: the model's probability of each pronoun after ", h("em", { lang: "de" }, "weil"), dashed);
   const chart = fitted((width) =>
     plot({
@@ -180,8 +175,8 @@ function mount(root, page) {
       width,
       height: 230,
       x: { label: "step", from: 0, to: LAST_STEP, mark: runs[0]?.reading?.step },
-      y: { label: "training loss in nats a word", from: Math.floor(Math.min(-2, ...runs.flatMap(({ points }) => points.map(([, y]) => y)))), to: 1, show: (power) => String(10 ** power) },
-      series: runs.map(({ name, points }, i) => ({ name, role: i ? "value" : "forward", points })),
+      y: { label: "training loss in nats a word", from: Math.floor(Math.min(-2, ...runs.flatMap(powersOf).map(([, y]) => y))), to: 1, show: (power) => String(10 ** power) },
+      series: runs.map((run, i) => ({ name: run.name, role: i ? "value" : "forward", points: powersOf(run) })),
     }),
   );
   const source = `a Transformer in this page, trained on ${training.length} sentence pairs of ${known.length} words`;
@@ -212,7 +207,7 @@ function mount(root, page) {
   );
 
   function submit(text) {
-    const { list, unknown } = readWords(text, known);
+    const { list, unknown } = readWords(text);
     let reason = "";
     if (!list.length) reason = "Type a sentence first.";
     else if (unknown.length) reason = `It does not know ${unknown.map((word) => `“${word}”`).join(", ")}; its words are listed below.`;
@@ -228,11 +223,11 @@ function mount(root, page) {
 
   function remember() {
     const s = sentence === first ? null : sentence.join(" ");
-    page.go("train", { break: broken || null, rate: rate === RATE ? null : rate, race: racing ? 1 : null, s });
+    page.go("train", { break: broken || null, rate: rate === PARTS[broken][1] ? null : rate, race: racing ? 1 : null, s });
   }
 
   function send(message) {
-    for (const run of runs) run.send(message);
+    runs.forEach((run) => run.send(message));
   }
 
   function setRunning(on) {
@@ -250,17 +245,16 @@ function mount(root, page) {
   /** New random weights, in each run the same. */
   function begin(startsNow = false) {
     for (const run of runs) run.stop();
-    const whole = { seed, rate: RATE, without: [] };
+    const [name, usual, measured, lesson] = PARTS[broken];
     const mine = { seed, rate, without: broken ? [broken] : [] };
-    if (racing && !broken && rate === RATE) whole.seed = seed + 1000;
-    const named = [[PARTS[broken] ?? "This model", mine], ...(racing ? [["Whole", whole]] : [])];
+    const whole = { seed: broken || rate !== RATE ? seed : seed + 1000, rate: broken ? rate : RATE, without: [] };
+    const named = [[broken ? name : "This model", mine], ...(racing ? [["Whole", whole]] : [])];
     runs = named.map(([name, settings]) => {
-      const run = { name, without: settings.without, step: 0, points: [], scores: [], losses: [], reading: null };
+      const run = { name, without: settings.without, step: 0, scores: [], losses: [], reading: null };
       return Object.assign(run, startTraining({ start: settings, sentence, run: startsNow }, (report) => take(run, report)));
     });
     race.setAttribute("aria-pressed", String(racing));
-    const [measured, lesson] = MEASURED[broken] ?? [];
-    effect.replaceChildren(...(measured ? [`Measured with three seeds, at the rate ${RATE}: ${measured}. `, lessonLink(page, lesson), "."] : []));
+    effect.replaceChildren(...(measured ? [`Measured with three seeds, at the rate ${usual}: ${measured}. `, lessonLink(page, lesson), "."] : []));
     spoken = -Infinity;
     look = null;
     setRunning(startsNow);
@@ -269,11 +263,10 @@ function mount(root, page) {
   function take(run, { losses, score, ...report }) {
     if (!runs.includes(run)) return;
     Object.assign(run, report);
-    run.losses.push(...losses.map(([, loss]) => loss));
-    run.points.push(...losses.filter(([, loss]) => loss > 0).map(([step, loss]) => [step, Math.log10(loss)]));
+    run.losses.push(...losses);
     if (score) run.scores.push({ step: report.step, ...score });
     if (running && hasEnded()) setRunning(false);
-    if (!due) due = setTimeout(draw, running ? (calm ? CALM_MS : DRAW_MS) : 0);
+    if (!due) due = setTimeout(draw, running ? pause : 0);
   }
 
   function draw() {
@@ -291,14 +284,15 @@ function mount(root, page) {
       say(view.sentence, text);
       spoken = performance.now();
     }
-    const shape = run.without.includes("warmup") ? "without warm-up it begins highest" : `it grows to ${rate} in ${WARMUP} steps, then falls`;
-    now.textContent = `Learning rate of the next step: ${plain(run.rate)}; ${shape}.`;
+    const shape = run.without.includes("warmup") ? `it is ${rate} for` : `it grows to ${rate} in`;
+    now.textContent = `Learning rate of the next step: ${plain(run.rate)}; ${shape} ${WARMUP} steps, then falls.`;
     const pair = pairOf(run.reading.source);
     kind.textContent = heldOut.includes(pair) ? "A held-out sentence, which no step trains on" : pair ? "A sentence of the training text" : "Your sentence";
     shown.textContent = asSentence(run.reading.source);
     right.replaceChildren(...(pair ? ["Right: ", h("span", { lang: "de" }, asSentence(pair.target))] : []));
     swaps.hidden = !pairOf(sentence);
-    for (const [chip, change] of chips) {
+    for (const chip of swaps.querySelectorAll("button")) {
+      const { change } = chip;
       chip.disabled = !pairOf(change());
       if (change !== turn) chip.setAttribute("aria-pressed", String(change().join() === sentence.join()));
     }
@@ -311,7 +305,7 @@ function mount(root, page) {
   function drawPlaces(counts, target) {
     places.hidden = !counts;
     if (!counts) return;
-    const title = `How many of the ${heldOut.length} held-out translations have the right word at each place when the model`;
+    const title = `How many of the ${N} held-out translations have the right word at each place when the model`;
     const rows = ["sees the whole translation, as in training", "sees only the words before, as in writing"];
     const lines = rows.map((name, i) => [name, ...counts.map((place) => String(place[i]))]);
     places.replaceChildren(h("p", { class: "label" }, title), table(title, ["", ...target.map((word) => h("span", { lang: "de" }, word))], lines));
@@ -327,15 +321,11 @@ function mount(root, page) {
     });
     const meant = (word) => nounsOf(source, word).map((noun) => ` the ${noun}`).join() || " no noun here";
     const named = (word) => [h("span", { lang: "de" }, word), h("small", {}, meant(word))];
-    const line = (label, share, value, isRight = false) => {
-      const bar = h("span", { class: "bar" });
-      bar.style.setProperty("--share", share.toFixed(4));
-      return h("li", { class: isRight ? "right" : null }, h("span", {}, label), bar, value);
-    };
-    const score = (what) => line(`Right ${what}`, (last?.[what] ?? 0) / heldOut.length, `${last?.[what] ?? 0} of ${heldOut.length}`);
+    const line = (label, share, value, isRight = false) => h("li", { class: isRight ? "right" : null }, h("span", {}, label), barOf(share), value);
+    const score = (what) => line(`Right ${what}`, last[what] / N, `${last[what]} of ${N}`);
     const pronouns = score("pronouns");
     pronouns.children[1].classList.add("with-mark");
-    pronouns.children[1].style.setProperty("--mark", (shortcut / heldOut.length).toFixed(4));
+    pronouns.children[1].style.setProperty("--mark", (shortcut / N).toFixed(4));
     return h(
       "section",
       {},
@@ -358,6 +348,6 @@ export const trainView = {
   ownModel: true, // not that of the page
   title: "Train",
   question: "How does a Transformer learn?",
-  lead: "Its 23,040 weights are random. Train them, and a sentence that it never sees comes right.",
+  lead: "Nearly all of its 23,040 weights are random. Train them, and a sentence that it never sees comes right.",
   mount,
 };
