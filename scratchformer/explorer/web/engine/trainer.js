@@ -4,7 +4,7 @@ import { CachedDecoder } from "./beam.js";
 import { row } from "./tensor.js";
 import { BOS, EOS, PAD } from "./tokenizer.js";
 import { Adam, lossOfPair, newModel } from "./training.js";
-import { pairOf, randomNumbers, shuffled, splitPairs, vocabulary } from "./world.js";
+import { PRONOUNS, pairOf, randomNumbers, shuffled, splitPairs, vocabulary } from "./world.js";
 
 export const RATE = 0.008;
 export const LAST_STEP = 500;
@@ -96,7 +96,7 @@ export class Trainer {
     if (!place) return reading;
     const pass = this.model.forward(this.idsOf(source), [BOS, ...this.idsOf(target.slice(0, place)).slice(0, -1)]);
     const p = pass.probabilities(place);
-    return Number.isFinite(p[EOS]) ? { ...reading, chances: ["er", "sie", "es"].map((word) => p[this.ids.get(word)]) } : reading;
+    return Number.isFinite(p[EOS]) ? { ...reading, chances: PRONOUNS.map((word) => p[this.ids.get(word)]) } : reading;
   }
 
   /** Write the held-out sentences -> how many are right, how many but for the pronoun, how many pronouns; how many with the nouns exchanged. */
@@ -138,12 +138,9 @@ export class Trainer {
  * @param scope  has postMessage and onmessage: a worker's global object, or a stand-in for it on the page
  */
 export function serveTraining(scope) {
-  let trainer = null;
+  let [trainer, running, timer] = [null, false, 0];
+  let [losses, tested] = [[], -Infinity];
   const asked = {};
-  let running = false;
-  let losses = [];
-  let tested = -Infinity;
-  let timer = 0;
 
   const report = () => {
     const { step, hasEnded, learningRate: rate } = trainer;

@@ -22,6 +22,7 @@ const VERBS = [
   ["like", "mochte", [], ["small", "old", "light", "heavy"], NOUNS],
 ];
 const NOMINATIVE = { er: "der", sie: "die", es: "das" };
+export const PRONOUNS = Object.keys(NOMINATIVE);
 const ACCUSATIVE = { er: "den", sie: "die", es: "das" };
 
 /**

@@ -2,7 +2,7 @@
 
 import { button, choice, figure, fitted, h, percent, plot, range, say, table } from "../dom.js";
 import { KEPT, LAST_STEP, RATE, WARMUP, serveTraining } from "../engine/trainer.js";
-import { englishOf, nounsOf, pairOf, rightWithoutVerb, splitPairs, vocabulary } from "../engine/world.js";
+import { PRONOUNS, englishOf, nounsOf, pairOf, rightWithoutVerb, splitPairs, vocabulary } from "../engine/world.js";
 import { barOf, lessonLink } from "./sentence.js";
 
 const RATES = [0.0005, 0.001, 0.002, 0.004, RATE, 0.01, 0.02, 0.05];
@@ -16,7 +16,6 @@ const PARTS = {
 };
 const RULE =
   "with pull or push, “it” is the first noun (too old to pull); with enter or like, the second (too old to be liked). But “tired” always speaks of the first, and “heavy” of the second.";
-const PRONOUNS = ["er", "sie", "es"];
 const [VERBS, ADJECTIVES] = [["pull", "push", "enter", "like"], ["small", "old", "light", "heavy", "tired"]];
 const [DRAW_MS, CALM_MS, SAY_MS] = [120, 500, 5000]; // between two drawings; with reduced motion; between two spoken sentences
 const MOST_WORDS = 20;
@@ -24,8 +23,8 @@ const { heldOut, training } = splitPairs();
 const N = heldOut.length;
 const known = vocabulary().slice(4);
 const shortcut = rightWithoutVerb();
-/** The sentence shown first: it needs the verb and the order, and a pronoun that no broken model writes each time. */
-const first = heldOut.find(({ adjective, isThing, pronoun }) => adjective === "old" && !isThing && pronoun !== "es").source;
+/** The sentence shown first: it needs the verb and the order, and "sie", which the models without a mask do not predict. */
+const first = heldOut.find(({ adjective, isThing, pronoun }) => adjective === "old" && !isThing && pronoun === "sie").source;
 
 /** A positive number with two digits that count, without a power of ten. */
 export function plain(x) {
@@ -78,11 +77,7 @@ export function saidOf({ step, loss, scores, without = [] }) {
 /** The points of a run's curve: step, and the power of ten that is its loss. */
 const powersOf = ({ losses }) => losses.map((loss, i) => [i + 1, Math.log10(loss)]).filter(([, power]) => Number.isFinite(power));
 
-/**
- * Train in a worker that runs this page's own script, or on the page where there are no workers.
- *
- * @returns {{ send: (message: object) => void, stop: () => void }}
- */
+/** Train in a worker that runs this page's own script, or on the page where there are no workers -> { send(message), stop() }. */
 function startTraining(message, onreport) {
   let worker = null;
   let scope = null;
@@ -97,10 +92,7 @@ function startTraining(message, onreport) {
     const address = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
     worker = new Worker(address);
     worker.onerror = onPage;
-    worker.onmessage = ({ data }) => {
-      URL.revokeObjectURL(address);
-      onreport(data);
-    };
+    worker.onmessage = ({ data }) => (URL.revokeObjectURL(address), onreport(data));
     worker.postMessage(message);
   } catch {
     setTimeout(onPage);
@@ -113,24 +105,19 @@ function startTraining(message, onreport) {
 
 function mount(root, page) {
   const asked = page.parameters;
-  let broken = asked.get("break") in PARTS ? asked.get("break") : "";
+  let broken = Object.hasOwn(PARTS, asked.get("break")) ? asked.get("break") : "";
   let rate = RATES.find((rate) => rate === Number(asked.get("rate"))) ?? PARTS[broken][1];
   let racing = asked.has("race");
   const { list, unknown } = readWords(asked.get("s") ?? "");
   let sentence = list.length && !unknown.length ? list : first;
-  let seed = 1;
-  let running = false;
-  let runs = [];
+  let [seed, runs, running, due, spoken] = [1, [], false, 0, -Infinity];
   let look = null; // the step that is shown, or null for the last one
-  let due = 0;
-  let spoken = -Infinity;
   const pause = matchMedia("(prefers-reduced-motion: reduce)").matches ? CALM_MS : DRAW_MS;
 
   // Controls
   const hasEnded = () => runs.every((run) => run.hasEnded);
   const play = button("Train", () => (hasEnded() ? (seed++, begin(true)) : setRunning(!running)), { class: "button main large" });
   const one = button("One step", () => ((look = null), setRunning(false), send({ step: true })));
-  const again = button("Start again", () => (seed++, begin()));
   const timeline = range({
     label: "Step shown", min: 0, max: LAST_STEP, step: KEPT, value: 0,
     show: (i) => (look === null ? String(runs[0]?.step ?? 0) : `${i} of ${runs[0].step}`),
@@ -145,13 +132,7 @@ function mount(root, page) {
     label: "Break something",
     options: Object.entries(PARTS).map(([part, [name]]) => [part, name]),
     value: broken,
-    onchange(part) {
-      if (rate === PARTS[broken][1]) rate = PARTS[part][1];
-      rateSlider.set(RATES.indexOf(rate));
-      broken = part;
-      begin();
-      remember();
-    },
+    onchange: (part) => ((rate = rate === PARTS[broken][1] ? PARTS[part][1] : rate), (broken = part), begin(), remember()),
   });
   const race = button("Race against a whole model", () => ((racing = !racing), begin(), remember()));
 
@@ -160,6 +141,7 @@ function mount(root, page) {
   const reading = h("div", { class: "train-reading" });
   const shown = h("p", { class: "train-source" });
   const kind = h("span", { class: "label" });
+  const send = (message) => runs.forEach((run) => run.send(message));
   const put = (place) => (word) => [word, () => sentence.map((old, i) => (i === place ? word : old))];
   const turn = () => sentence.map((_, i) => sentence[{ 1: 6, 6: 1 }[i] ?? i]);
   const groups = [["Verb", VERBS.map(put(4))], ["Adjective", ADJECTIVES.map(put(11))], ["Order", [["exchange the nouns", turn]]]];
@@ -171,9 +153,7 @@ function mount(root, page) {
   const note = h("p", { class: "note" }, "Percentages: the model's probability of each pronoun after ", h("em", { lang: "de" }, "weil"), dashed);
   const chart = fitted((width) =>
     plot({
-      label: "The loss of each step, on a logarithmic scale",
-      width,
-      height: 230,
+      label: "The loss of each step, on a logarithmic scale", width, height: 230,
       x: { label: "step", from: 0, to: LAST_STEP, mark: runs[0]?.reading?.step },
       y: { label: "training loss in nats a word", from: Math.floor(Math.min(-2, ...runs.flatMap(powersOf).map(([, y]) => y))), to: 1, show: (power) => String(10 ** power) },
       series: runs.map((run, i) => ({ name: run.name, role: i ? "value" : "forward", points: powersOf(run) })),
@@ -190,16 +170,11 @@ function mount(root, page) {
     value: "",
     onchange: (text) => (examples.set(""), text && submit(text)),
   });
-  const form = h(
-    "form",
-    { class: "sentence-form", onsubmit: (event) => (event.preventDefault(), submit(field.value)) },
+  const form = h("form", { class: "sentence-form", onsubmit: (event) => (event.preventDefault(), submit(field.value)) },
     h("label", { class: "sentence-field" }, h("span", { class: "label" }, "A sentence of these words, at any step"), field),
-    h("button", { type: "submit", class: "button" }, "Translate"),
-    examples,
-    trouble,
-  );
+    h("button", { type: "submit", class: "button" }, "Translate"), examples, trouble);
   root.append(
-    h("div", { class: "controls" }, play, one, again),
+    h("div", { class: "controls" }, play, one, button("Start again", () => (seed++, begin()))),
     h("p", { class: "note wide" }, h("strong", {}, "The rule: "), RULE),
     view,
     form,
@@ -208,9 +183,8 @@ function mount(root, page) {
 
   function submit(text) {
     const { list, unknown } = readWords(text);
-    let reason = "";
-    if (!list.length) reason = "Type a sentence first.";
-    else if (unknown.length) reason = `It does not know ${unknown.map((word) => `“${word}”`).join(", ")}; its words are listed below.`;
+    let reason = list.length ? "" : "Type a sentence first.";
+    if (unknown.length) reason = `It does not know ${unknown.map((word) => `“${word}”`).join(", ")}; its words are listed below.`;
     else if (list.length > MOST_WORDS) reason = `The sentence has ${list.length} words, and at most ${MOST_WORDS} are possible.`;
     trouble.hidden = !reason;
     trouble.textContent = reason;
@@ -224,10 +198,6 @@ function mount(root, page) {
   function remember() {
     const s = sentence === first ? null : sentence.join(" ");
     page.go("train", { break: broken || null, rate: rate === PARTS[broken][1] ? null : rate, race: racing ? 1 : null, s });
-  }
-
-  function send(message) {
-    runs.forEach((run) => run.send(message));
   }
 
   function setRunning(on) {
@@ -253,6 +223,7 @@ function mount(root, page) {
       const run = { name, without: settings.without, step: 0, scores: [], losses: [], reading: null };
       return Object.assign(run, startTraining({ start: settings, sentence, run: startsNow }, (report) => take(run, report)));
     });
+    rateSlider.set(RATES.indexOf(rate));
     race.setAttribute("aria-pressed", String(racing));
     effect.replaceChildren(...(measured ? [`Measured with three seeds, at the rate ${usual}: ${measured}. `, lessonLink(page, lesson), "."] : []));
     spoken = -Infinity;
@@ -280,10 +251,7 @@ function mount(root, page) {
     const scores = run.scores.filter((score) => score.step <= step);
     const text = saidOf({ ...run, step, scores, loss: recent.reduce((a, b) => a + b, 0) / recent.length });
     if (running && performance.now() - spoken < SAY_MS) view.sentence.replaceChildren(text);
-    else {
-      say(view.sentence, text);
-      spoken = performance.now();
-    }
+    else (say(view.sentence, text), (spoken = performance.now()));
     const shape = run.without.includes("warmup") ? `it is ${rate} for` : `it grows to ${rate} in`;
     now.textContent = `Learning rate of the next step: ${plain(run.rate)}; ${shape} ${WARMUP} steps, then falls.`;
     const pair = pairOf(run.reading.source);
@@ -292,9 +260,8 @@ function mount(root, page) {
     right.replaceChildren(...(pair ? ["Right: ", h("span", { lang: "de" }, asSentence(pair.target))] : []));
     swaps.hidden = !pairOf(sentence);
     for (const chip of swaps.querySelectorAll("button")) {
-      const { change } = chip;
-      chip.disabled = !pairOf(change());
-      if (change !== turn) chip.setAttribute("aria-pressed", String(change().join() === sentence.join()));
+      chip.disabled = !pairOf(chip.change());
+      if (chip.change !== turn) chip.setAttribute("aria-pressed", String(chip.change().join() === sentence.join()));
     }
     drawPlaces(scores.at(-1).places, (pair ?? pairOf(first)).target);
     reading.replaceChildren(...runs.filter((run) => run.reading).map(readingOf));
@@ -326,13 +293,9 @@ function mount(root, page) {
     const pronouns = score("pronouns");
     pronouns.children[1].classList.add("with-mark");
     pronouns.children[1].style.setProperty("--mark", (shortcut / N).toFixed(4));
-    return h(
-      "section",
-      {},
-      h("p", { class: "label" }, racing ? `${name}, at step ${step}` : "It writes"),
+    return h("section", {}, h("p", { class: "label" }, racing ? `${name}, at step ${step}` : "It writes"),
       h("p", { class: "train-written", lang: "de" }, marked.length ? [marked, "."] : "(nothing)"),
-      h("ul", { class: "bars" }, chances && PRONOUNS.map((word, i) => line(named(word), chances[i], percent(chances[i]), word === pronoun)), pronouns, score("sentences")),
-    );
+      h("ul", { class: "bars" }, chances && PRONOUNS.map((word, i) => line(named(word), chances[i], percent(chances[i]), word === pronoun)), pronouns, score("sentences")));
   }
 
   begin();
