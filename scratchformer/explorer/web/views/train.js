@@ -64,8 +64,9 @@ export function saidOf({ step, loss, scores, without = [] }) {
     why = " In training it sees the word that it has to predict; when it writes, that word is not there yet.";
   else if (wrong) {
     const pronoun = [last.others - last.sentences, `the pronoun ${is} the only mistake`];
-    const nouns = [last.exchanged, `the two nouns ${are} exchanged`];
-    const [count, mistake] = [pronoun, nouns, [N - last.others - last.exchanged, `other words ${are} wrong`]].sort(([a], [b]) => b - a)[0];
+    const more = N - last.others;
+    const other = last.exchanged > more / 2 ? [last.exchanged, `the two nouns ${are} exchanged`] : [more, `a word other than the pronoun ${is} wrong`];
+    const [count, mistake] = other[0] > pronoun[0] ? other : pronoun;
     why = ` In ${wrong === 1 ? "the wrong one" : `${count} of the ${wrong} wrong ones`}, ${mistake}.`;
   } else {
     const [others, all] = ["others", "sentences"].map((name) => scores.find((score) => score[name] === N).step);
