@@ -505,7 +505,7 @@ def test_heads_are_removed_one_after_another_and_put_back(browser, explorer):
         browser.wait(SETTLED)
         assert "removed" in browser.text(f"[data-key='{head}']")
     assert browser.texts(".old-new del, .old-new ins") == ["es", "sie"]
-    assert re.fullmatch(r"p 28 % → 0\.2 %", browser.text(".old-new .share").replace("\u00a0", " "))
+    assert re.fullmatch(r"p of this translation 28 % → 0\.2 %", browser.text(".old-new .share").replace("\u00a0", " "))
     browser.focus("[data-key=all]")
     browser.press("Enter")
     assert browser.texts(".old-new strong, .map.gone") == []

@@ -10,7 +10,6 @@ import { backwardStepsOf, codeOf, linesOf, stepsOf, visited } from "./steps.js";
 
 const ROLES = { q: "query", k: "key", v: "value" };
 const IN_A_BOX = 24; // numbers of a vector in a box of Figure 1
-const MS_A_STEP = 1200; // while it plays
 const NOTHING = 5e-10; // a gradient so small is only rounding
 
 function mount(root, page) {
@@ -33,8 +32,6 @@ function mount(root, page) {
     code: false, // of a function's lines
     check: null,
   };
-  let timer = 0;
-  const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
   let follows = !given.has("source"); // backward, the source word is the one with the longest gradient, until one is chosen
   let reading;
   let loss; // { loss, gradients, shares: "reader input" -> what the one sends to the other, adam }
@@ -68,11 +65,6 @@ function mount(root, page) {
   }
 
   function change(changes) {
-    stop();
-    update(changes);
-  }
-
-  function update(changes) {
     if (changes.step || changes.way) changes = { picked: null, all: false, ...changes };
     if (changes.picked?.weight !== undefined) changes = { weight: changes.picked, ...changes };
     if ("at" in changes || "token" in changes) loss = null;
@@ -87,25 +79,14 @@ function mount(root, page) {
   function stepHere() {
     const steps = walks[state.way];
     const near = { "source.text": "source.embedding", "target.text": "target.embedding", softmax: "logits", adam: "source.embedding" };
-    return steps.find(({ id }) => id === state.step) ?? steps.find(({ id }) => id === near[state.step]) ?? steps[0];
+    return steps.find(({ id }) => id === state.step) ?? steps.find(({ id }) => id === near[state.step]) ?? steps.find(({ kind }) => ["weights", "loss"].includes(kind));
   }
 
-  function walk(by, go = change) {
+  function walk(by) {
     const step = stepHere();
     const steps = visited(walks[state.way], step);
     const next = steps[steps.indexOf(step) + by];
-    if (next) go({ step: next.id });
-    return Boolean(next);
-  }
-
-  function play() {
-    timer = setInterval(() => walk(1, update) || (stop(), draw()), MS_A_STEP);
-    draw();
-  }
-
-  function stop() {
-    clearInterval(timer);
-    timer = 0;
+    if (next) change({ step: next.id });
   }
 
   const onkeydown = (event) => {
@@ -302,7 +283,6 @@ function mount(root, page) {
         ways,
         button("◀", () => walk(-1), { disabled: at === 0, "data-key": "back", "aria-label": "back" }),
         button("▶", () => walk(1), { disabled: at === steps.length - 1, "data-key": "next", "aria-label": "next" }),
-        isStill ? "" : button(timer ? "Pause" : "Play", () => (timer ? (stop(), draw()) : play()), { "data-key": "play" }),
         select,
       ),
       h("h2", { tabindex: -1 }, state.way === "backward" && step.kind === "stage" ? `Gradient: ${step.title}` : step.title),
@@ -376,10 +356,10 @@ function mount(root, page) {
     const id = `${side}.embedding`;
     const ids = reading.pass.ids[side];
     const token = ids[state[side]];
-    const { i, cosine } = mostAlike(model.embeddings[side], rowOfStage(id), token);
-    const [one, other] = [i, token].map((piece) => quoted(reading.nameOf(piece), page.data.languages[side]));
-    const sentence = likeness(`Of all ${config.vocab_size.toLocaleString("en")} pieces, `, one, other, cosine);
-    return { children: [stripsOf(id, (word, k) => `${word} ${ids[k]}`)], sentence };
+    const word = quoted(reading.nameOf(token), page.data.languages[side]);
+    const sentence = [word, ` is number ${token} of the ${config.vocab_size.toLocaleString("en")} pieces in the vocabulary.`];
+    const numbered = (name, k) => name.replace(/ →|$/, (end) => ` ${ids[k]}${end}`); // "weil 60 → es"
+    return { children: [stripsOf(id, numbered)], sentence };
   }
 
   /** The vectors of all positions as colours. */
@@ -430,11 +410,8 @@ function mount(root, page) {
     if (names.length < 2) return [name, " stands alone."];
     const { i, cosine } = mostAlike(matrixOf(id), vector, at);
     const others = side === "source" || side === "encoder" ? "words here" : "rows of the decoder";
-    return likeness(`Of the other ${others}, `, quoted(names[i], lang), name, cosine);
-  }
-
-  function likeness(among, one, other, cosine) {
-    return [among, one, " is most like ", other, `: the cosine of their vectors is ${fixed(cosine, 2)} (at most 1).`];
+    const end = `: the cosine of their vectors is ${fixed(cosine, 2)} (at most 1).`;
+    return [`Of the other ${others}, `, quoted(names[i], lang), " is most like ", name, end];
   }
 
   function gradientSentence(id) {
@@ -444,11 +421,12 @@ function mount(root, page) {
     const [largest] = shownColumns(id);
     const gradient = vector[largest];
     if (Math.abs(gradient) < NOTHING) return ["No gradient arrives at ", quoted(names[at], lang), ": the loss of ", word, " does not depend on it."];
+    const among = id === "logits" ? "the scores" : `the numbers of this ${ROLES[id.split(".")[3]] ?? "vector"}`;
     return [
-      widthOfHead(id) ? `In head ${state.head + 1}, the loss of ` : "The loss of ",
+      `Of ${among}${widthOfHead(id) ? ` in head ${state.head + 1}` : ""}, the loss of `,
       word,
       " depends most on ",
-      ...whatOf(id, largest),
+      ...(id === "logits" ? whatOf(id, largest) : [`number ${largest}`]),
       `: its gradient is ${decimal(gradient, 3, 2)}, so when it grows by 0.01, the loss ${gradient < 0 ? "falls" : "grows"} by about ` +
         `${decimal(Math.abs(gradient) / 100, 3, 2)}.`,
     ];
@@ -666,7 +644,6 @@ function mount(root, page) {
   form.submit(currentSentence(page));
   return () => {
     form.leave();
-    stop();
     document.removeEventListener("keydown", onkeydown);
     removeEventListener("resize", onresize);
   };

@@ -176,21 +176,18 @@ function choosable(columns, onchoose) {
 }
 
 /**
- * The figure of a beam search, with a player and a list that says the same: { figure, show, stop }.
+ * The figure of a beam search, with a player: { figure, show, stop }.
  *
  * show(outcome)  draws what `translate` returned
  * stop()         pauses the player
  */
 function searchFigure(data, tokenizer) {
-  const language = data.languages.target;
   const nameOf = (token) => wordOf(tokenizer.pieces([token])[0]);
   const box = scrolling("The tree of the search");
   box.classList.add("tree-box");
-  const list = h("ol", { class: "steps-list" });
   const player = h("div", { class: "controls" });
   const chosen = h("p", { class: "note chosen" });
-  const twin = h("details", {}, h("summary", {}, "The same search as a list"), list);
-  const whole = figure(data.caption, player, box, chosen, treeLegend(), twin);
+  const whole = figure(data.caption, player, box, chosen, treeLegend());
   let timer = 0;
   let play = null;
 
@@ -204,7 +201,7 @@ function searchFigure(data, tokenizer) {
     stop();
     const columns = layOut(outcome.steps);
     const last = columns.length;
-    const label = `Beam search for ${outcome.ids.length} pieces; the list below says the same.`;
+    const label = `Beam search for ${outcome.ids.length} pieces`;
     let at = last;
     const hint = "Choose a box: its text and its probabilities stand here.";
     const textOf = (ids) => tokenizer.decode(ids.filter((token) => token !== EOS));
@@ -237,30 +234,9 @@ function searchFigure(data, tokenizer) {
       play.textContent = "Pause";
       timer = setInterval(() => to(at + 1), 450);
     });
-    player.replaceChildren(
-      play,
-      button("Step back", () => (stop(), to(at - 1))),
-      button("Step", () => (stop(), to(at === last ? 1 : at + 1))),
-      slider,
-    );
+    player.replaceChildren(play, slider);
     to(last);
     box.scrollLeft = 0;
-    list.replaceChildren(
-      ...columns.map((column) =>
-        h(
-          "li",
-          {},
-          ["kept", "finished", "dropped"].map((fate) => listOf(column, fate)),
-        ),
-      ),
-    );
-  }
-
-  function listOf(column, fate) {
-    const texts = column
-      .filter((one) => one.fate === fate)
-      .map(({ ids, logProbability }) => `${tokenizer.decode(ids.filter((token) => token !== EOS))} (${fine(Math.exp(logProbability))})`);
-    return texts.length ? [h("strong", {}, `${fate}: `), h("span", { lang: language }, texts.join("; ")), ". "] : null;
   }
 
   return { figure: whole, show, stop };
