@@ -340,8 +340,8 @@ function mount(root, page) {
     const { to, place: now, from } = move;
     const options = sides[to].pieces.map((piece, i) => [i, `${i + 1}. ${piece}`]);
     const onchange = (next) => change([...moves.slice(0, -1), { to, place: Number(next), from }]);
-    const select = choice({ label: "", options, value: now, onchange });
-    select.querySelector(".label").append("The vector of ", quoted(sides[1 - to].pieces[from], source), " stands at");
+    const label = ["The vector of ", quoted(sides[1 - to].pieces[from], source), " stands at"];
+    const select = choice({ label, options, value: now, onchange });
     select.querySelector("select").dataset.key = "where";
     where.append(select);
   }
