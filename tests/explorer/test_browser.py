@@ -30,7 +30,7 @@ VIEWS = {
     "transplant": (".vector", "Enter"),
     "attention": (".map:not([aria-pressed=true])", "Enter"),
     "inside": ("[data-key=next]", "Enter"),
-    "train": ("input[type=range]", "Arrow_Right"),
+    "train": (".controls input[type=range]", "Arrow_Right"),
 }
 
 # A link to a state of each view.
@@ -675,8 +675,14 @@ def test_a_worker_trains_without_a_mouse(browser, explorer, served):
     assert browser.js("return window.workers === 1 && window.messages > 3")
     assert browser.text(".train-written") != first
     shown = browser.texts(".train .bars li")
-    assert [text.split(")")[0] for text in shown[:3]] == ["p(er", "p(sie", "p(es"] and browser.texts(".train .right")
+    assert [text.split()[0] for text in shown[:3]] == ["er", "sie", "es"] and browser.texts(".train .right")
     assert shown[-1] != "Right sentences0 of 30"
+    browser.focus(".train-time input")
+    browser.press("Home")
+    browser.wait("return document.querySelector('figure .sentence').textContent.startsWith('Before the first step')")
+    assert browser.text(".train-written") == first and browser.texts(".train .bars li")[-1] == "Right sentences0 of 30"
+    browser.press("End")
+    browser.wait(f"return document.querySelector('figure .sentence').textContent.startsWith('At step {step + 1} ')")
     browser.go("attention")
     browser.go("train")
     assert step_of(browser) == 0 and browser.js("return window.workers") == 2
@@ -707,6 +713,7 @@ def test_a_broken_model_races_a_whole_one(browser, explorer):
     ]
     assert broken == 0 < whole
     browser.wait("return document.querySelector('figure .sentence').textContent.includes('it sees the word')")
+    assert set(browser.texts(".train-places tbody tr:first-child td")) == {"30"}
     browser.size(390, 844)
     assert browser.too_wide() == [] and browser.axe() == []
 

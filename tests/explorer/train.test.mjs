@@ -5,14 +5,14 @@ import { test } from "node:test";
 
 import { Trainer, serveTraining } from "../../scratchformer/explorer/web/engine/trainer.js";
 import { BOS, EOS, PAD, UNK } from "../../scratchformer/explorer/web/engine/tokenizer.js";
-import { allPairs, pairOf, randomNumbers, rightWithoutVerb, shuffled, splitPairs, vocabulary } from "../../scratchformer/explorer/web/engine/world.js";
+import { allPairs, englishOf, nounsOf, pairOf, randomNumbers, rightWithoutVerb, shuffled, splitPairs, vocabulary } from "../../scratchformer/explorer/web/engine/world.js";
 import { asSentence, plain, readWords, saidOf, trainView } from "../../scratchformer/explorer/web/views/train.js";
 
 const textOf = ({ source, target }) => `${source.join(" ")} | ${target.join(" ")}`;
 
-test("the world: 64 words, the special ones in the places that the tokenizer gives them", () => {
+test("the world: 60 words, and the special ones in the places that the tokenizer gives them", () => {
   const words = vocabulary();
-  assert.equal(words.length, 64);
+  assert.equal(words.length, 4 + 60);
   assert.deepEqual([PAD, EOS, BOS, UNK].map((id) => words[id]), ["<pad>", "</s>", "<s>", "<unk>"]);
 });
 
@@ -30,6 +30,13 @@ test("case, gender and the noun that is meant", () => {
     assert.ok(texts.has(text), text);
   assert.equal(texts.size, 1080);
   assert.ok(allPairs().every(({ source, isThing }) => isThing || source[4] !== "enter"));
+});
+
+test("every German word has its English, and a pronoun the nouns that it can stand for", () => {
+  const german = new Set(allPairs().flatMap(({ target }) => target));
+  assert.ok([...german].every((word) => englishOf(word)));
+  assert.deepEqual(["mochte", "schob", "Kutsche", "müde", "den", "boat"].map(englishOf), ["liked", "pushed", "carriage", "tired", "the", undefined]);
+  assert.deepEqual(["er", "sie", "es"].map((word) => nounsOf("the cat did not push the boat".split(" "), word)), [[], ["cat"], ["boat"]]);
 });
 
 test("adjective and nouns alone don't decide the pronoun; held-out pairs are not trained on", () => {
@@ -85,7 +92,22 @@ test("the number of weights is the one that the view names", () => {
 test("without a mask the loss falls, and nothing that it writes is right", () => {
   const { trainer, losses } = trained({ without: ["mask"] }, 150);
   assert.ok(losses.at(-1) < 0.2);
-  assert.equal(trainer.test().sentences, 0);
+  const { sentences, places } = trainer.test();
+  assert.equal(sentences, 0);
+  assert.equal(places.length, 11);
+  assert.ok(places.every(([whole]) => whole === 30), "it sees the next word");
+  assert.ok(places[6][1] < 10, "weil, from the words before it");
+});
+
+test("a past step's reading is the one of that step, and the model stays as it is", () => {
+  const { trainer } = trained({}, 25);
+  const [{ source }] = trainer.heldOut;
+  const then = trainer.read(source);
+  for (let i = 0; i < 7; i++) trainer.train();
+  const now = trainer.read(source);
+  assert.deepEqual(trainer.readAt(source, 25), then);
+  assert.deepEqual([trainer.read(source), now.step], [now, 32]);
+  assert.notDeepEqual(now.chances, then.chances);
 });
 
 test("without positions it cannot know which of two animals acts", () => {
@@ -127,7 +149,10 @@ test("a page's messages: sentence, one step, run and pause, another rate", async
   const steps = reports.flatMap(({ losses }) => losses.map(([step]) => step));
   assert.deepEqual(steps, steps.map((_, i) => i + 1), "every loss is reported once");
   assert.ok(reports.at(-1).reading.chances.every((p) => p > 0 && p < 1));
-  ask({ sentence: ["tired", "dog"] });
+  ask({ look: 20 });
+  assert.deepEqual([reports.at(-1).reading.step, reports.at(-1).step], [20, reports.at(-2).step]);
+  ask({ look: null, sentence: ["tired", "dog"] });
+  assert.equal(reports.at(-1).reading.step, reports.at(-1).step);
   assert.deepEqual(reports.at(-1).reading.source, ["tired", "dog"]);
 });
 

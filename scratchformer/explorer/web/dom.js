@@ -283,7 +283,8 @@ const tickText = (value) => String(value).replace("-", "−");
  *
  * label        what it shows, for people who don't see it
  * x, y         { label, from, to }: the axes; from and to come from the points where they are left out; y.show writes a tick
- * series       [{ name, points: [[x, y]…], role, dashed }]: lines in the colour of a role ("forward", "value", "soft", …)
+ * x.mark       where a vertical line stands
+ * series       [{ name, points: [[x, y]…], role }]: lines in the colour of a role ("forward", "value", "soft", …)
  */
 export function plot({ label, width, height = 260, x, y, series }) {
   const bounds = (axis, place) => {
@@ -311,7 +312,7 @@ export function plot({ label, width, height = 260, x, y, series }) {
         y1: upY(value),
         y2: upY(value),
         stroke: "var(--line)",
-        "stroke-width": value === 0 ? 1.5 : 0.5,
+        "stroke-width": 0.5,
       }),
     );
     svg.append(s("text", { x: left - 8, y: upY(value) + 4, "text-anchor": "end", class: "tick" }, (y.show ?? tickText)(value)));
@@ -325,13 +326,13 @@ export function plot({ label, width, height = 260, x, y, series }) {
   svg.append(s("line", { x1: left, x2: width - right, y1: height - bottom, y2: height - bottom, stroke: "var(--soft)" }));
   svg.append(s("text", { x: (left + width - right) / 2, y: height - 4, "text-anchor": "middle", class: "axis" }, x.label));
   svg.append(s("text", { x: 0, y: 12, class: "axis" }, y.label));
+  if (x.mark !== undefined) svg.append(s("line", { x1: acrossX(x.mark), x2: acrossX(x.mark), y1: top, y2: height - bottom, stroke: "var(--soft)" }));
   const look = (line) => ({
     fill: "none",
     stroke: `var(--${line.role})`,
     "stroke-width": 2.2,
     "stroke-linecap": "round",
     "stroke-linejoin": "round",
-    "stroke-dasharray": line.dashed ? "6 5" : null,
   });
   for (const line of series) {
     const path = line.points

@@ -1,5 +1,5 @@
 /**
- * A world of 64 words for a model that is trained in the page: English sentences about an animal and another animal or a
+ * A world of 60 words for a model that is trained in the page: English sentences about an animal and another animal or a
  * thing, with their German translations. "The horse did not push the boat because it was too old."
  *
  * German has er, sie or es for "it", by the gender of the noun that is meant, and the two nouns of a sentence differ in
@@ -50,6 +50,17 @@ export const allPairs = () => [...PAIRS.values()];
 
 /** The pair of an English sentence (a list of words), or undefined where this world does not have it. */
 export const pairOf = (source) => PAIRS.get(source.join(" "));
+
+const NOUNS = [...ANIMALS, ...THINGS];
+const OTHERS = { nicht: "not", weil: "because", zu: "too", war: "was", er: "it", sie: "it", es: "it", der: "the", die: "the", das: "the", den: "the" };
+const PAST = VERBS.map(([verb, past]) => [verb.replace(/e?$/, "ed"), past]);
+const ENGLISH = new Map([...NOUNS, ...Object.entries(ADJECTIVES), ...PAST].map(([english, german]) => [german, english]));
+
+/** The English of a German word of this world, or undefined. */
+export const englishOf = (word) => ENGLISH.get(word) ?? OTHERS[word];
+
+/** The nouns of an English sentence that "er", "sie" or "es" can stand for. */
+export const nounsOf = (source, pronoun) => NOUNS.filter(([noun, , gender]) => gender === pronoun && source.includes(noun)).map(([noun]) => noun);
 
 /** The words, the special ones first. */
 export function vocabulary() {

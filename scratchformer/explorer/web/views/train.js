@@ -1,11 +1,19 @@
-/** Train: a small Transformer with random weights learns 64 words in the page, while the reader watches and meddles. */
+/** Train: a small Transformer with random weights learns 60 words in the page, while the reader watches and meddles. */
 
-import { button, choice, figure, fitted, h, percent, plot, range, say } from "../dom.js";
-import { LAST_STEP, RATE, WARMUP, serveTraining } from "../engine/trainer.js";
-import { pairOf, rightWithoutVerb, splitPairs, vocabulary } from "../engine/world.js";
+import { button, choice, figure, fitted, h, percent, plot, range, say, table } from "../dom.js";
+import { KEPT, LAST_STEP, RATE, WARMUP, serveTraining } from "../engine/trainer.js";
+import { englishOf, nounsOf, pairOf, rightWithoutVerb, splitPairs, vocabulary } from "../engine/world.js";
+import { lessonLink } from "./sentence.js";
 
 const RATES = [0.0005, 0.001, 0.002, 0.004, RATE, 0.01, 0.02, 0.05];
 const PARTS = { mask: "No mask", scale: "No √d_k", positions: "No positions", warmup: "No warm-up" };
+/** What was measured with seeds 1, 2 and 3 at the rate RATE, with a test every 25 steps; and the lesson about the part. */
+const MEASURED = {
+  mask: ["no sentence was right at step 500", "06_masks"],
+  scale: ["all 30 sentences were right first at step 325, 375 and 300; with √d_k at step 175, 225 and 225", "05_scaling"],
+  positions: ["17, 16 and 14 sentences were right at step 500", "09_positions"],
+  warmup: ["all 30 sentences were right first at step 300, 200 and 225, but at step 500 only 30, 29 and 28; with warm-up first at step 175, 225 and 225", "15_adam_and_warmup"],
+};
 const RULE =
   "with pull or push, “it” is the first noun (too old to pull); with enter or like, the second (too old to be liked). But “tired” always speaks of the first, and “heavy” of the second.";
 const PRONOUNS = ["er", "sie", "es"];
@@ -117,25 +125,25 @@ function mount(root, page) {
   let seed = 1;
   let running = false;
   let runs = [];
+  let look = null; // the step that is shown, or null for the last one
   let due = 0;
   let spoken = -Infinity;
   const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
 
   // Controls
-  const play = button("Train", () => setRunning(!running), { class: "button main large" });
-  const one = button("One step", () => (setRunning(false), send({ step: true })));
+  const hasEnded = () => runs.length > 0 && runs.every(({ step, losses }) => step >= LAST_STEP || (losses.length && !Number.isFinite(losses.at(-1))));
+  const play = button("Train", () => (hasEnded() ? (seed++, begin(true)) : setRunning(!running)), { class: "button main large" });
+  const one = button("One step", () => ((look = null), setRunning(false), send({ step: true })));
   const again = button("Start again", () => (seed++, begin()));
+  const timeline = range({
+    label: "Step shown", min: 0, max: LAST_STEP, step: KEPT, value: 0,
+    show: (i) => (look === null ? String(runs[0]?.step ?? 0) : `${i} of ${runs[0].step}`),
+    oninput: (i) => ((look = i < runs[0].step ? i : null), timeline.set(look ?? runs[0].step), send({ look })),
+  });
   const rateSlider = range({
-    label: "Learning rate, at most",
-    min: 0,
-    max: RATES.length - 1,
-    value: RATES.indexOf(rate),
+    label: "Learning rate, at most", min: 0, max: RATES.length - 1, value: RATES.indexOf(rate),
     show: (i) => plain(RATES[i]),
-    oninput: (i) => {
-      rate = RATES[i];
-      runs[0].send({ rate });
-      remember();
-    },
+    oninput: (i) => ((rate = RATES[i]), runs[0].send({ rate }), remember()),
   });
   const breaking = choice({
     label: "Break something",
@@ -150,7 +158,7 @@ function mount(root, page) {
   const reading = h("div", { class: "train-reading" });
   const shown = h("p", { class: "train-source" });
   const right = h("p", { class: "note" });
-  const label = h("span", { class: "label" });
+  const kind = h("span", { class: "label" });
   const put = (place) => (word) => [word, () => sentence.map((old, i) => (i === place ? word : old))];
   const turn = () => sentence.map((_, i) => sentence[{ 1: 6, 6: 1 }[i] ?? i]);
   const chips = new Map(); // a button -> the sentence that it makes of this one
@@ -162,21 +170,23 @@ function mount(root, page) {
     }));
   const groups = [group("Verb", VERBS.map(put(4))), group("Adjective", ADJECTIVES.map(put(11))), group("Order", [["exchange the nouns", turn]])];
   const swaps = h("div", { class: "train-swaps" }, h("p", { class: "label" }, "Exchange a word, and predict “it”"), groups);
-  const dashed = `, after the right words. Dashed: ${shortcut} of ${heldOut.length}, the right pronouns of a reader who ignores the verb.`;
-  const note = h("p", { class: "note" }, "p: the probability of the word after ", h("em", { lang: "de" }, "weil"), dashed);
+  const effect = h("p", { class: "note" });
+  const places = h("div", { class: "train-places" });
+  const dashed = `, when the words before it are right. Dashed line: the score of a reader who ignores the verb, ${shortcut} of ${heldOut.length}.`;
+  const note = h("p", { class: "note" }, "Percentages: the model's probability of each pronoun after ", h("em", { lang: "de" }, "weil"), dashed);
   const chart = fitted((width) =>
     plot({
       label: "The loss of each step, on a logarithmic scale",
       width,
       height: 230,
-      x: { label: "step", from: 0, to: LAST_STEP },
-      y: { label: "loss in nats a word", from: Math.floor(Math.min(-2, ...runs.flatMap(({ points }) => points.map(([, y]) => y)))), to: 1, show: (power) => String(10 ** power) },
-      series: runs.map(({ name, points }, i) => ({ name, role: i ? "value" : "forward", dashed: i > 0, points })),
+      x: { label: "step", from: 0, to: LAST_STEP, mark: runs[0]?.reading?.step },
+      y: { label: "training loss in nats a word", from: Math.floor(Math.min(-2, ...runs.flatMap(({ points }) => points.map(([, y]) => y)))), to: 1, show: (power) => String(10 ** power) },
+      series: runs.map(({ name, points }, i) => ({ name, role: i ? "value" : "forward", points })),
     }),
   );
-  const source = `a Transformer in this page, trained on ${training.length} sentence pairs of ${known.length + 4} words`;
-  const left = h("div", {}, label, shown, right, reading, swaps, note);
-  const view = figure(source, h("div", { class: "train" }, left, h("div", {}, chart, now, h("div", { class: "controls" }, rateSlider, breaking, race))));
+  const source = `a Transformer in this page, trained on ${training.length} sentence pairs of ${known.length} words`;
+  const parts = [[kind, shown, right, reading], [chart, h("div", { class: "train-time" }, timeline), places, effect], [swaps, note], [h("div", { class: "controls" }, rateSlider, breaking, race), now]];
+  const view = figure(source, h("div", { class: "train" }, parts.map((part) => h("div", {}, part))));
   const field = h("input", { class: "field", type: "text", lang: "en", autocomplete: "off", value: sentence.join(" ") });
   const trouble = h("p", { class: "trouble", role: "alert", hidden: true });
   const examples = choice({
@@ -227,12 +237,18 @@ function mount(root, page) {
 
   function setRunning(on) {
     running = on;
-    play.textContent = on ? "Pause" : "Train";
-    send({ run: on });
+    if (on) look = null;
+    send({ run: on, look });
+    nameButtons();
+  }
+
+  function nameButtons() {
+    one.disabled = now.hidden = hasEnded();
+    play.textContent = running ? "Pause" : one.disabled ? "Train a new one" : "Train";
   }
 
   /** New random weights, in each run the same. */
-  function begin() {
+  function begin(startsNow = false) {
     for (const run of runs) run.stop();
     const whole = { seed, rate: RATE, without: [] };
     const mine = { seed, rate, without: broken ? [broken] : [] };
@@ -240,11 +256,14 @@ function mount(root, page) {
     const named = [[PARTS[broken] ?? "This model", mine], ...(racing ? [["Whole", whole]] : [])];
     runs = named.map(([name, settings]) => {
       const run = { name, without: settings.without, step: 0, points: [], scores: [], losses: [], reading: null };
-      return Object.assign(run, startTraining({ start: settings, sentence }, (report) => take(run, report)));
+      return Object.assign(run, startTraining({ start: settings, sentence, run: startsNow }, (report) => take(run, report)));
     });
     race.setAttribute("aria-pressed", String(racing));
+    const [measured, lesson] = MEASURED[broken] ?? [];
+    effect.replaceChildren(...(measured ? [`Measured with three seeds, at the rate ${RATE}: ${measured}. `, lessonLink(page, lesson), "."] : []));
     spoken = -Infinity;
-    setRunning(false);
+    look = null;
+    setRunning(startsNow);
   }
 
   function take(run, { losses, score, ...report }) {
@@ -253,7 +272,7 @@ function mount(root, page) {
     run.losses.push(...losses.map(([, loss]) => loss));
     run.points.push(...losses.filter(([, loss]) => loss > 0).map(([step, loss]) => [step, Math.log10(loss)]));
     if (score) run.scores.push({ step: report.step, ...score });
-    if (running && runs.every(({ step, losses: all }) => step >= LAST_STEP || (all.length && !Number.isFinite(all.at(-1))))) setRunning(false);
+    if (running && hasEnded()) setRunning(false);
     if (!due) due = setTimeout(draw, running ? (calm ? CALM_MS : DRAW_MS) : 0);
   }
 
@@ -261,8 +280,12 @@ function mount(root, page) {
     due = 0;
     const [run] = runs;
     if (!run.reading || !run.scores.length) return;
-    const recent = run.losses.slice(-10);
-    const text = saidOf({ ...run, loss: recent.reduce((a, b) => a + b, 0) / recent.length });
+    nameButtons();
+    timeline.set(look ?? run.step);
+    const { step } = run.reading;
+    const recent = run.losses.slice(Math.max(0, step - 10), step);
+    const scores = run.scores.filter((score) => score.step <= step);
+    const text = saidOf({ ...run, step, scores, loss: recent.reduce((a, b) => a + b, 0) / recent.length });
     if (running && performance.now() - spoken < SAY_MS) view.sentence.replaceChildren(text);
     else {
       say(view.sentence, text);
@@ -271,7 +294,7 @@ function mount(root, page) {
     const shape = run.without.includes("warmup") ? "without warm-up it begins highest" : `it grows to ${rate} in ${WARMUP} steps, then falls`;
     now.textContent = `Learning rate of the next step: ${plain(run.rate)}; ${shape}.`;
     const pair = pairOf(run.reading.source);
-    label.textContent = heldOut.includes(pair) ? "A held-out sentence, which no step trains on" : pair ? "A sentence of the training" : "Your sentence";
+    kind.textContent = heldOut.includes(pair) ? "A held-out sentence, which no step trains on" : pair ? "A sentence of the training text" : "Your sentence";
     shown.textContent = asSentence(run.reading.source);
     right.replaceChildren(...(pair ? ["Right: ", h("span", { lang: "de" }, asSentence(pair.target))] : []));
     swaps.hidden = !pairOf(sentence);
@@ -279,20 +302,37 @@ function mount(root, page) {
       chip.disabled = !pairOf(change());
       if (change !== turn) chip.setAttribute("aria-pressed", String(change().join() === sentence.join()));
     }
+    drawPlaces(scores.at(-1).places, (pair ?? pairOf(first)).target);
     reading.replaceChildren(...runs.filter((run) => run.reading).map(readingOf));
     chart.redraw();
   }
 
+  /** Without a mask: how often each place is right in training and in writing. The words of `target` name the places. */
+  function drawPlaces(counts, target) {
+    places.hidden = !counts;
+    if (!counts) return;
+    const title = `How many of the ${heldOut.length} held-out translations have the right word at each place when the model`;
+    const rows = ["sees the whole translation, as in training", "sees only the words before, as in writing"];
+    const lines = rows.map((name, i) => [name, ...counts.map((place) => String(place[i]))]);
+    places.replaceChildren(h("p", { class: "label" }, title), table(title, ["", ...target.map((word) => h("span", { lang: "de" }, word))], lines));
+  }
+
   /** What a run writes, the three pronouns, and its right pronouns and sentences. */
-  function readingOf({ name, step, scores, reading: { source, written, chances } }) {
+  function readingOf({ name, scores: all, reading: { source, written, chances, step } }) {
+    const last = all.findLast((score) => score.step <= step);
     const { target, pronoun } = pairOf(source) ?? {};
-    const marked = spelled(written).map(([before, text], i) => [before, target && written[i] !== target[i] ? h("span", { class: "wrong" }, text) : text]);
+    const marked = spelled(written).map(([before, text], i) => {
+      const german = h("span", { class: target && written[i] !== target[i] ? "wrong" : null }, text);
+      return [before, h("span", { class: "glossed" }, german, h("small", { lang: "en" }, englishOf(written[i])))];
+    });
+    const meant = (word) => nounsOf(source, word).map((noun) => ` the ${noun}`).join() || " no noun here";
+    const named = (word) => [h("span", { lang: "de" }, word), h("small", {}, meant(word))];
     const line = (label, share, value, isRight = false) => {
       const bar = h("span", { class: "bar" });
       bar.style.setProperty("--share", share.toFixed(4));
       return h("li", { class: isRight ? "right" : null }, h("span", {}, label), bar, value);
     };
-    const score = (what) => line(`Right ${what}`, (scores.at(-1)?.[what] ?? 0) / heldOut.length, `${scores.at(-1)?.[what] ?? 0} of ${heldOut.length}`);
+    const score = (what) => line(`Right ${what}`, (last?.[what] ?? 0) / heldOut.length, `${last?.[what] ?? 0} of ${heldOut.length}`);
     const pronouns = score("pronouns");
     pronouns.children[1].classList.add("with-mark");
     pronouns.children[1].style.setProperty("--mark", (shortcut / heldOut.length).toFixed(4));
@@ -301,7 +341,7 @@ function mount(root, page) {
       {},
       h("p", { class: "label" }, racing ? `${name}, at step ${step}` : "It writes"),
       h("p", { class: "train-written", lang: "de" }, marked.length ? [marked, "."] : "(nothing)"),
-      h("ul", { class: "bars" }, chances && PRONOUNS.map((word, i) => line(["p(", h("span", { lang: "de" }, word), ")"], chances[i], percent(chances[i]), word === pronoun)), pronouns, score("sentences")),
+      h("ul", { class: "bars" }, chances && PRONOUNS.map((word, i) => line(named(word), chances[i], percent(chances[i]), word === pronoun)), pronouns, score("sentences")),
     );
   }
 
