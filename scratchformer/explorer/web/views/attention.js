@@ -202,14 +202,12 @@ function mount(root, page) {
 
   const ranking = () => rankingOf(page.model.headIds.map((id) => [id]));
 
-  /** The head that costs most when it is removed besides `first`: [id, chances without both]. null until all have been tried. */
-  function partnerOf(first) {
+  /** The same for each removal of `first` with one other head, which begins here. */
+  function pairsWith(first) {
     const lists = page.model.headIds.filter((id) => id !== first).map((id) => [first, id]);
-    if (!paired.has(first) && lists.length) tryAll(lists);
+    if (!paired.has(first)) tryAll(lists);
     paired.add(first);
-    const [key, chances] = rankingOf(lists)?.[0] ?? [];
-    const isMore = key && chanceOf(chances, chosenToken()) < 0.9 * chanceOf(effectOf(first), chosenToken());
-    return isMore ? [key.split(" ")[1], chances] : null;
+    return rankingOf(lists);
   }
 
   function readAgain() {
@@ -402,14 +400,17 @@ function mount(root, page) {
   }
 
   function drawNeeds() {
+    const t = chosenToken();
     const ranked = state.removed.length ? null : ranking();
-    const [id] = ranked?.[0] ?? [state.id];
-    const pair = ranked && partnerOf(id);
+    const [id, alone] = ranked?.[0] ?? [state.id];
+    const pairs = ranked && pairsWith(id);
+    const [pair, chances] = pairs?.[0] ?? [];
+    const isMore = pair && chanceOf(chances, t) < 0.9 * chanceOf(alone, t);
     const go = id === state.id ? null : button("Show it", () => show(id), { "data-key": "needed" });
-    const both = pair && button("Remove both", () => ((state.id = id), remove([id, pair[0]])), { "data-key": "both" });
+    const both = isMore && button("Remove both", () => ((state.id = id), remove(pair.split(" "))), { "data-key": "both" });
     const transplant = h("a", { class: "button", href: "#/transplant" }, "Exchange vectors");
-    const said = ranked ? [...whatIsNeeded(ranked), ...(pair ? whatBothDo(pair) : [])] : state.removed.length ? "" : "…";
-    needs.replaceChildren(h("p", {}, said), h("div", { class: "controls" }, both, go, transplant));
+    const said = [ranked && whatIsNeeded(ranked), isMore && whatBothDo(pair.split(" ")[1], chances), pairs || state.removed.length ? null : "…"];
+    needs.replaceChildren(...said.filter(Boolean).map((text) => h("p", {}, text)), h("div", { class: "controls" }, both, go, transplant));
   }
 
   /** Which head's removal alone costs the chosen token, or the translation, most. */
@@ -429,7 +430,7 @@ function mount(root, page) {
     return most;
   }
 
-  function whatBothDo([id, chances]) {
+  function whatBothDo(id, chances) {
     const t = chosenToken();
     const alone = goes(...[reading.chances, effectOf(id)].map((one) => chanceOf(one, t)));
     const most = [`Of the ${page.model.headIds.length - 1} other heads, ${nameOf(id)} costs most on top: without both, `, ...chanceName(t)];

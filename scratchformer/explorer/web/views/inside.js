@@ -400,7 +400,7 @@ function mount(root, page) {
       const ratio = Math.hypot(...vector) / Math.hypot(...row(stages.get(before).value, at));
       return ["The update of ", name, ` is ${number(ratio, 2)} times as long as the vector that it is added to.`];
     }
-    if (widthOfHead(id)) return whereItLooks(walks.forward.find((step) => step.id === id.replace(/[^.]+$/, "weights")));
+    if (widthOfHead(id)) return whereItLooks(walks.forward.find((step) => step.id === id.replace(/[^.]+$/, "weights")), id.endsWith("heads"));
     const [side, part] = id.split(".");
     if (part === "embedding") {
       const position = row(stages.get(`${side}.positions`).value, at).map((x, k) => x - vector[k]);
@@ -570,12 +570,14 @@ function mount(root, page) {
     return side === "source" ? [quoted(names[at], lang)] : rowName(reading, at, lang);
   }
 
-  /** Where the chosen row looks most in the chosen head. */
-  function whereItLooks(step) {
+  /** Where the chosen row looks most in the chosen head, and what its output is made of. */
+  function whereItLooks(step, isOutput = false) {
     const here = attentionOf(step);
     const weights = row(here.attention.heads[state.head], here.at);
     const best = argmax(weights);
-    return [`In head ${state.head + 1}, `, ...whoLooks(step, here), ` looks ${percent(weights[best])} at `, quoted(here.keys[best], here.keyLang), "."];
+    const [who, key] = [whoLooks(step, here), quoted(here.keys[best], here.keyLang)];
+    if (isOutput) return ["In the output of ", ...who, ` in head ${state.head + 1}, the value of `, key, ` has the largest weight, ${percent(weights[best])}.`];
+    return [`In head ${state.head + 1}, `, ...who, ` looks ${percent(weights[best])} at `, key, "."];
   }
 
   function drawWeights(step) {
