@@ -433,8 +433,8 @@ function mount(root, page) {
   function whatBothDo(id, chances) {
     const t = chosenToken();
     const alone = goes(...[reading.chances, effectOf(id)].map((one) => chanceOf(one, t)));
-    const most = [`Of the ${page.model.headIds.length - 1} other heads, ${nameOf(id)} costs most on top: without both, `, ...chanceName(t)];
-    return [...most, ` is ${percent(chanceOf(chances, t))}. Without this second one alone, it ${alone}.`];
+    const most = [`Of the ${page.model.headIds.length - 1} other heads, ${nameOf(id)} costs most when it is removed, too: without both, `, ...chanceName(t)];
+    return [...most, ` is ${percent(chanceOf(chances, t))}. Without the second one alone, it ${alone}.`];
   }
 
   /** The translation with all heads, how probable it is, and the one without those that are removed. */
