@@ -576,8 +576,9 @@ function mount(root, page) {
     const weights = row(here.attention.heads[state.head], here.at);
     const best = argmax(weights);
     const [who, key] = [whoLooks(step, here), quoted(here.keys[best], here.keyLang)];
-    if (isOutput) return ["In the output of ", ...who, ` in head ${state.head + 1}, the value of `, key, ` has the largest weight, ${percent(weights[best])}.`];
-    return [`In head ${state.head + 1}, `, ...who, ` looks ${percent(weights[best])} at `, key, "."];
+    const [head, weight] = [`In head ${state.head + 1}, `, percent(weights[best])];
+    if (isOutput) return [head, "the value of ", key, ` has the largest weight, ${weight}, in the output of `, ...who, "."];
+    return [head, ...who, ` looks ${weight} at `, key, "."];
   }
 
   function drawWeights(step) {
