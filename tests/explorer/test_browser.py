@@ -533,6 +533,20 @@ def test_numbers_inside_are_numpy_s(browser, explorer, reading):
             assert browser.texts(".by-hand td")[3] == browser.texts(".by-hand .strong td")[-1]
 
 
+@slow
+def test_inside_plays_its_steps_with_their_sentences(browser, explorer):
+    browser.open(f"{explorer[0]}#/inside?way=backward")
+    said = {browser.text("figure .sentence")}
+    browser.click("[data-key=play]")
+    while len(said) < 3:
+        before = browser.text("figure .sentence")
+        browser.wait("return document.querySelector('figure .sentence').textContent !== arguments[0]", before)
+        said.add(browser.text("figure .sentence"))
+    assert browser.text("[data-key=play]") == "Pause"
+    browser.click("[data-key=back]")
+    assert browser.text("[data-key=play]") == "Play"
+
+
 SLACK = 2e-6  # of gradients, which are small numbers
 CELLS = "return [...document.querySelectorAll('.number-cell')].map((one) => [one.dataset.key, one.lastChild.data])"
 

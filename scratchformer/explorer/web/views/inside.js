@@ -10,6 +10,7 @@ import { backwardStepsOf, codeOf, linesOf, stepsOf, visited } from "./steps.js";
 
 const ROLES = { q: "query", k: "key", v: "value" };
 const IN_A_BOX = 24; // numbers of a vector in a box of Figure 1
+const MS_A_STEP = 1200; // while it plays
 const NOTHING = 5e-10; // a gradient so small is only rounding
 
 function mount(root, page) {
@@ -32,6 +33,8 @@ function mount(root, page) {
     code: false, // of a function's lines
     check: null,
   };
+  let timer = 0;
+  const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
   let follows = !given.has("source"); // backward, the source word is the one with the longest gradient, until one is chosen
   let reading;
   let loss; // { loss, gradients, shares: "reader input" -> what the one sends to the other, adam }
@@ -65,6 +68,11 @@ function mount(root, page) {
   }
 
   function change(changes) {
+    stop();
+    update(changes);
+  }
+
+  function update(changes) {
     if (changes.step || changes.way) changes = { picked: null, all: false, ...changes };
     if (changes.picked?.weight !== undefined) changes = { weight: changes.picked, ...changes };
     if ("at" in changes || "token" in changes) loss = null;
@@ -82,11 +90,22 @@ function mount(root, page) {
     return steps.find(({ id }) => id === state.step) ?? steps.find(({ id }) => id === near[state.step]) ?? steps.find(({ kind }) => ["weights", "loss"].includes(kind));
   }
 
-  function walk(by) {
+  function walk(by, go = change) {
     const step = stepHere();
     const steps = visited(walks[state.way], step);
     const next = steps[steps.indexOf(step) + by];
-    if (next) change({ step: next.id });
+    if (next) go({ step: next.id });
+    return Boolean(next);
+  }
+
+  function play() {
+    timer = setInterval(() => walk(1, update) || (stop(), draw()), MS_A_STEP);
+    draw();
+  }
+
+  function stop() {
+    clearInterval(timer);
+    timer = 0;
   }
 
   const onkeydown = (event) => {
@@ -283,6 +302,7 @@ function mount(root, page) {
         ways,
         button("◀", () => walk(-1), { disabled: at === 0, "data-key": "back", "aria-label": "back" }),
         button("▶", () => walk(1), { disabled: at === steps.length - 1, "data-key": "next", "aria-label": "next" }),
+        isStill ? "" : button(timer ? "Pause" : "Play", () => (timer ? (stop(), draw()) : play()), { "data-key": "play" }),
         select,
       ),
       h("h2", { tabindex: -1 }, state.way === "backward" && step.kind === "stage" ? `Gradient: ${step.title}` : step.title),
@@ -647,6 +667,7 @@ function mount(root, page) {
   form.submit(currentSentence(page));
   return () => {
     form.leave();
+    stop();
     document.removeEventListener("keydown", onkeydown);
     removeEventListener("resize", onresize);
   };
