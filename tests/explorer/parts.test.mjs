@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { fixed, number, percent, ticks } from "../../scratchformer/explorer/web/dom.js";
 import { matrix } from "../../scratchformer/explorer/web/engine/tensor.js";
 import { EOS, UNK } from "../../scratchformer/explorer/web/engine/tokenizer.js";
-import { editDistance, markChanges, minimalPair, neighboursOf, sourceIdsOf, unknownWords } from "../../scratchformer/explorer/web/views/sentence.js";
+import { editDistance, markChanges, neighboursOf, sourceIdsOf, unknownWords } from "../../scratchformer/explorer/web/views/sentence.js";
 import { placeIn, placeOfBars, withMoves } from "../../scratchformer/explorer/web/views/transplant.js";
 import { layOut, markBest } from "../../scratchformer/explorer/web/views/tree.js";
 import { readHash, readWeights, writeHash } from "../../scratchformer/explorer/web/main.js";
@@ -42,12 +42,6 @@ test("changed words: those outside the longest common subsequence", () => {
   assert.deepEqual(changed("weil sie zu breit war.", "weil es zu müde war."), ["sie", "breit"]);
   assert.deepEqual(changed("a b c", "a b c"), []);
   assert.deepEqual(changed("b a", "a b c").length, 1);
-});
-
-test("the minimal pair: neighbours that differ in one word", () => {
-  assert.deepEqual(minimalPair(["a b.", "It is red.", "It is blue.", "It is not."]), ["It is red.", "It is blue."]);
-  assert.equal(minimalPair(["a b", "a b", "c d"]), null);
-  assert.equal(minimalPair(["one"]), null);
 });
 
 test("words that the training text has not, and their neighbours", () => {

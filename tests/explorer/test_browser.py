@@ -497,7 +497,7 @@ def test_heads_are_removed_one_after_another_and_put_back(browser, explorer):
     browser.open(f"{explorer[0]}#/attention")
     browser.wait("return document.querySelector('.map.most')")
     assert browser.js("return document.querySelector('.map.most').dataset.key") == "decoder.1.1"
-    assert "Removed alone, decoder self-attention, layer 2, head 2 costs es most" in browser.text(".needs p")
+    assert "Removed alone, decoder self-attention, layer 2, head 2 costs es most" in browser.texts(".needs p")[0]
     for head in "cross.1.1", "decoder.1.1", "cross.0.1":
         browser.click(f"[data-key='{head}']")
         browser.focus("[data-key=remove]")
@@ -505,7 +505,7 @@ def test_heads_are_removed_one_after_another_and_put_back(browser, explorer):
         browser.wait(SETTLED)
         assert "removed" in browser.text(f"[data-key='{head}']")
     assert browser.texts(".old-new del, .old-new ins") == ["es", "sie"]
-    assert re.fullmatch(r"p 28 % → 0\.2 %", browser.text(".old-new .share").replace("\u00a0", " "))
+    assert re.fullmatch(r"p of this translation 28 % → 0\.2 %", browser.text(".old-new .share").replace("\u00a0", " "))
     browser.focus("[data-key=all]")
     browser.press("Enter")
     assert browser.texts(".old-new strong, .map.gone") == []
@@ -531,6 +531,20 @@ def test_numbers_inside_are_numpy_s(browser, explorer, reading):
         if step.endswith(".out"):  # the deviation that is used is the one that is made
             browser.click(".by-hand [data-key=all]")
             assert browser.texts(".by-hand td")[3] == browser.texts(".by-hand .strong td")[-1]
+
+
+@slow
+def test_inside_plays_its_steps_with_their_sentences(browser, explorer):
+    browser.open(f"{explorer[0]}#/inside?way=backward")
+    said = {browser.text("figure .sentence")}
+    browser.click("[data-key=play]")
+    while len(said) < 3:
+        before = browser.text("figure .sentence")
+        browser.wait("return document.querySelector('figure .sentence').textContent !== arguments[0]", before)
+        said.add(browser.text("figure .sentence"))
+    assert browser.text("[data-key=play]") == "Pause"
+    browser.click("[data-key=back]")
+    assert browser.text("[data-key=play]") == "Play"
 
 
 SLACK = 2e-6  # of gradients, which are small numbers

@@ -9,7 +9,7 @@ import { test } from "node:test";
 
 import { Model, Pass } from "../../scratchformer/explorer/web/engine/model.js";
 import { matrix, row, softmax } from "../../scratchformer/explorer/web/engine/tensor.js";
-import { averageOf, chanceOf, chancesWithout, entropyInBits, meanEntropy, ordinal, rankedBy, togetherOf, tokenChances, verdictOf } from "../../scratchformer/explorer/web/views/attention.js";
+import { averageOf, chanceOf, chancesWithout, entropyInBits, meanEntropy, ordinal, rankedBy, tokenChances, verdictOf } from "../../scratchformer/explorer/web/views/attention.js";
 import { boxesOf, placeBoxes } from "../../scratchformer/explorer/web/views/figure.js";
 import { STEPS, explainGradient, explainWeight, scoreGradients } from "../../scratchformer/explorer/web/engine/explain.js";
 import { adamStep, adamWorked, checkOf, digitsOfAgreement, lossTexts, mostAlike, numberOf, productsOf, softmaxBackWorked, softmaxWorked, spreadOf, worked } from "../../scratchformer/explorer/web/views/hand.js";
@@ -61,9 +61,6 @@ test("what is said about removed heads", () => {
   assert.equal(verdictOf(0.911, 0.899, 0.965), "the strongest thread need not decide the word");
   assert.equal(verdictOf(0.911, 0.382, 0.994), "this head matters");
   assert.deepEqual([1, 2, 3, 4, 11, 22, 113].map(ordinal), ["1st", "2nd", "3rd", "4th", "11th", "22nd", "113th"]);
-  assert.equal(togetherOf(0.92, 0.78, 0.9, 0.28), "one stands in for the other");
-  assert.equal(togetherOf(0.91, 0.38, 0.95, 0.8), "what one removal costs, the other brings back");
-  assert.equal(togetherOf(0.91, 0.38, 0.5, 0.2), null); // both cost something alone
 });
 
 test("products: the largest terms, the rest and the sum", () => {
@@ -75,6 +72,12 @@ test("products: the largest terms, the rest and the sum", () => {
     others: 1,
     rest: 5,
   });
+});
+
+test("a single product is right to the digits of the shares: √512 × the gradient of an embedding", () => {
+  const [factor, gradient] = [Math.sqrt(512), -0.00413419];
+  const one = { left: { values: [0, factor] }, right: { values: [0.1, gradient] }, steps: [], result: factor * gradient };
+  assert.equal(worked(one).rows[0][3], "−0.093546");
 });
 
 test("softmax by hand: scores 0, ln 2, ln 5 and a masked one give eighths", () => {

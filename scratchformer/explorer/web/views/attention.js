@@ -10,7 +10,7 @@ const WHAT = {
   decoder: "Words to be written look at those before.",
   cross: "Words to be written look at source words.",
 };
-const SPREAD = "Below each map: its spread. 1.3 means that its rows spread their weight as if 1.3 words shared it equally.";
+const SPREAD = "The number below a map says over how many words a row spreads its weight, on average: 1.3 is as if 1.3 words shared it equally.";
 const ENDS = { 1: "st", 2: "nd", 3: "rd" };
 
 // What the numbers say ------------------------------------------------------------------------------------------------
@@ -73,15 +73,6 @@ export function ordinal(n) {
   return `${n}${(n % 100 > 10 && n % 100 < 14 ? null : ENDS[n % 10]) ?? "th"}`;
 }
 
-/**
- * What two heads have to do with one another, from a chance with all heads, without the one, without the other, and
- * without both: null where removing both does little more than removing the first.
- */
-export function togetherOf(all, first, second, both) {
-  if (both < 0.7 * first && second > 0.9 * all) return "one stands in for the other";
-  return both > 1.3 * first ? "what one removal costs, the other brings back" : null;
-}
-
 /** What it says about a head that looks at one word with the weight `most`: without it p goes from before to after. */
 export function verdictOf(before, after, most) {
   const ratio = after / before;
@@ -137,8 +128,8 @@ function mount(root, page) {
   const given = page.parameters;
   let reading; // the sentence with the model's own translation, and `chances` of its tokens
   let shown; // the same words, read with some heads removed
-  let effects; // the chances of the tokens without each head, as far as they are known
-  let pairs; // and without two
+  let effects; // "id" or "id id" -> the chances of the tokens without this head, or these two, as far as they are known
+  let paired; // the heads that have been removed with each other one, or will be
   const state = {
     id: `${given.get("kind") ?? "cross"}.${given.get("layer") - 1}.${given.get("head") === "average" ? "average" : given.get("head") - 1}`,
     side: given.has("k") ? "k" : "q", // the chosen word looks ("q") or is looked at ("k")
@@ -157,13 +148,13 @@ function mount(root, page) {
   const needs = h("div", { class: "needs" });
   picture.sentence.after(needs);
   const oneHead = h("section", {}, h("div", { class: "head-line" }, title, removal), outcome, picture);
-  const allHeads = h("section", {}, h("h2", {}, "All heads"), maps, h("p", { class: "note" }, SPREAD));
+  const allHeads = h("section", {}, h("h2", {}, "All heads"), h("p", { class: "note" }, SPREAD), maps);
   root.append(form, h("div", { class: "attention" }, oneHead, allHeads));
 
   function open(found) {
     reading = { ...found, chances: tokenChances(found.pass, found.targetIds) };
     effects = new Map();
-    pairs = new Map();
+    paired = new Set();
     const known = new Set(page.model.headIds);
     state.removed = state.removed.filter((id) => known.has(id));
     const asked = headOf(state.id).kind;
@@ -173,7 +164,7 @@ function mount(root, page) {
       Object.assign(state, { side: "q", word: kind === "encoder" ? Math.min(1, count - 1) : pronounIn(reading.written) });
     if (!known.has(state.id.replace("average", "0"))) state.id = mostStriking(kind);
     readAgain();
-    tryAll(reading);
+    tryAll(page.model.headIds.map((id) => [id]));
   }
 
   /** The head of the last layer in which the word looks most at the word by which the sentence differs from an example. */
@@ -186,39 +177,37 @@ function mount(root, page) {
     return `${id}.${argmax(rows.map((weights) => weights[key] ?? Math.max(...weights)))}`;
   }
 
-  /** Finds out what the words need each head for, a head at a time. */
-  async function tryAll(mine) {
-    for (const id of page.model.headIds) {
+  /** Finds out what the words need these heads for, one list of ids after the other. */
+  async function tryAll(lists) {
+    const mine = reading;
+    for (const ids of lists) {
       await new Promise((done) => setTimeout(done));
       if (mine !== reading) return;
-      effectOf(id);
+      effectOf(...ids);
     }
     draw();
   }
 
-  function effectOf(id) {
-    if (!effects.has(id)) effects.set(id, chancesWithout(page.model, reading, [id]));
-    return effects.get(id);
+  function effectOf(...ids) {
+    const key = ids.join(" ");
+    if (!effects.has(key)) effects.set(key, chancesWithout(page.model, reading, ids));
+    return effects.get(key);
   }
 
-  /** [id, chances] of all heads, as rankedBy returns it, once all have been tried; else null. */
-  function ranking() {
-    return effects?.size === page.model.headIds.length ? rankedBy(effects, chosenToken()) : null;
+  /** [key, chances] of some removals, as rankedBy returns it, once all have been tried; else null. */
+  function rankingOf(lists) {
+    const keys = lists.map((ids) => ids.join(" "));
+    return keys.every((key) => effects.has(key)) ? rankedBy(keys.map((key) => [key, effects.get(key)]), chosenToken()) : null;
   }
 
-  /** The head of the same layer for whose removal, too, togetherOf has a text: { id, chance without both, why }, or null. */
-  function partnerOf(first) {
-    const t = chosenToken();
-    const [all, one] = [reading.chances, effectOf(first)].map((chances) => chanceOf(chances, t));
-    const found = page.model.headIds
-      .filter((id) => id !== first && id.startsWith(first.replace(/\d+$/, "")))
-      .map((id) => {
-        const key = `${first} ${id}`;
-        if (!pairs.has(key)) pairs.set(key, chancesWithout(page.model, reading, [first, id]));
-        const chance = chanceOf(pairs.get(key), t);
-        return { id, chance, why: togetherOf(all, one, chanceOf(effectOf(id), t), chance) };
-      });
-    return found.filter(({ why }) => why).sort((a, b) => a.chance - b.chance)[0] ?? null;
+  const ranking = () => rankingOf(page.model.headIds.map((id) => [id]));
+
+  /** The same for each removal of `first` with one other head, which begins here. */
+  function pairsWith(first) {
+    const lists = page.model.headIds.filter((id) => id !== first).map((id) => [first, id]);
+    if (!paired.has(first)) tryAll(lists);
+    paired.add(first);
+    return rankingOf(lists);
   }
 
   function readAgain() {
@@ -404,20 +393,24 @@ function mount(root, page) {
     if (state.id.endsWith("average")) return [];
     const chances = effectOf(state.id);
     const verdict = verdictOf(chanceOf(reading.chances, t), chanceOf(chances, t), t === null ? 0 : Math.max(...sharesOf()));
-    const place = ranking()?.findIndex(([one]) => one === state.id) + 1;
+    const isRanked = chanceOf(chances, t) < 0.9 * chanceOf(reading.chances, t);
+    const place = isRanked && ranking()?.findIndex(([one]) => one === state.id) + 1;
     const counted = place ? ` By what its removal alone costs, it is ${ordinal(place)} of ${page.model.headIds.length}.` : "";
     return [" Without this head, ", ...change(chances, t), `: ${verdict}.`, counted];
   }
 
   function drawNeeds() {
-    const ranked = ranking();
-    const [id] = ranked?.[0] ?? [state.id];
-    const pair = ranked && !state.removed.length ? partnerOf(id) : null;
+    const t = chosenToken();
+    const ranked = state.removed.length ? null : ranking();
+    const [id, alone] = ranked?.[0] ?? [state.id];
+    const pairs = ranked && pairsWith(id);
+    const [pair, chances] = pairs?.[0] ?? [];
+    const isMore = pair && chanceOf(chances, t) < 0.9 * chanceOf(alone, t);
     const go = id === state.id ? null : button("Show it", () => show(id), { "data-key": "needed" });
-    const both = pair && button("Remove both", () => ((state.id = id), remove([id, pair.id])), { "data-key": "both" });
+    const both = isMore && button("Remove both", () => ((state.id = id), remove(pair.split(" "))), { "data-key": "both" });
     const transplant = h("a", { class: "button", href: "#/transplant" }, "Exchange vectors");
-    const said = ranked ? [...whatIsNeeded(ranked), ...(pair ? whatBothDo(pair) : [])] : "…";
-    needs.replaceChildren(h("p", {}, said), h("div", { class: "controls" }, both, go, transplant));
+    const said = [ranked && whatIsNeeded(ranked), isMore && whatBothDo(pair.split(" ")[1], chances), pairs || state.removed.length ? null : "…"];
+    needs.replaceChildren(...said.filter(Boolean).map((text) => h("p", {}, text)), h("div", { class: "controls" }, both, go, transplant));
   }
 
   /** Which head's removal alone costs the chosen token, or the translation, most. */
@@ -437,8 +430,11 @@ function mount(root, page) {
     return most;
   }
 
-  function whatBothDo({ id, chance, why }) {
-    return [`Without head ${headOf(id).head + 1} of its layer as well, `, ...chanceName(chosenToken()), ` is ${percent(chance)}: ${why}.`];
+  function whatBothDo(id, chances) {
+    const t = chosenToken();
+    const alone = goes(...[reading.chances, effectOf(id)].map((one) => chanceOf(one, t)));
+    const most = [`Of the ${page.model.headIds.length - 1} other heads, ${nameOf(id)} costs most when it is removed, too: without both, `, ...chanceName(t)];
+    return [...most, ` is ${percent(chanceOf(chances, t))}. Without the second one alone, it ${alone}.`];
   }
 
   /** The translation with all heads, how probable it is, and the one without those that are removed. */
@@ -449,7 +445,7 @@ function mount(root, page) {
     const line = (text, other, mark) =>
       h("span", { lang: target }, markChanges(text, other).map(([word, isNew], i) => [i ? " " : "", isNew ? h(mark, {}, word) : word]));
     const write = (now) => {
-      const chance = h("span", { class: "share" }, `p ${p}`, removed.length ? h("strong", {}, ` → ${q}`) : "");
+      const chance = h("span", { class: "share" }, `p of this translation ${p}`, removed.length ? h("strong", {}, ` → ${q}`) : "");
       outcome.replaceChildren(h("dt", {}, "all heads"), h("dd", {}, line(before, now ?? before, "del"), chance));
       if (!removed.length) return;
       outcome.append(h("dt", {}, `${removed.length} removed`), h("dd", {}, now === null ? "…" : line(now, before, "ins")));

@@ -46,8 +46,9 @@ export function worked({ left, right, steps, result }, count = TERMS) {
   const isAdded = ([sign]) => sign === "+" || sign === "−";
   const added = [...terms.map(([, , , product]) => product), rest, ...steps.filter(isAdded).map(([, , x]) => x)];
   const last = Math.min(placesOf([result], 4), placesOf(added, 5));
+  const isOne = !steps.length && terms.filter(([, , , product]) => product).length === 1; // then this product is the result
   return enough((digits) => {
-    const [a, b] = [1, 2].map((k) => placesOf(terms.map((term) => term[k]), digits));
+    const [a, b] = [1, 2].map((k) => placesOf(terms.map((term) => term[k]), isOne ? digits + 2 : digits));
     const places = placesOf(added, digits);
     const rows = terms.map(([i, x, y]) => [i, rounded(x, a), rounded(y, b)]);
     const products = rows.map(([, x, y]) => rounded(x * y, places));
@@ -65,7 +66,7 @@ export function worked({ left, right, steps, result }, count = TERMS) {
       sum: fixed(sum, places),
       steps: done,
       result: found,
-      isRight: found === fixed(result, last),
+      isRight: found === fixed(result, last) && (!isOne || fixed(sum, places) === fixed(result, places)),
     };
   });
 }

@@ -87,7 +87,7 @@ function mount(root, page) {
   function stepHere() {
     const steps = walks[state.way];
     const near = { "source.text": "source.embedding", "target.text": "target.embedding", softmax: "logits", adam: "source.embedding" };
-    return steps.find(({ id }) => id === state.step) ?? steps.find(({ id }) => id === near[state.step]) ?? steps[0];
+    return steps.find(({ id }) => id === state.step) ?? steps.find(({ id }) => id === near[state.step]) ?? steps.find(({ kind }) => ["weights", "loss"].includes(kind));
   }
 
   function walk(by, go = change) {
@@ -376,10 +376,10 @@ function mount(root, page) {
     const id = `${side}.embedding`;
     const ids = reading.pass.ids[side];
     const token = ids[state[side]];
-    const { i, cosine } = mostAlike(model.embeddings[side], rowOfStage(id), token);
-    const [one, other] = [i, token].map((piece) => quoted(reading.nameOf(piece), page.data.languages[side]));
-    const sentence = likeness(`Of all ${config.vocab_size.toLocaleString("en")} pieces, `, one, other, cosine);
-    return { children: [stripsOf(id, (word, k) => `${word} ${ids[k]}`)], sentence };
+    const word = quoted(reading.nameOf(token), page.data.languages[side]);
+    const sentence = [word, ` is number ${token} of the ${config.vocab_size.toLocaleString("en")} pieces in the vocabulary.`];
+    const numbered = (name, k) => name.replace(/ →|$/, (end) => ` ${ids[k]}${end}`); // "weil 60 → es"
+    return { children: [stripsOf(id, numbered)], sentence };
   }
 
   /** The vectors of all positions as colours. */
@@ -420,7 +420,7 @@ function mount(root, page) {
       const ratio = Math.hypot(...vector) / Math.hypot(...row(stages.get(before).value, at));
       return ["The update of ", name, ` is ${number(ratio, 2)} times as long as the vector that it is added to.`];
     }
-    if (widthOfHead(id)) return whereItLooks(walks.forward.find((step) => step.id === id.replace(/[^.]+$/, "weights")));
+    if (widthOfHead(id)) return whereItLooks(walks.forward.find((step) => step.id === id.replace(/[^.]+$/, "weights")), id.endsWith("heads"));
     const [side, part] = id.split(".");
     if (part === "embedding") {
       const position = row(stages.get(`${side}.positions`).value, at).map((x, k) => x - vector[k]);
@@ -430,11 +430,8 @@ function mount(root, page) {
     if (names.length < 2) return [name, " stands alone."];
     const { i, cosine } = mostAlike(matrixOf(id), vector, at);
     const others = side === "source" || side === "encoder" ? "words here" : "rows of the decoder";
-    return likeness(`Of the other ${others}, `, quoted(names[i], lang), name, cosine);
-  }
-
-  function likeness(among, one, other, cosine) {
-    return [among, one, " is most like ", other, `: the cosine of their vectors is ${fixed(cosine, 2)} (at most 1).`];
+    const end = `: the cosine of their vectors is ${fixed(cosine, 2)} (at most 1).`;
+    return [`Of the other ${others}, `, quoted(names[i], lang), " is most like ", name, end];
   }
 
   function gradientSentence(id) {
@@ -444,11 +441,12 @@ function mount(root, page) {
     const [largest] = shownColumns(id);
     const gradient = vector[largest];
     if (Math.abs(gradient) < NOTHING) return ["No gradient arrives at ", quoted(names[at], lang), ": the loss of ", word, " does not depend on it."];
+    const among = id === "logits" ? "the scores" : `the numbers of this ${ROLES[id.split(".")[3]] ?? "vector"}`;
     return [
-      widthOfHead(id) ? `In head ${state.head + 1}, the loss of ` : "The loss of ",
+      `Of ${among}${widthOfHead(id) ? ` in head ${state.head + 1}` : ""}, the loss of `,
       word,
       " depends most on ",
-      ...whatOf(id, largest),
+      ...(id === "logits" ? whatOf(id, largest) : [`number ${largest}`]),
       `: its gradient is ${decimal(gradient, 3, 2)}, so when it grows by 0.01, the loss ${gradient < 0 ? "falls" : "grows"} by about ` +
         `${decimal(Math.abs(gradient) / 100, 3, 2)}.`,
     ];
@@ -592,12 +590,15 @@ function mount(root, page) {
     return side === "source" ? [quoted(names[at], lang)] : rowName(reading, at, lang);
   }
 
-  /** Where the chosen row looks most in the chosen head. */
-  function whereItLooks(step) {
+  /** Where the chosen row looks most in the chosen head, and what its output is made of. */
+  function whereItLooks(step, isOutput = false) {
     const here = attentionOf(step);
     const weights = row(here.attention.heads[state.head], here.at);
     const best = argmax(weights);
-    return [`In head ${state.head + 1}, `, ...whoLooks(step, here), ` looks ${percent(weights[best])} at `, quoted(here.keys[best], here.keyLang), "."];
+    const [who, key] = [whoLooks(step, here), quoted(here.keys[best], here.keyLang)];
+    const [head, weight] = [`In head ${state.head + 1}, `, percent(weights[best])];
+    if (isOutput) return [head, "the value of ", key, ` has the largest weight, ${weight}, in the output of `, ...who, "."];
+    return [head, ...who, ` looks ${weight} at `, key, "."];
   }
 
   function drawWeights(step) {

@@ -119,7 +119,8 @@ export function similarWords(model, tokenizer, list, word, count = 8) {
 
 /**
  * A field for a sentence, in which the words are underlined that the training text has not; below it, words to put in
- * their place. `onedit(text)` is called while she types, `set(text)` writes a text without it. `field` is the input.
+ * their place. `onedit(text)` is called while she types, `set(text)` writes a text without it. `field` is the input, and
+ * `hints` are those words.
  */
 export function wordField(page, onedit = () => {}) {
   const { languages, words } = page.data;
@@ -127,7 +128,7 @@ export function wordField(page, onedit = () => {}) {
   const marks = h("span", { class: "marks", "aria-hidden": "true" });
   const hints = h("span", { class: "hints", role: "status" });
   const scroll = () => (marks.scrollLeft = field.scrollLeft);
-  const put = (text) => (element.set(text), field.focus(), onedit(text));
+  const put = (text) => (element.set(text), onedit(text), field.focus());
   const draw = () => {
     const text = field.value;
     const unknown = unknownWords(page, text);
@@ -148,7 +149,7 @@ export function wordField(page, onedit = () => {}) {
   field.addEventListener("input", () => (draw(), onedit(field.value)));
   field.addEventListener("scroll", scroll);
   const element = h("span", { class: "word-field" }, h("span", { class: "marked" }, field, marks), hints);
-  element.field = field;
+  Object.assign(element, { field, hints });
   element.set = (text) => ((field.value = text), draw());
   return element;
 }
@@ -262,12 +263,6 @@ export function markChanges(text, other) {
   const words = text.split(" ");
   const kept = new Set(commonPlaces(words, other.split(" ")).map(([i]) => i));
   return words.map((word, i) => [word, !kept.has(i)]);
-}
-
-/** The first two neighbours among the examples that differ in one word, or null. */
-export function minimalPair(examples) {
-  const first = examples.findIndex((text, i) => i + 1 < examples.length && differInOneWord(text, examples[i + 1]));
-  return first < 0 ? null : examples.slice(first, first + 2);
 }
 
 /** A word in a sentence of the page, in its language; a punctuation mark in quotation marks. */

@@ -198,7 +198,7 @@ const BACK = {
     "table, which is what training changes.",
   adam:
     "Every weight takes a step against its gradient; Adam divides the gradient by the root of its mean square. This is " +
-    "the first step of a training, so both means are those of one gradient.",
+    "done as if a training began from these weights, so both means are those of one gradient.",
 };
 const BACK_LESSONS = { logits: "14_label_smoothing", top: "13_whole_model", out: "12_residual_norm_dropout", memory: "13_whole_model" };
 

@@ -101,6 +101,7 @@ function mount(root, page) {
     const german = h("p", { class: "german", lang: target });
     const trouble = h("p", { class: "trouble", role: "alert", hidden: true });
     const words = wordField(page, (text) => {
+      if (editor.hidden) open(at, true, null, text);
       clearTimeout(timer);
       timer = setTimeout(() => read(at, text), PAUSE_MS);
     });
@@ -110,7 +111,7 @@ function mount(root, page) {
     const copy = button(`Copy it to the ${NAMES[1 - at]} sentence`, () => read(1 - at, words.field.value));
     const editor = h("div", { class: "editor", hidden: true }, words, menu, copy);
     const edit = button("Edit", () => open(at, editor.hidden), { "aria-expanded": "false", "aria-label": `Edit the ${name} sentence` });
-    const left = h("div", {}, vectors, editor, trouble, h("div", { class: "line" }, german, edit));
+    const left = h("div", {}, vectors, editor, words.hints, trouble, h("div", { class: "line" }, german, edit));
     const card = h("section", { class: `side side-${at}`, "aria-label": `The ${name} sentence` }, left, chances);
     return { card, vectors, german, chances, menu, trouble, words, edit, editor, text: "" };
   });
@@ -123,7 +124,7 @@ function mount(root, page) {
   const note = h(
     "p",
     { class: "note" },
-    `A coloured field is the vector that the encoder makes of a word: ${model.config.d_model} numbers, blue for positive, orange for negative. `,
+    `A coloured field is the vector that the encoder makes of a word, or of a piece of a rare word: ${model.config.d_model} numbers, blue for positive, orange for negative. `,
     "Of the English sentence, the decoder reads nothing else. Tap a German word to ask about that one.",
   );
   const picture = figure(data.caption, prompt, cards, controls, note);
@@ -255,8 +256,8 @@ function mount(root, page) {
 
   /** What the pronouns stand for, for readers without German. */
   function genders() {
-    const found = Object.entries(NOUNS).filter(([noun]) => sides[0].text.includes(noun));
-    if (!isPronoun()) return [];
+    const words = sides[0].text.split(/\P{L}+/u);
+    const found = isPronoun() ? Object.entries(NOUNS).filter(([noun]) => words.includes(noun)) : [];
     const each = found.map(([noun, [pronoun, german]], i) => [i ? ", " : "", em(pronoun), ` is the ${noun} (`, em(german), ")"]);
     return found.length ? [each, "."] : [];
   }
@@ -264,11 +265,9 @@ function mount(root, page) {
   function drawPrompt() {
     const what = () => (isPronoun() ? "the pronoun" : [em(wordAt(0)), doDiffer() ? [" or ", em(wordAt(1))] : ""]);
     root.parentElement.querySelector("h1")?.replaceChildren(...["Which vector decides ", what(), "?"].flat(2));
-    prompt.replaceChildren(
-      h("strong", {}, "Which one vector, moved into the other sentence, changes ", what(), "?"),
-      " Guess first: drag it there, or tap it. ",
-      ...genders().flat(2),
-    );
+    const question = [h("strong", {}, "Which one vector, moved into the other sentence, changes ", what(), "?"), " Guess first: drag it there, or tap it. "];
+    const same = ["Both sentences have ", em(wordAt(0)), " here, so an exchange can hardly tell what decides it: edit one. "];
+    prompt.replaceChildren(...(doDiffer() ? question : same), ...genders().flat(2));
   }
 
   function drawVectors(at) {
@@ -341,8 +340,8 @@ function mount(root, page) {
     const { to, place: now, from } = move;
     const options = sides[to].pieces.map((piece, i) => [i, `${i + 1}. ${piece}`]);
     const onchange = (next) => change([...moves.slice(0, -1), { to, place: Number(next), from }]);
-    const select = choice({ label: "", options, value: now, onchange });
-    select.querySelector(".label").append("The vector of ", quoted(sides[1 - to].pieces[from], source), " stands at");
+    const label = ["The vector of ", quoted(sides[1 - to].pieces[from], source), " stands at"];
+    const select = choice({ label, options, value: now, onchange });
     select.querySelector("select").dataset.key = "where";
     where.append(select);
   }
@@ -462,8 +461,8 @@ function mount(root, page) {
   // Own words ---------------------------------------------------------------------------------------------------------
 
   /** Opens or closes the field of a sentence; the word of place i is selected in it. */
-  function open(at, isOpen, i = null) {
-    const { edit, editor, words, pieces, text } = sides[at];
+  function open(at, isOpen, i = null, text = sides[at].text) {
+    const { edit, editor, words, pieces } = sides[at];
     editor.hidden = !isOpen;
     edit.setAttribute("aria-expanded", String(isOpen));
     if (!isOpen) return;
@@ -523,14 +522,15 @@ function mount(root, page) {
       const move = strongestOf(at);
       const now = chancesWith(at, [move]);
       const [all, rest] = [after, after.filter((_, i) => i !== move.place)].map(spanOf);
+      const rival = likeliestOf(now);
+      const isKept = rival === likeliestOf(base);
       said.push(at ? [" ", h("br"), "In the second sentence, "] : "In the first sentence, ");
-      if (all === percent(base[token])) {
-        said.push("no exchange of one vector moves p(", em(wordAt(at)), `): it stays at ${all}.`);
+      if (all === percent(base[token]) || (isKept && !doDiffer())) {
+        said.push("whichever vector is exchanged, p(", em(wordAt(at)), `) is ${all}.`);
         continue;
       }
       said.push(exchangeOf(move), ", ", moved(token, base, now), `; after any other exchange it is ${rest}.`);
-      const rival = likeliestOf(now);
-      const control = rival === likeliestOf(base) ? [] : await controlOf(move, [], rival, () => mine === trial && then === turn);
+      const control = isKept ? [] : await controlOf(move, [], rival, () => mine === trial && then === turn);
       if (!control) return;
       said.push(control);
     }

@@ -1,6 +1,6 @@
 /** A beam search as a tree from left to right: a column for each step, the best candidate on top. */
 
-import { button, choice, figure, h, number, percent, range, s, say, scrolling } from "../dom.js";
+import { button, choice, figure, h, number, percent, range, roving, s, say, scrolling } from "../dom.js";
 import { lengthPenalty, translate } from "../engine/beam.js";
 import { EOS } from "../engine/tokenizer.js";
 import { wordOf } from "./sentence.js";
@@ -132,65 +132,46 @@ function treeLegend() {
   const items = looks.map(([one, text]) =>
     h("li", {}, s("svg", { width: 34, height: 22, "aria-hidden": "true" }, outline(one, 2, 2, 30, 18)), text),
   );
-  return h(
-    "ul",
-    { class: "keys" },
-    items,
-    h(
-      "li",
-      {},
-      "A line has the probability of the next piece, a box the product along its path: the probability of the whole beginning. The best boxes are kept. A piece with · continues the word before it.",
-    ),
-  );
+  const numbers =
+    "A line has the probability of the next piece, a box the product along its path: the probability of the whole beginning. The best boxes are kept. A piece with · continues the word before it.";
+  return h("ul", { class: "keys" }, items, h("li", {}, numbers));
 }
 
 /** Lets a pointer, Tab and the arrow keys choose among the boxes of a tree, which are in columns. */
-function choosable(columns, onchoose) {
+function choosable(svg, columns, onchoose) {
   let current = columns[0][0];
-  const choose = (t, row) => {
+  const mark = (one, isChosen) => one.setAttribute("aria-pressed", String(isChosen));
+  const choose = (one) => {
+    mark(current, false);
     current.tabIndex = -1;
-    current.setAttribute("aria-pressed", "false");
-    current = columns[t][row];
-    current.tabIndex = 0;
-    current.setAttribute("aria-pressed", "true");
-    onchoose(t, row);
+    mark(one, true);
+    one.tabIndex = 0;
+    current = one;
   };
-  current.setAttribute("tabindex", 0);
+  current.tabIndex = 0;
   columns.forEach((column, t) =>
     column.forEach((one, row) => {
       one.addEventListener("click", () => one.focus());
-      one.addEventListener("focus", () => choose(t, row));
-      one.addEventListener("keydown", (event) => {
-        const to = {
-          ArrowLeft: columns[t - 1]?.[Math.min(row, columns[t - 1]?.length - 1)],
-          ArrowRight: columns[t + 1]?.[Math.min(row, columns[t + 1]?.length - 1)],
-          ArrowUp: column[row - 1],
-          ArrowDown: column[row + 1],
-        }[event.key];
-        if (!to) return;
-        event.preventDefault();
-        to.focus();
-      });
+      one.addEventListener("focus", () => (choose(one), onchoose(t, row)));
     }),
   );
+  const rows = Array.from({ length: Math.max(...columns.map(({ length }) => length)) }, (_, row) => columns.map((column) => column[row]));
+  roving(svg, rows);
 }
 
 /**
- * The figure of a beam search, with a player and a list that says the same: { figure, show, stop }.
+ * The figure of a beam search, with a player: { figure, show, stop }.
  *
  * show(outcome)  draws what `translate` returned
  * stop()         pauses the player
  */
 function searchFigure(data, tokenizer) {
-  const language = data.languages.target;
   const nameOf = (token) => wordOf(tokenizer.pieces([token])[0]);
   const box = scrolling("The tree of the search");
   box.classList.add("tree-box");
-  const list = h("ol", { class: "steps-list" });
   const player = h("div", { class: "controls" });
   const chosen = h("p", { class: "note chosen" });
-  const twin = h("details", {}, h("summary", {}, "The same search as a list"), list);
-  const whole = figure(data.caption, player, box, chosen, treeLegend(), twin);
+  const whole = figure(data.caption, player, box, chosen, treeLegend());
   let timer = 0;
   let play = null;
 
@@ -204,7 +185,7 @@ function searchFigure(data, tokenizer) {
     stop();
     const columns = layOut(outcome.steps);
     const last = columns.length;
-    const label = `Beam search for ${outcome.ids.length} pieces; the list below says the same.`;
+    const label = `Beam search for ${outcome.ids.length} pieces`;
     let at = last;
     const hint = "Choose a box: its text and its probabilities stand here.";
     const textOf = (ids) => tokenizer.decode(ids.filter((token) => token !== EOS));
@@ -217,7 +198,7 @@ function searchFigure(data, tokenizer) {
       const best = at === last ? [...outcome.ids, EOS] : (outcome.steps[at - 1].alive[0]?.ids ?? []);
       markBest(columns, best);
       const { svg, end, boxes } = drawTree(columns, at, nameOf, describe, label);
-      choosable(boxes, (t, row) => (chosen.textContent = describe(columns[t][row])));
+      choosable(svg, boxes, (t, row) => (chosen.textContent = describe(columns[t][row])));
       chosen.textContent = hint;
       box.replaceChildren(svg);
       box.scrollLeft = end - box.clientWidth + 20;
@@ -237,30 +218,9 @@ function searchFigure(data, tokenizer) {
       play.textContent = "Pause";
       timer = setInterval(() => to(at + 1), 450);
     });
-    player.replaceChildren(
-      play,
-      button("Step back", () => (stop(), to(at - 1))),
-      button("Step", () => (stop(), to(at === last ? 1 : at + 1))),
-      slider,
-    );
+    player.replaceChildren(play, slider);
     to(last);
     box.scrollLeft = 0;
-    list.replaceChildren(
-      ...columns.map((column) =>
-        h(
-          "li",
-          {},
-          ["kept", "finished", "dropped"].map((fate) => listOf(column, fate)),
-        ),
-      ),
-    );
-  }
-
-  function listOf(column, fate) {
-    const texts = column
-      .filter((one) => one.fate === fate)
-      .map(({ ids, logProbability }) => `${tokenizer.decode(ids.filter((token) => token !== EOS))} (${fine(Math.exp(logProbability))})`);
-    return texts.length ? [h("strong", {}, `${fate}: `), h("span", { lang: language }, texts.join("; ")), ". "] : null;
   }
 
   return { figure: whole, show, stop };
