@@ -665,8 +665,9 @@ def step_of(browser):
     return int(said[1]) if said else 0
 
 
-def train_until(browser, step):
-    train_button(browser, "Train")
+def train_until(browser, step, is_started=False):
+    if not is_started:
+        train_button(browser, "Train")
     said = "document.querySelector('figure .sentence').textContent.match(/At step (\\d+) /)"
     browser.wait(f"return Number({said}?.[1]) >= {step}")
     train_button(browser, "Pause")
@@ -717,7 +718,7 @@ def test_a_broken_model_races_a_whole_one(browser, explorer):
     browser.wait("return location.hash === '#/train?break=mask'")
     train_button(browser, "Race against a whole model")
     browser.wait("return location.hash === '#/train?break=mask&race=1'")
-    train_until(browser, 190)
+    train_until(browser, 190, is_started=True)
     assert browser.texts(".legend li") == ["No mask", "Whole"]
     assert browser.js("return [...document.querySelectorAll('.plot path')].every((one) => one.outerHTML.length > 999)")
     labels = browser.texts(".train-reading .label")

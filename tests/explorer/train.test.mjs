@@ -164,7 +164,7 @@ test("what the view says of a run comes from its numbers", () => {
   const late = [...early, { step: 100, sentences: 24, others: 30, exchanged: 0 }, { step: 125, sentences: 30, others: 30, exchanged: 0 }];
   assert.match(saidOf({ step: 125, loss: 0.01, scores: late }), /, and 30 of 30 .* are right\. The pronouns came last, at step 125; all else was right at step 100\.$/);
   const worse = [...late, { step: 150, sentences: 28, others: 28, exchanged: 0 }];
-  assert.match(saidOf({ step: 150, loss: 0.01, scores: worse }), /, and 28 of 30 .* are right\. In 2 of the 2 wrong ones, a word other than the pronoun is wrong\.$/);
+  assert.match(saidOf({ step: 150, loss: 0.01, scores: worse }), /, and 28 of 30 .* are right\. In all 2 wrong ones, a word other than the pronoun is wrong\.$/);
   const nearly = [...late, { step: 150, sentences: 29, others: 30, exchanged: 0 }];
   assert.match(saidOf({ step: 150, loss: 0.01, scores: nearly }), /In the wrong one, the pronoun is the only mistake\.$/);
   const together = [...scores, { step: 75, sentences: 30, others: 30, exchanged: 0 }];

@@ -338,7 +338,7 @@ function mount(root, page) {
     const bar = words(names, { label: label[0], selected: state[side], onpick: (i) => change({ [side]: i }) });
     bar.lang = lang;
     named(bar.children, side);
-    return h("div", {}, h("p", { class: "label" }, label), hasWords ? bar : "");
+    return h("div", {}, hasWords || !isSource ? h("p", { class: "label" }, label) : "", hasWords ? bar : "");
   }
 
   // The loss ------------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ const RULE =
 const [VERBS, ADJECTIVES] = [["pull", "push", "enter", "like"], ["small", "old", "light", "heavy", "tired"]];
 const [DRAW_MS, CALM_MS, SAY_MS] = [120, 500, 5000]; // between two drawings; with reduced motion; between two spoken sentences
 const MOST_WORDS = 20;
+const PLACES = ["article", "noun", "verb", "article", "noun", "nicht", "weil", "pronoun", "zu", "adjective", "war"]; // of each translation
 const { heldOut, training } = splitPairs();
 const N = heldOut.length;
 const known = vocabulary().slice(4);
@@ -67,7 +68,7 @@ export function saidOf({ step, loss, scores, without = [] }) {
     const more = N - last.others;
     const other = last.exchanged > more / 2 ? [last.exchanged, `the two nouns ${are} exchanged`] : [more, `a word other than the pronoun ${is} wrong`];
     const [count, mistake] = other[0] > pronoun[0] ? other : pronoun;
-    why = ` In ${wrong === 1 ? "the wrong one" : `${count} of the ${wrong} wrong ones`}, ${mistake}.`;
+    why = ` In ${wrong === 1 ? "the wrong one" : `${count === wrong ? "all" : `${count} of the`} ${wrong} wrong ones`}, ${mistake}.`;
   } else {
     const [others, all] = ["others", "sentences"].map((name) => scores.find((score) => score[name] === N).step);
     if (others < all) why = ` The pronouns came last, at step ${all}; all else was right at step ${others}.`;
@@ -135,7 +136,7 @@ function mount(root, page) {
     value: broken,
     onchange: (part) => ((rate = rate === PARTS[broken][1] ? PARTS[part][1] : rate), (broken = part), begin(), remember()),
   });
-  const race = button("Race against a whole model", () => ((racing = !racing), begin(), remember()));
+  const race = button("Race against a whole model", () => ((racing = !racing), begin(racing), remember()));
 
   // What is shown
   const [now, right, effect] = [0, 1, 2].map(() => h("p", { class: "note" }));
@@ -264,19 +265,19 @@ function mount(root, page) {
       chip.disabled = !pairOf(chip.change());
       if (chip.change !== turn) chip.setAttribute("aria-pressed", String(chip.change().join() === sentence.join()));
     }
-    drawPlaces(scores.at(-1).places, (pair ?? pairOf(first)).target);
+    drawPlaces(scores.at(-1).places);
     reading.replaceChildren(...runs.filter((run) => run.reading).map(readingOf));
     chart.redraw();
   }
 
-  /** Without a mask: how often each place is right in training and in writing. The words of `target` name the places. */
-  function drawPlaces(counts, target) {
+  /** Without a mask: how often each place is right with the whole translation before it, and with the right words before it. */
+  function drawPlaces(counts) {
     places.hidden = !counts;
     if (!counts) return;
     const title = `How many of the ${N} held-out translations have the right word at each place when the model`;
-    const rows = ["sees the whole translation, as in training", "sees only the words before, as in writing"];
+    const rows = ["sees the whole translation, as in training", "sees only the right words before"];
     const lines = rows.map((name, i) => [name, ...counts.map((place) => String(place[i]))]);
-    places.replaceChildren(h("p", { class: "label" }, title), table(title, ["", ...target.map((word) => h("span", { lang: "de" }, word))], lines));
+    places.replaceChildren(h("p", { class: "label" }, title), table(title, ["", ...PLACES], lines));
   }
 
   /** What a run writes, the three pronouns, and its right pronouns and sentences. */

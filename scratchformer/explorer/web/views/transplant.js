@@ -383,16 +383,18 @@ function mount(root, page) {
     const earlier = changesOf(to).slice(0, -1);
     const was = chancesWith(to, earlier);
     const rival = likeliestOf(now);
-    const start = [`In the ${NAMES[to]} sentence, `, exchangeOf(move), ", ", moved(token, was, now)];
+    const others = earlier.map(({ place }) => [", ", quoted(sides[to].pieces[place], source)]).flat().slice(1);
+    const still = others.length ? [" (", others, " stays exchanged)"] : "";
+    const start = [`In the ${NAMES[to]} sentence, `, exchangeOf(move), still, ", ", moved(token, was, now)];
     if (rival !== likeliestOf(was)) {
       const control = await controlOf(move, earlier, rival, isCurrent);
-      return control && [start, rival === token ? "." : [" and ", moved(rival, was, now), "."], control].flat(3);
+      return control && [start, rival === token ? "." : [" and ", moved(rival, was, now), "."], control].flat(4);
     }
-    if (rival !== token) return [start, ", and ", em(nameOf(rival)), " stays the likeliest."].flat(3);
+    if (rival !== token) return [start, ", and ", em(nameOf(rival)), " stays the likeliest."].flat(4);
     const isBefore = !written.startsWith(tokenizer.decode(before.slice(1)));
     const changes = `changes ${isBefore ? "before this word; the bars keep the old words before it." : "in another place."}`;
     const isSame = written === tokenizer.decode(own);
-    return [start, `, and the translation ${isSame ? "stays the same. Not this one: try another." : changes}`].flat(3);
+    return [start, `, and the translation ${isSame ? "stays the same. Not this one: try another." : changes}`].flat(4);
   }
 
   function chancesWith(at, list) {
@@ -455,6 +457,7 @@ function mount(root, page) {
       });
     });
     on("pointercancel", end);
+    on("lostpointercapture", end); // the view was drawn again, or left
     strip.setPointerCapture(down.pointerId);
   }
 
