@@ -243,6 +243,18 @@ def middle(browser, css):
 
 
 @slow
+def test_a_drag_that_another_view_cuts_off_leaves_nothing(browser, explorer):
+    browser.open(explorer[0])
+    x, y = middle(browser, vector(0, TIRED))
+    for kind, down in (("mousePressed", 0), ("mouseMoved", 80)):
+        browser.cdp("Input.dispatchMouseEvent", type=kind, x=x, y=y + down, button="left", buttons=1, clickCount=1)
+    assert browser.js("return document.querySelectorAll('.ghost').length") == 1
+    browser.go("attention")
+    browser.cdp("Input.dispatchMouseEvent", type="mouseReleased", x=x, y=y, button="left", clickCount=1)
+    assert browser.js("return document.querySelectorAll('.ghost').length") == 0
+
+
+@slow
 def test_a_finger_taps_and_drags(browser, explorer):
     browser.open(explorer[0])
     browser.size(390, 844, touch=True)

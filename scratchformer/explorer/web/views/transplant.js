@@ -457,7 +457,7 @@ function mount(root, page) {
       });
     });
     on("pointercancel", end);
-    on("lostpointercapture", end); // the view was drawn again, or left
+    document.addEventListener("lostpointercapture", end, { signal: ending.signal }); // also where the strip has gone
     strip.setPointerCapture(down.pointerId);
   }
 
